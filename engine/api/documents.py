@@ -38,7 +38,13 @@ from engine.replication.modifier import Modifier
 from engine.replication.queries import QueryHost
 from engine.replication.views.host import Views
 from engine.replication.views.locating import Locator
-from engine.replication.views.messages import CreateView, DeleteView, Locate, Located
+from engine.replication.views.messages import (
+    CreateView,
+    DeleteView,
+    Locate,
+    Located,
+    ViewCreated,
+)
 from engine.streams.messages import Done
 from engine.streams.store import StreamStore
 from engine.streams.stream_state import Role
@@ -67,9 +73,10 @@ class ViewCalls:
         service.unary("delete_view", DeleteView, self.delete_view, clients=True, own=True)
         service.unary("locate", Locate, self.locate)
 
-    async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> View:
+    async def create_view(self, caller: Caller, request: CreateView, _: bytes) -> ViewCreated:
         self.ours.own_name(request.view.name)
-        return await self.views.create(request.view)
+        view = await self.views.create(request.view)
+        return ViewCreated(view, await self.ours.readers([view.name]))
 
     async def delete_view(self, caller: Caller, request: DeleteView, _: bytes) -> Done:
         name = self.ours.own_name(request.name)
@@ -199,16 +206,19 @@ class DocumentCalls:
             remarks += created.remarks
             readers |= created.readers
         read, made = map(_created, document.views_by_streams())
-        views = [(await self.views.create_view(caller, each, body)).name for each in read]
-        names += views
+        for each in read:
+            view = await self.views.create_view(caller, each, body)
+            names.append(view.view.name)
+            readers |= view.readers
         for query in document.queries:
             created = await self.queries.create_query(caller, CreateQuery(query), body)
             names += created.names
             remarks += created.remarks
             readers |= created.readers
-        later = [(await self.views.create_view(caller, each, body)).name for each in made]
-        names += later
-        readers |= await self.streams.ours.readers([*views, *later])
+        for each in made:
+            view = await self.views.create_view(caller, each, body)
+            names.append(view.view.name)
+            readers |= view.readers
         if not names and not remarks:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks), readers)
@@ -217,10 +227,10 @@ class DocumentCalls:
         own = self.overlay.identity.participant
         run = partial(self.overlay.threads.run, own)
         draft = await run(partial(read_draft, request.text, f"medusa://{own}/"))
-        entries = {name: await self._found(STREAM, name) for name in sorted(draft.reads)}
+        entries = await self._found(STREAM, draft.reads)
         streams = {name: entry.schema for name, entry in entries.items()}
         tables = frozenset(name for name, entry in entries.items() if entry.stream.table)
-        schemas = {name: await self._found(SCHEMA, name) for name in sorted(draft.uses)}
+        schemas = await self._found(SCHEMA, draft.uses)
         document = await run(partial(draft.complete, streams, schemas, tables))
         if document.explain:
             raise InvalidInputError(
@@ -228,11 +238,10 @@ class DocumentCalls:
             )
         return _with_availability(document, request)
 
-    async def _found(self, kind: Kind[Found], name: str) -> Found:
-        found = await find(self.catalog, kind, ObjectName.parse(name))
-        if found is None:
-            raise NotFoundError(f"there is no {kind.label} {name} in the catalog")
-        return found.value
+    async def _found(self, kind: Kind[Found], names: Iterable[str]) -> dict[str, Found]:
+        """Those that there are: the draft knows the place of the others."""
+        found = {n: await find(self.catalog, kind, ObjectName.parse(n)) for n in sorted(names)}
+        return {name: each.value for name, each in found.items() if each is not None}
 
 
 def _with_availability(document: Document, request: CreateXml) -> Document:

@@ -58,9 +58,11 @@ class Draft(Protocol):
         """What the text defines.
 
         Args:
-            streams: the schemas of `reads`, by stream. schemas: those of `uses`.
+            streams: the schemas of `reads`, by stream, as far as there are such streams.
+            schemas: those of `uses`, as far as they are there.
             tables: the streams among `reads` that are tables.
 
         Raises:
-            InvalidInputError: it does not type-check; names the place and the reason.
+            InvalidInputError: it does not type-check, or reads or uses what is not there; names the
+                place and the reason.
         """

@@ -99,11 +99,12 @@ async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture
     conns, log = mit.name("conns"), mit.state("conns").log
     view = ("view", "create", mit.name("v"), "--of", conns)
     assert (await prompt(*view, "--last", "3", "--frozen")) == (
-        f"{mit.name('v')}: the last 3 tuples of {conns}: from 2018-03-24 15:59:29 to "
-        "2018-03-24 16:00:00, and nothing else\n"
+        f"{mit.name('v')}: read by mit.edu alone; the last 3 tuples of {conns}: from 2018-03-24 "
+        "15:59:29 to 2018-03-24 16:00:00, and nothing else\n"
     )
     made = json.loads(await prompt(*view, "--last", "3", "--frozen", "--json"))
     assert made["shows"] == {"type": "last", "rows": 3}
+    assert made["readers"] == {mit.name("v"): "mit.edu alone"}
     assert stimes(await prompt("subscribe", mit.name("v"))) == [3570.0, 3580.0, 3590.0]
     assert "exists and differs; delete it first" in await prompt.refused(*view, "--last", "4")
     copied = json.loads(
@@ -118,6 +119,12 @@ async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture
         )
     )
     assert mit.name("c/busy") in copied["created"]
+    assert copied["readers"] == dict.fromkeys(
+        (each for each in copied["created"] if each != mit.name("c")), "mit.edu alone"
+    )
+    again = ("query", "copy", mit.name("busy_sources"), mit.name("again"), "--from", "beginning")
+    assert f"{mit.name('again/busy')}: read by mit.edu alone\n" in await prompt(*again)
+    await prompt("query", "delete", mit.name("again"))
     told = await prompt("lookup", mit.name("c"))
     assert "computed over its inputs from the beginning on; version 1\n" in told
     assert (await prompt("view", "delete", mit.name("v"))) == f"{mit.name('v')}: deleted\n"

@@ -12,8 +12,10 @@ from engine_interpreted import interpret
 from engine_peers import Town, until
 from tools_prompt import Prompt
 
+from engine.tasks.waiting import Held, Waiting
 from tools.client.async_client import AsyncMedusaClient
 from tools.commands.medusa import print_stream
+from tools.monitor.waiting_words import in_words
 
 SCRIPT = """
 CREATE STREAM conns (ts TIMESTAMP, k INT, WATERMARK FOR ts AS ts)
@@ -28,12 +30,12 @@ CREATE STREAM pairs AS SELECT c.k, a.k AS other FROM conns AS c
 """
 AT = 1_790_604_341_000_000  # 2026-09-28 14:05:41
 WINDOW = (
-    "the window that ends 2026-09-28 14:05:50 waits for mit.edu/conns to pass it; "
-    "mit.edu/conns stands at 2026-09-28 14:05:41, for "
+    "the window that ends 2026-09-28 14:05:50 waits for medusa://mit.edu/conns to pass it; "
+    "medusa://mit.edu/conns stands at 2026-09-28 14:05:41, for "
 )
 JOIN = (
-    "what the join has up to 2026-09-28 14:05:41 waits for mit.edu/alerts to get there; "
-    "mit.edu/alerts has brought nothing, for "
+    "what the join has up to 2026-09-28 14:05:41 waits for medusa://mit.edu/alerts to get there; "
+    "medusa://mit.edu/alerts has brought nothing, for "
 )
 
 
@@ -103,3 +105,16 @@ async def test_who_subscribes_is_told_once_why_nothing_comes(
         nursery.cancel_scope.cancel()
     told += capfd.readouterr().err
     assert told.count("medusa: medusa://mit.edu/minutes: the window") == 1
+
+
+def test_names_are_those_that_commands_take() -> None:
+    """A stream of panes is none that anybody has made."""
+    for stream, named in (
+        ("medusa://mit.edu/conns", "medusa://mit.edu/conns"),
+        ("medusa://mit.edu/minutes/panes", "the partial results of medusa://mit.edu/minutes"),
+        ("medusa://mit.edu/conns/revisions", "medusa://mit.edu/conns/revisions"),
+    ):
+        for held in Held:
+            told = in_words(Waiting(stream, AT, 9.0, held, AT))
+            assert f"waits for {named}" in told
+            assert f"; {named} stands at " in told

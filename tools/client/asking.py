@@ -7,6 +7,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from engine.api.messages import Created, LookupObject, ObjectDescription
+from engine.replication.views.messages import ViewCreated
 from engine.streams.messages import Done
 from tools.client.link import Link, call
 from tools.client.portal import Portal, in_trio
@@ -72,6 +73,6 @@ class Asking:
         )
         if isinstance(answer, Created | Done):
             self.remarks = answer.remarks
-        if isinstance(answer, Created):
+        if isinstance(answer, Created | ViewCreated):
             self.readers = answer.readers
         return answer

@@ -22,7 +22,7 @@ from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.schema import END, Schema
 from engine.objects.view import View
 from engine.replication.status import Snapshot, Status
-from engine.replication.views.messages import CreateView, DeleteView
+from engine.replication.views.messages import CreateView, DeleteView, ViewCreated
 from engine.streams.messages import Done, Subscribe, Tuples
 from overlay.errors import NotFoundError, UnavailableError
 from overlay.rpc import EndOfCall
@@ -200,7 +200,7 @@ class ClientCalls(QueryCalls):
             >>> (await medusa.create_view(view)).name
             'medusa://mit.edu/latest'
         """
-        return await self._define("create_view", CreateView(view), View)
+        return (await self._define("create_view", CreateView(view), ViewCreated)).view
 
     @in_trio
     async def delete_view(self, name: str) -> None:

@@ -64,8 +64,9 @@ class QueryCalls(Asking):
             the defined names.
 
         Raises:
-            InvalidInputError: the document is wrong; names the line.
-            NotFoundError: an input, or the schema of a stream, does not exist.
+            InvalidInputError: the document is wrong, or SQL reads what does not exist; names the
+                line.
+            NotFoundError: an input, or the schema of a stream, of XML does not exist.
             ConflictError: there is another object of one of its names.
 
         Example:
@@ -151,7 +152,9 @@ class QueryCalls(Asking):
         entry = entry_of(await self.lookup_object(query, "query"), "query", QueryEntry)
         copy = copy_of(entry, new, after, until)
         names = await self.create_query(copy)
+        told = self.remarks, self.readers
         await self.start_query(new)
+        self.remarks, self.readers = told  # those of what was made
         return names
 
     @in_trio

@@ -193,7 +193,7 @@ def _why(task: TaskStatus, tasks: Sequence[TaskStatus], width: int) -> list[Line
     if task.reason:
         text, style = shortened(task.reason), "red"
     else:
-        text, style = why_waiting(task.name, tasks), "yellow"
+        text, style = shortened(why_waiting(task.name, tasks)), "yellow"
     if not text:
         return []
     lines = textwrap.wrap(text, max(_NARROWEST, width - _INDENT - _BORDER_CELLS))

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from engine.objects.definitions import PANES, base_of, is_panes
 from engine.objects.schema import BEGINNING
 from engine.tasks.status import TaskStatus
 from engine.tasks.waiting import Held, Waiting, cause_of
-from overlay.names import SCHEME
 from tools.client.times import show_duration, show_time
 
 WAIT_S: Final = 5.0
@@ -46,8 +46,9 @@ def cause_now(stream: str, tasks: Iterable[TaskStatus]) -> Waiting | None:
 
 
 def in_words(cause: Waiting) -> str:
-    """`the window that ends ... waits for conns to pass it; conns stands at ..., for 12s`."""
-    name, long = cause.stream.removeprefix(SCHEME), show_duration(cause.seconds)
+    """`the window that ends ... waits for S to pass it; S stands at ..., for 12s`; S as commands
+    take it."""
+    name, long = _named(cause.stream), show_duration(cause.seconds)
     stands = f"{name} stands at {show_time(cause.at)}, for {long}"
     if cause.at == BEGINNING:
         stands = f"{name} has brought nothing, for {long}"
@@ -64,3 +65,10 @@ def in_words(cause: Waiting) -> str:
             )
         case Held.NOTHING:
             return f"waits for {name}; {stands}"
+
+
+def _named(stream: str) -> str:
+    """A stream as its user knows it, who has not made panes."""
+    if not is_panes(stream):
+        return stream
+    return f"the partial results of {base_of(stream).removesuffix(f'/{PANES}')}"

@@ -208,6 +208,8 @@ class _Definer:
         if given is not None:
             schema_name = self._name(given)
             schema = self._named.get(schema_name)
+            if schema is None:
+                raise self._source.refusal(f"there is no schema {schema_name}", given)
         elif node.args.get("fields"):
             schema_name = f"{name}/{SCHEMA_OF}"
             schema, slack = schema_of(node, schema_name, self._source)

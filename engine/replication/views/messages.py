@@ -8,9 +8,20 @@ from engine.objects.view import Shows, View
 
 
 class CreateView(Struct, frozen=True):
-    """Makes a view; answered by the `View` with its interval."""
+    """Makes a view; answered by `ViewCreated`."""
 
     view: View
+
+
+class ViewCreated(Struct, frozen=True):
+    """The view, with its interval.
+
+    Attributes:
+        readers: who may read it, in words, by its name.
+    """
+
+    view: View
+    readers: dict[str, str]
 
 
 class DeleteView(Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -22,7 +23,11 @@ def create(
     """
     from tools.commands.medusa import calls
 
-    names, readers = calls.create(home, file, availability)
+    tell_created(*calls.create(home, file, availability), as_json=as_json)
+
+
+def tell_created(names: Sequence[str], readers: Mapping[str, str], *, as_json: bool) -> None:
+    """Print the names of what was made, and who may read the streams among it."""
     once = dict.fromkeys(names)  # a query of one stream has the name of that
     lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in once]
     say(as_json, {"created": list(names), "readers": readers}, "\n".join(lines))

@@ -2,34 +2,50 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING, TypeVar
 
 from engine.language.document import Document
 from engine.language.reading import read_draft
 from engine.objects.definitions import StreamEntry
 from engine.objects.query import streams_read, streams_written
 from engine.objects.schema import Schema
+from overlay.errors import NotFoundError
 from tools.client.entries import entry_of
 
 if TYPE_CHECKING:
     from tools.client.calls import ClientCalls
+
+Found = TypeVar("Found")
 
 
 async def complete_document(client: ClientCalls, text: str) -> Document:
     """What the text defines, with names as the asked peer's participant means them.
 
     Raises:
-        InvalidInputError: it does not type-check; names the place and the reason.
-        NotFoundError: it reads a stream or uses a schema that does not exist.
+        InvalidInputError: it does not type-check, or reads a stream or uses a schema that does not
+            exist; names the place and the reason.
     """
     snapshot = await client.status()
     own = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)
     draft = read_draft(text, f"medusa://{own}/")
-    entries = {name: await entry_of_stream(client, name) for name in sorted(draft.reads)}
+    entries = await _found(client, draft.reads, entry_of_stream)
     read = {name: entry.schema for name, entry in entries.items()}
     tables = [name for name, entry in entries.items() if entry.stream.table]
-    used = {name: await _schema(client, name) for name in sorted(draft.uses)}
+    used = await _found(client, draft.uses, _schema)
     return draft.complete(read, used, tables)
+
+
+async def _found(
+    client: ClientCalls, names: Iterable[str], look: Callable[[ClientCalls, str], Awaitable[Found]]
+) -> dict[str, Found]:
+    """Those that there are: the draft knows the place of the others."""
+    found = {}
+    for name in sorted(names):
+        with suppress(NotFoundError):
+            found[name] = await look(client, name)
+    return found
 
 
 async def inputs_of_document(

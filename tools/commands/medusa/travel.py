@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING, END
 from engine.objects.view import Last, Range, Recent, Shows, View
 from overlay.errors import InvalidInputError
 from tools.client.at_prompt import ask
 from tools.client.times import parse_time, show_time
+
+if TYPE_CHECKING:
+    from tools.client.calls import ClientCalls
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:
@@ -42,19 +47,30 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-def create_view(home: str | None, view: View) -> View:
-    return ask(home, lambda client: client.create_view(view))
+def create_view(home: str | None, view: View) -> tuple[View, dict[str, str]]:
+    """Make a view; returns it, and who may read it, by its name."""
+
+    async def make(client: ClientCalls) -> tuple[View, dict[str, str]]:
+        return await client.create_view(view), client.readers
+
+    return ask(home, make)
 
 
 def delete_view(home: str | None, name: str) -> None:
     ask(home, lambda client: client.delete_view(name))
 
 
-def copy_query(home: str | None, query: str, new: str, after: str, until: str) -> tuple[str, ...]:
-    """Copy a query; returns the names of the copy and of its streams. after, until: as people write
-    times."""
+def copy_query(
+    home: str | None, query: str, new: str, after: str, until: str
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Copy a query; returns the names of the copy and of its streams, and who may read these.
+    after, until: as people write times."""
     begins, ends = parse_time(after), parse_time(until)
-    return ask(home, lambda client: client.copy_query(query, new, begins, ends))
+
+    async def copy(client: ClientCalls) -> tuple[tuple[str, ...], dict[str, str]]:
+        return await client.copy_query(query, new, begins, ends), client.readers
+
+    return ask(home, copy)
 
 
 def view_in_words(view: View) -> str:

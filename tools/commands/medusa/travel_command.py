@@ -6,6 +6,7 @@ import click
 
 from tools.commands.command_line import home_option, json_option, say
 from tools.commands.completion import names_of
+from tools.commands.medusa.create_command import tell_created
 
 
 @click.group()
@@ -58,8 +59,10 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
         raise click.UsageError("say one of --last, --last-seconds and --range")
     fixed = frozen or range_ is not None
     asked = View(name, stream, travel.shown(last, last_seconds, range_), fixed)
-    made = travel.create_view(home, asked)
-    say(as_json, msgspec.to_builtins(made), f"{name}: {travel.view_in_words(made)}")
+    made, readers = travel.create_view(home, asked)
+    value = {**msgspec.to_builtins(made), "readers": readers}
+    told = f"{name}: read by {readers[name]}; {travel.view_in_words(made)}"
+    say(as_json, value, told)
 
 
 @view.command("delete")
@@ -98,5 +101,4 @@ def copy_query(  # noqa: PLR0917 - click passes by keyword
     """
     from tools.commands.medusa import travel
 
-    names = travel.copy_query(home, query, new, after, until)
-    say(as_json, {"created": list(names)}, "\n".join(names))
+    tell_created(*travel.copy_query(home, query, new, after, until), as_json=as_json)
