@@ -22,6 +22,7 @@ from click.testing import CliRunner
 from flink_here import flink_is_missing
 
 from engine.language.reading import read_draft
+from engine.spark.jvm import find_java
 from overlay.errors import UnavailableError
 from testnet.command import main
 from testnet.nexmark.flink.answers import cut, read_answer, right_answer
@@ -210,6 +211,29 @@ def test_a_process_that_ends_is_named_with_its_last_words(tmp_path: Path) -> Non
     _, ended, last = run_program(tmp_path, "if query == 'q1': sys.exit('out of memory')")
     assert ended.failed == "its process ended: out of memory"
     assert last == Ran("q2", 2.0, 1.0)
+
+
+@pytest.mark.spark
+def test_temporary_files_of_a_process_lie_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is killed in the end, and removes none itself."""
+    folder = tmp_path / "with a blank"
+    folder.mkdir()
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dsome=thing")
+    java = find_java(os.environ) / "bin" / "java"
+    said = folder / "said"
+    body = (
+        "import subprocess, tempfile; "
+        f"shown = subprocess.run([{str(java)!r}, '-XshowSettings:properties', '-version'], "
+        "capture_output=True, text=True); "
+        f"open({str(said)!r}, 'w').write(tempfile.gettempdir() + shown.stderr)"
+    )
+    run_program(folder, body)
+    shown = said.read_text()
+    assert shown.startswith(str(folder))
+    assert "some = thing" in shown
+    assert f"java.io.tmpdir = {folder}" in shown
 
 
 def test_a_process_that_says_nonsense_is_named(tmp_path: Path) -> None:

@@ -18,6 +18,9 @@ from overlay.errors import UnavailableError
 
 T = TypeVar("T")
 
+JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
+"""The variable whose options every Java takes."""
+
 LONGEST_LINE: Final = 1 << 16
 """Bytes of a report."""
 
@@ -97,17 +100,19 @@ async def run_work(
 
     Args:
         command: the program; it gets the folder as its last argument.
-        folder: where the work is put, and the log.
+        folder: where the work is put, the log, and temporary files: a process that is killed
+            leaves them.
         say: told which query is next.
 
     Raises:
         UnavailableError: the program does not start.
     """
     done: list[Ran] = []
+    around = _keeping_in(folder, environment)
     while waiting := dict(list(work.queries.items())[len(done) :]):
         left = msgspec.structs.replace(work, queries=waiting)
         (folder / "work.json").write_bytes(msgspec.json.encode(left))
-        async with _open_program([*command, folder], environment, folder / "log") as program:
+        async with _open_program([*command, folder], around, folder / "log") as program:
             await program.report(Started, limits.start + limits.query)
             for query in waiting:
                 say(query)
@@ -118,6 +123,14 @@ async def run_work(
                     break
                 done.append(msgspec.structs.replace(ran, query=query))
     return done
+
+
+def _keeping_in(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment whose Python and Java put temporary files into a folder."""
+    temporary = folder / "temporary"
+    temporary.mkdir(exist_ok=True)
+    java = f"{environment.get(JAVA_OPTIONS, '')} -Djava.io.tmpdir='{temporary}'".strip()
+    return {**environment, "TMPDIR": str(temporary), JAVA_OPTIONS: java}
 
 
 class _Program:
