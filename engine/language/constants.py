@@ -29,7 +29,7 @@ def number(text: str) -> Constant:
         for type_ in (FieldType.INT, FieldType.LONG):
             if value in INTEGER_RANGE[type_]:
                 return Constant(value, type_)
-    double = float(text)
+    double = float(text) + 0.0  # results never have -0.0
     if digits.isdecimal() or double in {float("inf"), float("-inf")}:
         raise ValueError(f"{text[:40]!a} does not fit a number")
     return Constant(double, FieldType.DOUBLE)

@@ -14,14 +14,16 @@ Value: TypeAlias = Any
 
 
 def fitted(value: Value, type_: FieldType) -> Value:
-    """The result of an operation as a value of its type: null for an integer that does not fit."""
+    """The result of an operation as a value of its type: null for an integer that does not fit,
+    and 0.0 for -0.0, so that equal values have equal bytes wherever they go: a function of a user
+    sees no sign of a zero, as between Spark's jobs."""
     if value is None:
         return None
     if type_ in INTEGERS:
         return int(value) if int(value) in INTEGER_RANGE[type_] else None
     if type_ is FieldType.SINGLE:
-        return single(value)
-    return float(value) if type_ is FieldType.DOUBLE else value
+        return single(value) + 0.0
+    return float(value) + 0.0 if type_ is FieldType.DOUBLE else value
 
 
 def single(value: float) -> float:

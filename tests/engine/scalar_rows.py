@@ -12,10 +12,11 @@ import duckdb
 import pyarrow as pa
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from engine.language.parse_expression import parse_expression
+from engine.language.typed import Expression
 from engine.objects.schema import STIME, FieldType
 from engine.spark.columns import column
 from engine.spark.session import Spark
@@ -87,7 +88,12 @@ def table(found: Sequence[Row]) -> pa.Table:
     return pa.Table.from_pylist([{STIME: 0, **row} for row in found], schema)
 
 
-def by_spark(spark: Spark, found: Sequence[Row], texts: Sequence[str]) -> list[list[Any]]:
+def by_spark(
+    spark: Spark,
+    found: Sequence[Row],
+    texts: Sequence[str],
+    column_of: Callable[[Expression], Column] = column,
+) -> list[list[Any]]:
     """For each text its values. Timestamps are microseconds."""
     expressions = [parse_expression(text, FIELDS) for text in texts]
     moments = [name for name, type_ in FIELDS.items() if type_ is FieldType.TIMESTAMP]
@@ -95,7 +101,7 @@ def by_spark(spark: Spark, found: Sequence[Row], texts: Sequence[str]) -> list[l
     def job(session: SparkSession) -> pa.Table:
         frame = session.createDataFrame(table(found))
         frame = frame.withColumns({name: F.timestamp_micros(name) for name in moments})
-        made = [column(expression) for expression in expressions]
+        made = [column_of(expression) for expression in expressions]
         columns = [
             (F.unix_micros(each) if expression.type is FieldType.TIMESTAMP else each).alias(f"m{n}")
             for n, (each, expression) in enumerate(zip(made, expressions, strict=True))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from typing import Any
 
 import pytest
@@ -168,6 +169,21 @@ def test_texts_become_typed_expressions(text: str, type_: FieldType, value: Any)
     expression = parse_expression(text, FIELDS)
     assert expression.type is type_
     assert evaluate(expression, ROW) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("-0.0", "-0e3", "-(0.0)", "cast('-0' as double)", "cast(' -.0e7' as single)"),
+        *("d * 0 * -1", "-(d - d)", "round(-0.4)", "-5.0 % 5", "cast(-1e-46 as single)"),
+        *("json_double('{\"a\":-0.0}', '$.a')", "sqrt(-0.0)", "abs(-0.0)", "f * 0 * -1"),
+        *("greatest(0.0, -0.0)", "coalesce(null, -0.0)", "case when flag then -0.0 else d end"),
+    ],
+)
+def test_no_value_is_a_negative_zero(text: str) -> None:
+    """Computes 0.0: a function of a user, too, is called with it."""
+    value = evaluate(parse_expression(text, FIELDS), ROW)
+    assert (value, math.copysign(1, value)) == (0.0, 1)
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ The oracle computes with exact fractions.
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
@@ -13,8 +14,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scalar_rows import FIELDS, Oracle, check, check_oracles, odd
+from scalar_rows import FIELDS, Oracle, by_interpreter, by_spark, check, check_oracles, odd
 
+from engine.spark.columns import output
 from engine.spark.session import Spark
 from testnet.simulation.expressions import Row
 
@@ -239,3 +241,58 @@ def test_the_greatest_doubles_are_no_longs(spark: Spark) -> None:
     texts += ["cast(s as double)", "cast(p as double)", "floor(x)"]
     made = check(spark, [row], texts)
     assert made == [[None], [-(2**63)], [None], [None], [None], [None]]
+
+
+# -- the sign of zero ------------------------------------------------------------------------------
+
+DIGITS = st.sampled_from(
+    ["0", "0.0", "0e0", "0.00e-7", "0E+3", "1e-400", "7e-330", "1e-46", "12.5"]
+)
+MINUS = st.sampled_from(["", "-"])
+WRITTEN = ["0", "00", "000.", ".0", ".00e5", "0.e-1"]  # SQL reads these, JSON does not
+
+NUMBERS_IN_TEXTS: dict[str, Oracle] = {
+    "cast(s as double)": read,
+    "cast(s as single)": lambda s: nearest_single(read(s)),
+    "cast(cast(s as double) as single)": lambda s: nearest_single(read(s)),
+    "cast(cast(s as single) as double)": lambda s: nearest_single(read(s)),
+    "json_double(p, '$.a')": lambda p: float(p[5:-1]),
+    "cast(json_value(p, '$.a') as double)": lambda p: float(p[5:-1]),
+    "cast(json_value(p, '$.a') as single)": lambda p: nearest_single(float(p[5:-1])),
+}
+
+
+def zeros() -> st.SearchStrategy[list[Row]]:
+    """Numbers of texts and of JSON, most of which are zeros with or without a sign."""
+    signed = st.tuples(st.sampled_from(["", "+", "-"]), DIGITS | st.sampled_from(WRITTEN))
+    fields = {
+        "s": st.builds(lambda number, blank: f"{blank}{''.join(number)}{blank}", signed, BLANKS),
+        "p": st.builds(lambda minus, digits: f'{{"a":{minus}{digits}}}', MINUS, DIGITS),
+    }
+    row = {name: fields.get(name, st.none()) for name in FIELDS}
+    return st.lists(st.fixed_dictionaries(row), min_size=60, max_size=120)
+
+
+BLANKS = st.sampled_from(["", " ", "\t"])
+
+
+def signed_bits(value: float | None) -> bytes | None:
+    return None if value is None else struct.pack("<d", value)
+
+
+@odd(2, soak=60)
+@given(zeros())
+def test_a_number_that_is_read_out_of_a_text_is_no_negative_zero(
+    spark: Spark, found: list[Row]
+) -> None:
+    """Gives one zero, as every result has: in Spark's outputs and wherever the interpreter has a
+    value."""
+    texts = [*NUMBERS_IN_TEXTS]
+    outputs = by_spark(spark, found, texts, lambda expression: output("made", expression))
+    values = by_interpreter(found, texts)
+    for (text, oracle), ours, theirs in zip(NUMBERS_IN_TEXTS.items(), outputs, values, strict=True):
+        (field,) = oracle.__code__.co_varnames[: oracle.__code__.co_argcount]
+        for row, one, other in zip(found, ours, theirs, strict=True):
+            wanted = oracle(row[field])
+            expected = signed_bits(None if wanted is None else wanted + 0.0)
+            assert signed_bits(one) == signed_bits(other) == expected, (text, row)
