@@ -21,13 +21,14 @@ class Unsaid:
     def remarks(self) -> tuple[str, ...]:
         """A sentence for each bound."""
         return tuple(
-            f"a session of {stream} lasts {_span(longest)} at most, then another one begins: "
+            f"a session of {stream} lasts {span_text(longest)} at most, then another one begins: "
             "`within` (in XML: `longest`) says another length"
             for stream, longest in self._sessions.items()
         )
 
 
-def _span(microseconds: int) -> str:
+def span_text(microseconds: int) -> str:
+    """A length of time in words."""
     seconds = microseconds / 1e6
     for unit, size in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= size and seconds % size == 0:

@@ -234,6 +234,12 @@ def test_a_timeout_is_said_to_be_none() -> None:
     assert "12.5 s" in remark
 
 
+def test_gaps_between_windows_are_told() -> None:
+    """Tells them of Borealis' documents as of others."""
+    (remark,) = read(document("aggregate", {**WINDOWS, "advance": "90"})).remarks
+    assert "are 20 s long, and one begins each 90 s: rows between two of them" in remark
+
+
 def test_the_time_of_an_input_is_what_the_boxes_are_ordered_on() -> None:
     schemas = {each.name.rpartition("/")[2]: each.time for each in read(whole("")).schemas}
     assert schemas == {"s_tuple": "time", "u_tuple": "seen"}

@@ -146,6 +146,13 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
         ("SELECT x FROM s WHERE x BETWEEN SYMMETRIC 1 AND 2", "SYMMETRIC", "x BETWEEN"),
         ("SELECT x FROM s TABLESAMPLE (10 PERCENT)", "TABLESAMPLE", "10"),
         ("SELECT x FROM s AS q (a, b)", "say the names of the columns in the SELECT", "a, b"),
+        (
+            "SELECT x FROM s (3)",
+            "this is a call: FROM takes a stream, a window like TUMBLE",
+            "s (3)",
+        ),
+        ("SELECT x FROM s (y) AS q", "this is a call: FROM takes", "s (y)"),
+        ("SELECT x FROM ai.cs.mit.edu.s()", "this is a call: FROM takes", "ai.cs"),
         ("SELECT x FROM s DESC", "'DESC' is a mistake", "DESC"),
         ("SELECT x FROM s NATURAL UNION ALL SELECT y FROM s", "means nothing", "NATURAL"),
         (

@@ -1,4 +1,5 @@
-"""What a text leaves unsaid is told in the remarks of the document: once, and if it is not said."""
+"""What a text leaves unsaid is told in the remarks of the document: once, and if it is not said. So
+are the gaps between windows."""
 
 from __future__ import annotations
 
@@ -60,3 +61,63 @@ def test_the_longest_session_is_told_where_nothing_says_it(text: str, longest: s
 )
 def test_what_is_said_is_not_told_even_if_it_is_what_would_hold(text: str) -> None:
     assert remarks(text) == ()
+
+
+# -- gaps between windows --------------------------------------------------------------------------
+
+WINDOWS = "CREATE STREAM n AS SELECT count(*) AS n FROM {} ;"
+HOP = "HOP(TABLE conns, DESCRIPTOR(ts), INTERVAL '{}' SECOND, INTERVAL '{}' SECOND) {}"
+COUNTED = """<medusa><query name="n"><box name="b" type="aggregate">
+<input port="1" stream="conns"/><output port="1" stream="n"/>
+<param name="aggregate-function.0" value="count()"/>
+<param name="aggregate-function-output-name.0" value="n"/>
+<param name="window-size" value="{}"/><param name="advance" value="{}"/>{}</box></query></medusa>"""
+BY_TUPLES = '<param name="window-size-by" value="TUPLES"/>'
+BY_START = "GROUP BY window_start"
+
+
+@pytest.mark.parametrize(
+    ("text", "lengths"),
+    [
+        (
+            WINDOWS.format(HOP.format(600, 60, BY_START)),
+            "1 minute long, and one begins each 10 min",
+        ),
+        (
+            WINDOWS.format("conns GROUP BY window(ts, '1 second', '90 seconds')"),
+            "1 s long, and one begins each 90 s",
+        ),
+        (
+            WINDOWS.format("conns GROUP BY HOP(ts, INTERVAL '2' HOUR, INTERVAL '1' HOUR)"),
+            "1 hour long, and one begins each 2 hours",
+        ),
+        (
+            WINDOWS.format("HOP(TABLE conns, 4 ROWS, 3 ROWS)"),
+            "3 rows long, and one begins each 4 r",
+        ),
+        (COUNTED.format(60, 61, ""), "1 minute long, and one begins each 61 s"),
+        (COUNTED.format(3, 1000, BY_TUPLES), "3 rows long, and one begins each 1,000 rows"),
+    ],
+)
+def test_gaps_between_windows_are_told(text: str, lengths: str) -> None:
+    """Tells them once, with both lengths, however the windows are written."""
+    declared = "" if text.startswith("<") else STREAM.format("conns")
+    (told,) = remarks(declared + text)
+    assert told.startswith(f"windows of {BASE}conns are {lengths}")
+    assert "rows between two of them are in none" in told
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WINDOWS.format(HOP.format(60, 600, BY_START)),
+        WINDOWS.format(HOP.format(60, 60, BY_START)),
+        WINDOWS.format("HOP(TABLE conns, 3 ROWS, 3 ROWS)"),
+        WINDOWS.format("TUMBLE(TABLE conns, 3 ROWS)"),
+        COUNTED.format(60, 60, ""),
+    ],
+)
+def test_windows_without_gaps_are_not_told_of(text: str) -> None:
+    """Tells nothing where each row is in a window."""
+    declared = "" if text.startswith("<") else STREAM.format("conns")
+    assert remarks(declared + text) == ()

@@ -184,9 +184,13 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
         "remarks": [],
     }
     assert "medusa://you/s: 2 rows came too late: sort the file by its time" in done.err
-    done = attempt(BUSY, "--stream", f"conns={EXAMPLES / 'conns.csv'}", "--time", "ts", "--explain")
+    apart = BUSY.replace("TUMBLE", "HOP").replace("INTERVAL", "INTERVAL '90' SECOND, INTERVAL")
+    done = attempt(
+        apart, "--stream", f"conns={EXAMPLES / 'conns.csv'}", "--time", "ts", "--explain"
+    )
     assert done.code == 0, done.err
-    assert done.out.index("windows of 60 s every 60 s by src_ip") < done.out.index("busy: 10 rows")
+    assert done.out.index("windows of 60 s every 90 s by src_ip") < done.out.index("busy: ")
+    assert done.err.count("conns are 1 minute long, and one begins each 90 s: rows between") == 1
 
 
 def test_explain_shows_the_plan_and_computes_nothing(attempt: Attempt, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from sqlglot import exp
 from engine.language.check import ordered_boxes
 from engine.language.classes import applied
 from engine.language.document import Document
+from engine.language.gaps import gaps
 from engine.language.history_range import check_history_range
 from engine.language.sql.definitions import SCHEMA_OF, Options, function_of, schema_of, stream_of
 from engine.language.sql.dialect import Definition, FunctionDefinition, Split
@@ -22,7 +23,7 @@ from engine.language.sql.parsing import parse
 from engine.language.sql.parts import refuse_unread
 from engine.language.sql.ranking import NUMBERED_BY
 from engine.language.sql.relation import HIDDEN, Relation
-from engine.language.sql.select import Resolve, Selecting
+from engine.language.sql.select import FROM_TAKES, Resolve, Selecting
 from engine.language.sql.within import Within
 from engine.language.unread import read_whole_parts, watch
 from engine.language.user_functions import without_unused
@@ -98,12 +99,15 @@ class Script:
         definer = _Definer(self._source, self._name, named, schemas, tables)
         for statement in self._statements:
             definer.add(statement)
-        remarks = self._source.unsaid.remarks()
-        return replace(definer.document, explain=self._explain, remarks=remarks)
+        made = definer.document
+        remarks = (*self._source.unsaid.remarks(), *gaps(made.queries))
+        return replace(made, explain=self._explain, remarks=remarks)
 
     def _name(self, node: exp.Table) -> str:
         db = node.args.get("db")
         parts = [str(db), node.name] if isinstance(db, str) else [each.name for each in node.parts]
+        if node.this.find(exp.Func) is not None:
+            raise self._source.refusal(f"this is a call: {FROM_TAKES}", node)
         read_whole_parts(node, ("this",))  # a name of more than three parts is a tree, walked here
         with self._source.pointing(node):
             if parts[-1].startswith(SCHEME):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from sqlglot import exp
 
@@ -49,6 +50,10 @@ from engine.language.sql.windowing import in_row_windows, in_windows, with_windo
 from engine.language.sql.within import Within
 from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map
 from engine.objects.schema import DELETED
+
+FROM_TAKES: Final = (
+    "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in parentheses"
+)
 
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
@@ -466,11 +471,7 @@ class Selecting:
                 relation = self._nested(node.this)
                 return relation.named(node.alias) if node.alias else relation
             case _:
-                raise self._source.refusal(
-                    "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in "
-                    "parentheses",
-                    node,
-                )
+                raise self._source.refusal(FROM_TAKES, node)
 
     def _stream(self, node: exp.Table) -> Relation:
         for scope in reversed(self._scopes):

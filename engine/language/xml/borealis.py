@@ -32,6 +32,7 @@ from msgspec.structs import replace
 
 from engine.language.check import MAX_BOXES, check_query
 from engine.language.document import Document
+from engine.language.gaps import gaps
 from engine.language.labels import Readers
 from engine.language.xml import borealis_deployment as deployment
 from engine.language.xml.borealis_boxes import boxes_of
@@ -104,7 +105,7 @@ def read_borealis(root: Node, qualify: Qualify) -> Document:
         tuple(sources),
         tuple(queries),
         tuple(views),
-        remarks=tuple(streams.remarks),
+        remarks=(*streams.remarks, *gaps(queries)),
     )
 
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from engine.language.document import Document
+from engine.language.gaps import gaps
 from engine.language.unsaid import Unsaid
 from engine.language.xml import medusa
 from engine.language.xml.borealis import read_borealis, read_deploy
@@ -90,7 +91,7 @@ def _read_medusa(root: Node, qualify: Qualify) -> Document:
                     "expected <schema>, <stream>, <query>, <connection_point_view>, several of "
                     "them in <medusa>, or <borealis>"
                 )
-    remarks = _unsaid(nodes, qualify).remarks()
+    remarks = (*_unsaid(nodes, qualify).remarks(), *gaps(queries))
     return Document(tuple(schemas), tuple(streams), tuple(queries), tuple(views), remarks=remarks)
 
 

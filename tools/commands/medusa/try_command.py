@@ -86,6 +86,8 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     text = read_text(query)
     keys, mapped = trying.keys_of(tables), fields_by_column(names)
     tried = trying.trial(query, text, files, time, home, keys=keys, names=mapped)
+    for remark in tried.document.remarks:
+        warn(remark)
     if explain or tried.document.explain:
         trying.show_plans(tried, as_json)
     if tried.document.explain:

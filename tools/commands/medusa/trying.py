@@ -144,9 +144,7 @@ def plans(tried: Trial) -> list[Explanation]:
 
 
 def show_plans(tried: Trial, as_json: bool) -> None:
-    """Print the plans, and what the author should know."""
-    for remark in tried.document.remarks:
-        warn(remark)
+    """Print the plans."""
     found = plans(tried)
     if as_json:
         say_json(found)
@@ -182,7 +180,7 @@ def run(
                 files.take(stream, table)
 
         if not quiet:
-            for remark in (*tried.document.remarks, *tried.left_out):
+            for remark in tried.left_out:
                 warn(remark)
             warn("starts a peer and Spark")
         posted = run_interruptible(partial(run_trial, tried, take, speed, functions))
