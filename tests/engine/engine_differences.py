@@ -160,13 +160,6 @@ DIFFERENCES: Final = (
         flink_sql="a * b FROM (VALUES (-1, 0.0e0)) AS t(a, b)",
     ),
     Difference(
-        "`cast('-0' AS DOUBLE)`, and every other number that is read out of a text",
-        medusa="0.0",
-        spark="-0.0",
-        duckdb="-0.0",
-        sql="cast('-0' AS DOUBLE)",
-    ),
-    Difference(
         "`cast(9.223372036854776e18 AS LONG)`, 2^63",
         medusa="NULL",
         flink="9223372036854775807",
