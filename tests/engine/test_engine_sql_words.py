@@ -165,6 +165,17 @@ def test_a_refusal_shows_the_user_s_own_words(item: str, said: str, column: int)
             "a QUERY is not TEMPORARY: a stream of a QUERY is",
             8,
         ),
+        ("SELECT k FROM s GROUP BY GROUPING SETS ((k), ())", "`GROUPING SETS` is not part", 41),
+        ("SELECT k FROM s GROUP BY k, CUBE (k)", "`CUBE` is not part of the language: make a", 35),
+        ("SELECT k FROM s GROUP BY ROLLUP (k)", "`ROLLUP` is not part of the language: make", 34),
+        ("SELECT s.* EXCEPT (k) FROM s", "* has no EXCEPT, REPLACE or RENAME here: name", 8),
+        ("SELECT * RENAME (k AS z) FROM s", "* has no EXCEPT, REPLACE or RENAME here", 8),
+        (
+            "CREATE STREAM z AS (SELECT k FROM s) LIMIT 1",
+            "an endless stream has no first n rows",
+            44,
+        ),
+        ("CREATE STREAM z AS (SELECT k FROM s) AS q", "here comes SELECT", 20),
         ("CREATE TEMP SCHEMA q (a INT)", "a SCHEMA is not TEMPORARY", 8),
         (
             "CREATE TEMPORARY FUNCTION f(a INT) RETURNS INT LANGUAGE PYTHON AS 'a.py:f'",
@@ -180,6 +191,15 @@ def test_a_refusal_of_a_statement_shows_the_user_s_own_words(
     told = reason(text)
     assert told.startswith(said)
     assert told.endswith(f", at line 1, column {column}")
+
+
+@pytest.mark.parametrize(
+    "select",
+    ["(SELECT k FROM s)", "((SELECT k FROM s))", "(SELECT k FROM s) UNION ALL (SELECT k FROM t)"],
+)
+def test_a_stream_may_be_made_of_a_select_in_parentheses(select: str) -> None:
+    """Takes it as a script's own SELECT."""
+    assert reason(f"CREATE STREAM z AS {select}") == reason(select) == ""
 
 
 @pytest.mark.parametrize("columns", ["top", "top, ts", "top AS x", '"top"'])

@@ -293,7 +293,7 @@ class MedusaParser(CallParser):
             return self.expression(Split(this=table, expressions=conditions, rest=rest))
         if not self._curr or not self._is_query():
             self._refuse("after AS comes SELECT, WITH or SPLIT")
-        return self._parse_select()
+        return self._parse_statement()
 
     def _field(self) -> exp.Expr | None:
         if self._match_text_seq("WATERMARK", "FOR"):

@@ -39,8 +39,11 @@ class Projecting:
                 if inner is not each:
                     raise self._source.refusal("* stands for many columns: it takes no AS", inner)
                 table = inner.table if isinstance(inner, exp.Column) else ""
-                if inner.args.get("except_") or inner.args.get("replace"):
-                    raise self._source.refusal("* has no EXCEPT or REPLACE here", inner)
+                of = inner.this if isinstance(inner, exp.Column) else inner
+                if any(of.args.get(each) for each in ("except_", "replace", "rename")):
+                    raise self._source.refusal(
+                        "* has no EXCEPT, REPLACE or RENAME here: name the columns", inner
+                    )
                 shown = relation.shown(table)
                 if not shown:
                     raise self._source.refusal(f"there is no {table[:80]} in FROM", inner)

@@ -55,6 +55,12 @@ FROM_TAKES: Final = (
     "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in parentheses"
 )
 
+_GROUPINGS: Final = {
+    exp.Rollup: "ROLLUP",
+    exp.Cube: "CUBE",
+    exp.GroupingSets: "GROUPING SETS",
+}
+
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
 
@@ -327,11 +333,7 @@ class Selecting:
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
-            for name in ("rollup", "cube", "grouping_sets", "totals"):
-                if clause.args.get(name):
-                    raise self._source.refusal(
-                        f"GROUP BY {name.upper()} is not part of the language", clause
-                    )
+            self._refuse_groupings(clause)
             if clause.args.get("all") is not None:  # False: DISTINCT
                 reason = "GROUP BY ALL and GROUP BY DISTINCT are not part of the language"
                 raise self._source.refusal(reason, clause)
@@ -346,6 +348,18 @@ class Selecting:
             substitute = grouped.substitute(self._source)
             grouped.relation = self._where(grouped.relation, having.this, "having", substitute)
         return grouped
+
+    def _refuse_groupings(self, clause: exp.Group) -> None:
+        """Refuse groupings of several kinds at once, which stand among the groups or behind."""
+        several = [each for each in clause.expressions if type(each) in _GROUPINGS]
+        several += [each for name in ("rollup", "cube") for each in clause.args.get(name) or ()]
+        said = [(_GROUPINGS[type(each)], each) for each in several]
+        if clause.args.get("totals"):
+            said.append(("WITH TOTALS", clause))
+        for name, at in said:
+            raise self._source.refusal(
+                f"`{name}` is not part of the language: make a query for each grouping", at
+            )
 
     def _aliases(
         self,
