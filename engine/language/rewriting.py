@@ -4,7 +4,8 @@
     if(c, a, b)           case when c then a else b end
     nullif(a, b)          case when a = b then null else a end
     ifnull(a, b) nvl(a, b)  coalesce(a, b)
-    sign(a)               case when a > 0 then 1 when a < 0 then -1 when a = 0 then 0 end
+    sign(a)               case when a > 0 then 1 when a < 0 then -1 when a = 0 then 0 end;
+                          of floats a double, and of NaN, which is greater than infinity, NaN
     left(s, n)            substring(s, 1, n)
     position(part, s)     instr(s, part); also position(part in s)
     sha256(s)             sha2(s, 256)
@@ -16,13 +17,14 @@ rpad (a blank).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from engine.language.time_units import CALENDAR_UNITS, PARTS, UNITS_US, unit_of
-from engine.language.type_rules import INTEGER_RANGE
+from engine.language.type_rules import FLOATS, INTEGER_RANGE
 from engine.language.typed import Constant, Expression, Operation
 from engine.objects.schema import FieldType
 
@@ -65,9 +67,15 @@ def _number(value: int) -> Constant:
 
 
 def _sign(make: Make, operands: Sequence[Typed]) -> Typed:
+    number = operands[0]
+    floats = number is not None and number.type in FLOATS
     pairs: list[Typed] = []
+    if floats:
+        infinity = Constant(math.inf, FieldType.DOUBLE)
+        pairs += [make(">", [number, infinity]), Constant(math.nan, FieldType.DOUBLE)]
     for sign, value in ((">", 1), ("<", -1), ("=", 0)):
-        pairs += [make(sign, [operands[0], _number(0)]), _number(value)]
+        made = Constant(float(value), FieldType.DOUBLE) if floats else _number(value)
+        pairs += [make(sign, [number, _number(0)]), made]
     return make("case", [*pairs, None])
 
 

@@ -133,8 +133,8 @@ DIFFERENCES: Final = (
         flink_sql="cast(a AS DOUBLE) > 5 FROM (VALUES 'NaN') AS t(a)",
     ),
     Difference(
-        "`sign` of NaN, as NaN is greater than 0",
-        medusa="1",
+        "`sign` of NaN, though NaN is greater than every number",
+        medusa="NaN",
         flink="NaN",
         spark="NaN",
         duckdb="0",

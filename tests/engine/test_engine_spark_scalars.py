@@ -166,8 +166,8 @@ def shifted(value: int, count: int, width: int) -> int | None:
     )
 
 
-def signed(x: float) -> int:
-    return 1 if x > 0 or math.isnan(x) else -1 if x < 0 else 0
+def signed(x: float) -> float:
+    return math.nan if math.isnan(x) else float((x > 0) - (x < 0))
 
 
 def signed_long(b: int) -> int:
