@@ -154,7 +154,7 @@ INSERTED = [
     "DESC",
     "DESC NULLS FIRST",
     ", y",
-    ", 1",
+    ", 7",
     ",",
     "*",
     "0x1F",

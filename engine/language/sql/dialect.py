@@ -129,7 +129,7 @@ class MedusaParser(CallParser):
     def _parse_csv(
         self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
     ) -> list[T]:
-        """Parse a list. sqlglot misses no member before its first and behind its last comma."""
+        """Parse a list. sqlglot takes one whose first or last member is not there."""
         if self._curr and self._curr.token_type is sep:
             self._refuse("something is missing before the comma")
         made: list[T] = super()._parse_csv(parse_method, sep)

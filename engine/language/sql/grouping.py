@@ -425,3 +425,27 @@ def _interval(node: exp.Expr) -> exp.Expr:
         made.meta.update(node.meta)
         return made
     return node
+
+
+def refuse_groupings(clause: exp.Group, source: Source) -> None:
+    """Refuse groupings of several kinds at once, which stand among the groups or behind them.
+
+    Raises:
+        PointedError: there is one.
+    """
+    several = [each for each in clause.expressions if type(each) in _GROUPINGS]
+    several += [each for name in ("rollup", "cube") for each in clause.args.get(name) or ()]
+    said = [(_GROUPINGS[type(each)], each) for each in several]
+    if clause.args.get("totals"):
+        said.append(("WITH TOTALS", clause))
+    for name, at in said:
+        raise source.refusal(
+            f"`{name}` is not part of the language: make a query for each grouping", at
+        )
+
+
+_GROUPINGS: Final = {
+    exp.Rollup: "ROLLUP",
+    exp.Cube: "CUBE",
+    exp.GroupingSets: "GROUPING SETS",
+}

@@ -4,7 +4,7 @@ none."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
@@ -20,7 +20,7 @@ from engine.language.sql.dialect import Split
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text, name_text
 from engine.language.sql.framing import Framing, framed
-from engine.language.sql.grouping import INSTANT, Grouped, Grouping
+from engine.language.sql.grouping import INSTANT, Grouped, Grouping, refuse_groupings
 from engine.language.sql.joining import Joining, conjuncts
 from engine.language.sql.match_grammar import MatchTable
 from engine.language.sql.matching import Matching
@@ -44,6 +44,7 @@ from engine.language.sql.relation import (
     RowWindow,
     of_stream,
 )
+from engine.language.sql.scopes import Scopes
 from engine.language.sql.union import union_of
 from engine.language.sql.window_grammar import RowsTable, WindowTable
 from engine.language.sql.windowing import in_row_windows, in_windows, with_window
@@ -55,27 +56,8 @@ FROM_TAKES: Final = (
     "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in parentheses"
 )
 
-_GROUPINGS: Final = {
-    exp.Rollup: "ROLLUP",
-    exp.Cube: "CUBE",
-    exp.GroupingSets: "GROUPING SETS",
-}
-
 Resolve = Callable[[exp.Table], str]
 """The name of the stream that a table in the text means."""
-
-
-@dataclass(slots=True)
-class _Named:
-    """A query that WITH names.
-
-    Attributes:
-        at: where. read: a FROM has the name.
-    """
-
-    relation: Relation
-    at: exp.Expr
-    read: bool = False
 
 
 class Selecting:
@@ -101,7 +83,7 @@ class Selecting:
         self._resolve = resolve
         self._relations = relations
         self._within = within
-        self._scopes: list[dict[str, _Named]] = []
+        self._scopes = Scopes(source)
 
     def relation(self, node: exp.Expr) -> Relation:
         """The tuples of a SELECT, UNION ALL, or either in parentheses."""
@@ -114,20 +96,9 @@ class Selecting:
 
     def _nested(self, node: exp.Expr) -> Relation:
         """The same within another SELECT, which may bound its places."""
-        self._scopes.append({})
-        try:
+        with self._scopes.opened():
             self._with(node)
-            made = self._rows(node)
-            for name, each in self._scopes[-1].items():
-                if not each.read:
-                    raise self._source.refusal(
-                        f"no FROM reads {name[:80]}: leave it out, or make it a stream of its own, "
-                        f"CREATE STREAM {name[:80]} AS SELECT",
-                        each.at,
-                    )
-            return made
-        finally:
-            self._scopes.pop()
+            return self._rows(node)
 
     def _rows(self, node: exp.Expr) -> Relation:
         """The tuples of a query, with the names of its WITH in scope."""
@@ -158,9 +129,7 @@ class Selecting:
             name = each.alias
             if each.args["alias"].columns:
                 raise self._source.refusal("say the names of the columns in the SELECT", each)
-            if name in self._scopes[-1]:
-                raise self._source.refusal(f"{name[:80]} is defined twice", each)
-            self._scopes[-1][name] = _Named(self._nested(each.this), each)
+            self._scopes.add(name, self._nested(each.this), each)
 
     # -- SELECT ------------------------------------------------------------------------------------
 
@@ -333,7 +302,7 @@ class Selecting:
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
-            self._refuse_groupings(clause)
+            refuse_groupings(clause, self._source)
             if clause.args.get("all") is not None:  # False: DISTINCT
                 reason = "GROUP BY ALL and GROUP BY DISTINCT are not part of the language"
                 raise self._source.refusal(reason, clause)
@@ -348,18 +317,6 @@ class Selecting:
             substitute = grouped.substitute(self._source)
             grouped.relation = self._where(grouped.relation, having.this, "having", substitute)
         return grouped
-
-    def _refuse_groupings(self, clause: exp.Group) -> None:
-        """Refuse groupings of several kinds at once, which stand among the groups or behind."""
-        several = [each for each in clause.expressions if type(each) in _GROUPINGS]
-        several += [each for name in ("rollup", "cube") for each in clause.args.get(name) or ()]
-        said = [(_GROUPINGS[type(each)], each) for each in several]
-        if clause.args.get("totals"):
-            said.append(("WITH TOTALS", clause))
-        for name, at in said:
-            raise self._source.refusal(
-                f"`{name}` is not part of the language: make a query for each grouping", at
-            )
 
     def _aliases(
         self,
@@ -488,10 +445,9 @@ class Selecting:
                 raise self._source.refusal(FROM_TAKES, node)
 
     def _stream(self, node: exp.Table) -> Relation:
-        for scope in reversed(self._scopes):
-            if not node.args.get("db") and node.name in scope:
-                scope[node.name].read = True
-                return scope[node.name].relation.named(node.alias or node.name)
+        named = None if node.args.get("db") else self._scopes.read(node.name)
+        if named is not None:
+            return named.named(node.alias or node.name)
         stream = self._resolve(node)
         table = node.alias or node.name
         if stream in self._relations:

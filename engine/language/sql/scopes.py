@@ -1,0 +1,71 @@
+"""The queries that WITH names, each while the SELECT is planned that may read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from engine.language.sql.errors import Source
+from engine.language.sql.relation import Relation
+
+
+@dataclass(slots=True)
+class _Named:
+    """A query that WITH names.
+
+    Attributes:
+        at: where. read: a FROM has the name.
+    """
+
+    relation: Relation
+    at: exp.Expr
+    read: bool = False
+
+
+class Scopes:
+    """The names that a FROM may read, of the SELECT it is in and of those around it."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._open: list[dict[str, _Named]] = []
+
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """A scope of a query, which has read all its names when it ends.
+
+        Raises:
+            PointedError: it has not read one.
+        """
+        self._open.append({})
+        try:
+            yield
+            for name, each in self._open[-1].items():
+                if not each.read:
+                    raise self._source.refusal(
+                        f"no FROM reads {name[:80]}: leave it out, or make it a stream of its own, "
+                        f"CREATE STREAM {name[:80]} AS SELECT",
+                        each.at,
+                    )
+        finally:
+            self._open.pop()
+
+    def add(self, name: str, relation: Relation, at: exp.Expr) -> None:
+        """Name a query in the innermost scope.
+
+        Raises:
+            PointedError: it has the name already.
+        """
+        if name in self._open[-1]:
+            raise self._source.refusal(f"{name[:80]} is defined twice", at)
+        self._open[-1][name] = _Named(relation, at)
+
+    def read(self, name: str) -> Relation | None:
+        """The query of a name in a FROM; None: there is none."""
+        for scope in reversed(self._open):
+            if name in scope:
+                scope[name].read = True
+                return scope[name].relation
+        return None
