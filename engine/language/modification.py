@@ -132,27 +132,36 @@ class ParameterChange(Struct, frozen=True):
         return f"box {self.box}, {self.parameter}: {values}"
 
 
-def differences(query: Query, edited: Query) -> tuple[ParameterChange, ...]:
+def _as_box(name: str) -> str:
+    return f"box {name[:64]!a}"
+
+
+def differences(
+    query: Query, edited: Query, named: Callable[[str], str] = _as_box
+) -> tuple[ParameterChange, ...]:
     """The parameters of the boxes in which an edited query differs.
+
+    Args:
+        named: a box, by its name, in the words of who edited it.
 
     Raises:
         InvalidInputError: it differs in more: other boxes, other streams, outputs or readers.
     """
     before = {box.name: box for box in query.boxes}
     after = {box.name: box for box in edited.boxes}
-    refused = [f"there is no box {name[:64]!a} any more" for name in before.keys() - after.keys()]
-    refused += [f"there is a new box {name[:64]!a}" for name in after.keys() - before.keys()]
+    refused = [f"there is no {named(name)} any more" for name in before.keys() - after.keys()]
+    refused += [f"there is a new {named(name)}" for name in after.keys() - before.keys()]
     for name in before.keys() & after.keys():
         one, two = before[name], after[name]
         if type_of(one) != type_of(two):
-            refused.append(f"box {name[:64]!a} is a {type_of(two)}, not a {type_of(one)}")
+            refused.append(f"{named(name)} is made in another way")
         elif (inputs_of(one), outputs_of(one)) != (inputs_of(two), outputs_of(two)):
-            refused.append(f"box {name[:64]!a} reads or makes other streams")
+            refused.append(f"{named(name)} reads or makes other streams")
     refused += _others(query, edited)
     if refused:
         raise InvalidInputError(
-            f"{query.name}: a modification gives its boxes other parameters, and here "
-            f"{'; '.join(sorted(refused)[:8])}: create another query beside it"
+            f"{query.name}: a modification changes conditions, expressions and windows where they "
+            f"are, and here {'; '.join(sorted(refused)[:8])}: create another query beside it"
         )
     return tuple(
         ParameterChange(name, parameter, one.get(parameter), two.get(parameter))

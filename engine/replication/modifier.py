@@ -84,7 +84,10 @@ class _Plan:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     def refusal(self, error: MedusaError) -> MedusaError:
-        """The same error, with the requested changes before it."""
+        """The same error, with the requested changes before it; but for those of an edited script,
+        whose author knows no parameters."""
+        if all(change.whole for change in self.wish.changes):
+            return error
         return type(error)(f"{told(self.wish.changes)}: {error}")
 
     def from_boundary(self, at: int) -> tuple[Task, ...]:

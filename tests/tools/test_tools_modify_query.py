@@ -158,6 +158,11 @@ SCRIPT = """CREATE QUERY watch AS BEGIN
   CREATE STREAM often AS SELECT * FROM counts WHERE conns >= 2;
 END"""
 WATCH = "medusa://mit.edu/watch"
+RENAMED = (
+    "medusa://mit.edu/often would have the fields window_start timestamp, src_ip string(64), "
+    "number long instead of window_start timestamp, src_ip string(64), conns long, which those "
+    "who read it go by: keep them, or make another query"
+)
 
 
 async def test_an_edited_script_is_taken_and_its_changes_are_shown(
@@ -203,7 +208,9 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
         ),
         (SCRIPT.replace("watch", "other"), "it defines medusa://mit.edu/other, not"),
         (SCRIPT.replace("BY window_start, src_ip", "BY window_start"), "neither grouped nor"),
-        (SCRIPT.replace("often", "seldom"), "there is a new box 'seldom'"),
+        (SCRIPT.replace("often", "seldom"), "there is a new stream seldom; "),
+        (SCRIPT.replace("conns", "number").replace("TABLE number", "TABLE conns"), RENAMED),
+        (SCRIPT.replace("TEMPORARY ", ""), f"{WATCH}: a modification changes conditions, "),
         (SCRIPT.replace("watch", "watch WITH (ha = 'active_standby')"), "its availability is"),
         (SCRIPT.replace("SELECT * FROM counts", "SELECT conns FROM counts"), "create another"),
         (SCRIPT.replace("conns >= 2", "conn >= 2"), "at line 5"),
@@ -213,6 +220,7 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
         assert (code, out) == (1, "")
         assert err.startswith(f"medusa: {file}: ")
         assert reason in err
+        assert "box '" not in err, "a script of SQL names no box"
 
 
 async def test_the_manual_works_as_written(

@@ -16,6 +16,7 @@ from engine.language.modification import (
     differences,
     read_modification,
 )
+from engine.language.sql.clauses import clause_of
 from engine.objects.definitions import QueryEntry, StreamDefinition
 from engine.objects.schema import BEGINNING
 from overlay.errors import InvalidInputError
@@ -69,7 +70,8 @@ def modify_to(
             known = ", ".join(made)[:200] or "no query"
             raise InvalidInputError(f"it defines {known}, not {entry.query.name}")
         await _check_streams(client, document.streams)
-        differing = differences(entry.query, edited)
+        named = () if text.lstrip().startswith("<") else (clause_of,)
+        differing = differences(entry.query, edited, *named)
         if not differing:
             return Modified(entry.query.name, entry.since), ()
         changes = changes_to(edited, differing)

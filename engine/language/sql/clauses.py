@@ -1,0 +1,32 @@
+"""The clause of a script that a box stands for, by the name that the box was given."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_CLAUSES: Final = {
+    "where": "WHERE",
+    "having": "HAVING",
+    "group": "GROUP BY",
+    "totals": "GROUP BY",
+    "over": "OVER",
+    "number": "ROW_NUMBER",
+    "top": "ROW_NUMBER",
+    "prepare": "SELECT",
+    "select": "SELECT",
+    "measures": "MEASURES",
+    "union": "UNION",
+    "join": "JOIN",
+}
+"""By the last word of a box's name."""
+
+_STEP: Final = re.compile(r"(?P<stream>.+)\.(?P<step>[a-z]+)(_\d+)?")
+
+
+def clause_of(box: str) -> str:
+    """`WHERE of made`; `stream made` of the box that makes the stream itself."""
+    found = _STEP.fullmatch(box)
+    if found is None or found["step"] not in _CLAUSES:
+        return f"stream {box[:64]}"
+    return f"{_CLAUSES[found['step']]} of {found['stream'][:64]}"
