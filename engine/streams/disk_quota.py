@@ -36,12 +36,21 @@ FULL_BYTES: Final = 2**20
 """A disk with less room is full: it takes no whole segment of a journal and hardly an epoch."""
 
 
+def free_bytes(folder: Path) -> int:
+    """Bytes that this peer may still take of the disk; of one that cannot be asked many."""
+    try:
+        return shutil.disk_usage(folder).free
+    except OSError:  # streams that meet it tell of it
+        return FULL_BYTES
+
+
 class DiskQuota:
     """The disk quota of a peer's streams.
 
     Args:
         folder: has the streams. limit_bytes: the quota. taken: returns the bytes in use.
         make: called when it is full, before a post is refused, to free disk.
+        free: returns the bytes that this peer may still take of a folder's disk.
     """
 
     def __init__(
@@ -51,11 +60,14 @@ class DiskQuota:
         taken: Callable[[], int],
         events: Events,
         make: Callable[[], None],
+        *,
+        free: Callable[[Path], int] = free_bytes,
     ) -> None:
         self._folder = folder
         self._limit_bytes = limit_bytes
         self._taken = taken
         self._make = make
+        self._free = free
         self._events = events
         self._seen = Watched(0)
         self._told = False
@@ -86,18 +98,11 @@ class DiskQuota:
         held = f"the streams of this peer hold {taken} bytes, and {self._limit_bytes} are allowed"
         if taken > self._limit_bytes:
             yield Trouble(Reason.DISK_FULL, thing, f"is used up: {held}", QUOTA_MEND)
-        elif (free := self._free()) < FULL_BYTES:
+        elif (free := self._free(self._folder)) < FULL_BYTES:
             what = f"is full: {free} bytes are free"
             yield Trouble(Reason.DISK_FULL, thing, what, "make room on it; all goes on by itself")
         elif self._told:
             yield Trouble(Reason.DISK_NEARLY_FULL, thing, f"fills: {held}", QUOTA_MEND)
-
-    def _free(self) -> int:
-        """Bytes that this peer may still take of the disk; of one that cannot be asked many."""
-        try:
-            return shutil.disk_usage(self._folder).free
-        except OSError:  # streams that meet it tell of it
-            return FULL_BYTES
 
     @property
     def short_bytes(self) -> int:

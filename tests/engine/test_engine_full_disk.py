@@ -13,10 +13,11 @@ from engine_peers import Town, make_stream, open_town, received, rows, to_the_en
 from engine_small_disk import fill
 
 from engine.streams.config import Timing
-from engine.streams.disk_quota import DiskQuota
+from engine.streams.disk_quota import FULL_BYTES, DiskQuota, free_bytes
 from engine.streams.stream_state import LogKey
 from overlay.errors import StorageFullError
 from overlay.events import Events
+from overlay.troubles import Reason
 
 
 async def test_a_full_disk(small_disk: Path) -> None:
@@ -82,10 +83,11 @@ async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
 
 
 class Disk:
-    """spare: what goes when room is made."""
+    """spare: what goes when room is made. left: what others have left of the disk."""
 
     taken = 0
     spare = 0
+    left = FULL_BYTES
 
     def make(self) -> None:
         self.taken -= self.spare
@@ -93,7 +95,9 @@ class Disk:
 
 
 def quota(disk: Disk, events: Events) -> DiskQuota:
-    return DiskQuota(Path("/"), 100, lambda: disk.taken, events, disk.make)
+    return DiskQuota(
+        Path("/data"), 100, lambda: disk.taken, events, disk.make, free=lambda _: disk.left
+    )
 
 
 def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
@@ -106,6 +110,39 @@ def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
         told.append(len(events.recent()) > before)
     assert told == [False, False, True, False, False, False, False, True]
     assert "80% of engine.disk_bytes" in events.recent()[0].text
+
+
+def test_what_is_used_up_and_what_nearly_is_are_troubles() -> None:
+    """The same hysteresis as of the warning in the log; a full disk comes before it."""
+    disk = Disk()
+    made = quota(disk, Events())
+    held = "the streams of this peer hold {} bytes, and 100 are allowed"
+
+    def told() -> list[tuple[Reason, str]]:
+        made.look()
+        found = list(made.troubles())
+        assert all(each.thing == "the disk of /data" for each in found)
+        return [(each.reason, each.what) for each in found]
+
+    nearly, full = Reason.DISK_NEARLY_FULL, Reason.DISK_FULL
+    for disk.taken, disk.left, expected in (
+        (79, FULL_BYTES, []),
+        (80, FULL_BYTES, [(nearly, f"fills: {held.format(80)}")]),
+        (100, FULL_BYTES, [(nearly, f"fills: {held.format(100)}")]),
+        (100, FULL_BYTES - 1, [(full, f"is full: {FULL_BYTES - 1} bytes are free")]),
+        (101, FULL_BYTES, [(full, f"is used up: {held.format(101)}")]),
+        (101, 0, [(full, f"is used up: {held.format(101)}")]),
+        (70, FULL_BYTES, [(nearly, f"fills: {held.format(70)}")]),
+        (69, FULL_BYTES, []),
+        (75, FULL_BYTES, []),
+        (10, 0, [(full, "is full: 0 bytes are free")]),
+    ):
+        assert told() == expected, (disk.taken, disk.left)
+
+
+def test_a_disk_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path) == shutil.disk_usage(tmp_path).free
+    assert free_bytes(tmp_path / "none") == FULL_BYTES
 
 
 def test_what_may_go_goes_before_anybody_is_refused() -> None:

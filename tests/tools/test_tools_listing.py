@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Town, until
+from engine_peers import Town, make_stream, rows, until
 from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
@@ -28,6 +28,7 @@ from tools.commands import command_line
 from tools.commands.medusa.listing import StreamLine
 from tools.commands.medusa.listing_screen import readers_in_words, stream_details
 from tools.commands.medusa.medusa_command import medusa
+from tools.monitor.render import render
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 
@@ -377,3 +378,31 @@ async def test_a_query_is_printed_in_each_language(
         )
     whole.write_text("<medusa><query/></medusa>")
     assert 'name="..." is missing' in await at_mit.refused("query", "print", str(whole))
+
+
+async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
+    town: Town, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A warning: the peer is well. It goes once there is room."""
+    mit = await town.settle("mit.edu")
+    prompt = Prompt(mit.home.folder, capfd)
+    client = await town.client(mit)
+    stream = await make_stream(client, mit, "s")
+    await client.post_event(stream, rows([(n, n) for n in range(1000)]), boundary=1000)
+    await client.flush()
+    await until(lambda: mit.state("s").log.boundary == 1000)
+    store = mit.up.engine.store
+    taken = sum(state.log.bytes for state in store.all())
+    store.quota.allow(taken * 10 // 9)
+    said = " fills: the streams of this peer hold "
+    (first, *_) = (await prompt("status")).splitlines()
+    assert first.startswith("warning     the disk of ")
+    assert said in await prompt("status", "--check")
+    told = json.loads(await prompt("status", "--check", "--json"))
+    assert told["well"] is True
+    assert [each["reason"] for each in told["troubles"]] == ["disk_nearly_full"]
+    drawn = Console(width=1000, file=io.StringIO(), record=True, color_system=None)
+    drawn.print(render(await client.status(), 1000))
+    assert said in drawn.export_text()
+    store.quota.allow(taken * 10)
+    assert await prompt("status", "--check") == ""
