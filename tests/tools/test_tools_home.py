@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.replication import restored
 from overlay.errors import (
     ConflictError,
     DamagedError,
@@ -66,7 +67,12 @@ def test_where_the_daemon_answers(tmp_path: Path) -> None:
         with pytest.raises(DamagedError, match=r"run\.json"):
             home.running()
         home.clear_run()
-        with pytest.raises(UnavailableError, match="still starting"):
+        with pytest.raises(UnavailableError, match=r"is still starting$"):
+            home.running()
+        home.data.mkdir()
+        (home.data / restored.FILE).touch()
+        said = r"still starting: it was restored from a backup, and asks all other peers .*, 60 s$"
+        with pytest.raises(UnavailableError, match=said):
             home.running()
 
 

@@ -208,7 +208,21 @@ class Home:
             mend = "restart the peer to have it written anew"
             return load_json(self.run, Running, mend=mend, limit=MAX_RUN_BYTES)
         except NotFoundError:
-            raise UnavailableError(f"the peer in {self.folder} is still starting") from None
+            told = f"the peer in {self.folder} is still starting{self._waiting_for()}"
+            raise UnavailableError(told) from None
+
+    def _waiting_for(self) -> str:
+        """What takes the start of a peer long, for people."""
+        from engine.replication.restored import is_restored  # other commands do not load it
+        from engine.streams.config import Timing
+
+        if not is_restored(self.data):
+            return ""
+        return (
+            ": it was restored from a backup, and asks all other peers how far they have its "
+            "streams; it waits for those that do not answer, or for a first one, "
+            f"{Timing().restored_ask_s:g} s"
+        )
 
     def client_token(self) -> bytes:
         """The secret that the owner's clients show.
