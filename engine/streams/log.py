@@ -268,6 +268,12 @@ class StreamLog:
             self._recent.begin(boundary)
             self._move_to(boundary)
 
+    def miss(self, upto: int) -> None:
+        """As `reaches`; and tell people. Blocking."""
+        if self.boundary < upto:
+            self.reaches(upto)
+            self.damaged.tell(lost_in_words(self._files[-1]))
+
     @property
     def has_begun(self) -> bool:
         """Whether it has an epoch, be it one without tuples that goes no further than BEGINNING."""

@@ -105,6 +105,7 @@ class TaskRunner:
             self._runs = False
 
     async def _run(self) -> None:
+        self._note_missing()
         failures = 0
         while self._output.boundary < END:
             await self._wait_for_input()
@@ -122,6 +123,17 @@ class TaskRunner:
                 failures = 0
                 self._epoch_s = self._pacer.finished(trio.current_time())
                 self._state, self._reason = "waiting", ""
+
+    def _note_missing(self) -> None:
+        """Note that the newest files of the output are gone, if inputs are not kept for what it
+        needs next: while it had those files it needed no more."""
+        begins = [
+            log.start
+            for name, log in self._inputs.items()
+            if name not in self.task.tables and log.start > self.needed(name) > BEGINNING
+        ]
+        if begins:
+            self._output.miss(whole_after(self.task, max(begins)))
 
     async def suspect(self, error: MedusaError) -> None:
         """Look whether a damaged input made a job fail, which Spark does not say."""
