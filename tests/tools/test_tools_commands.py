@@ -175,6 +175,7 @@ def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
         "late": 0,
         "inserted": 0,
         "before": 0,
+        "under_way": 0,
         "boundary": BEGINNING,
         "dropped": [],
         "unfilled": [],
