@@ -119,11 +119,21 @@ FILES: list[tuple[str, Format, Callable[[], bytes], str]] = [
         lambda: GOOD + b'{"n": 1, "text": "' + b"x" * 9 * 2**20,
         "a line of more than 8388608",
     ),
-    ("number", Format.JSON, lambda: GOOD + b'{"n": ' + b"9" * 2**20 + b"}", "row 2: "),
-    ("float", Format.JSON, lambda: GOOD + b'{"n": 1e999999999}', "row 2: "),
-    ("surrogate", Format.JSON, lambda: GOOD + b'{"n": 1, "text": "\\ud800"}', "row 2: "),
+    ("number", Format.JSON, lambda: GOOD + b'{"n": ' + b"9" * 2**20 + b"}", "row 2, field 'n': 9"),
+    ("float", Format.JSON, lambda: GOOD + b'{"n": 1e999999999}', "row 2, field 'n': 1e9"),
+    (
+        "surrogate",
+        Format.JSON,
+        lambda: GOOD + b'{"n": 1, "text": "\\ud800"}',
+        "row 2: a text has half of a surrogate pair",
+    ),
     ("nul", Format.JSON, lambda: GOOD + b"\0\0", "row 2: "),
-    ("latin", Format.JSON, lambda: GOOD + '{"n": 1, "text": "é"}'.encode("latin-1"), "row 2: "),
+    (
+        "latin",
+        Format.JSON,
+        lambda: GOOD + '{"n": 1, "text": "é"}'.encode("latin-1"),
+        "row 2, field 'text': it is not UTF-8",
+    ),
 ]
 
 

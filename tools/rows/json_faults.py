@@ -105,6 +105,9 @@ _BYTE: Final = re.compile(r"\(byte (\d+)\)$")
 """The place, from 0, in msgspec's errors about bytes that are no JSON."""
 
 
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
 def no_json(text: bytes, error: Exception, kind: str) -> str:
     """Why a text is not JSON of a kind: an object or an array."""
     match error:
@@ -120,6 +123,8 @@ def no_json(text: bytes, error: Exception, kind: str) -> str:
 
 def _not_json(text: bytes, error: str, kind: str) -> str:
     place = _BYTE.search(error)
+    if place is None and text.rstrip()[-1:] in {b"}", b"]"} and _SURROGATE.search(text):
+        return "a text has half of a surrogate pair, like \\ud800 without \\udc00 behind it"
     if place is None:
         end = "each object on one line (jq -c .)" if kind == "object" else "its end is missing"
         return f"it breaks off: {end}"
