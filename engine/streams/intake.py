@@ -187,9 +187,9 @@ class Intake:
         told = leader.lost
         while True:
             altered = partial(state.altered.changed_from, state.altered.value)
-            clocked = state.entry.stream.idle is Idle.CLOCK or leader.is_held
+            clocked = state.entry.stream.idle is Idle.CLOCK or leader.watches_clock
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                waits = () if clocked else (leader.wait_held,)
+                waits = () if clocked else (leader.wait_clock,)
                 await until_one_ends(leader.wait_ready, altered, *waits)
             with trio.move_on_after(pacer.delay(trio.current_time())):
                 await state.hurry.wait()

@@ -68,7 +68,7 @@ class Leader:
         self.late_log = late_log
         self._ready = Watched(source.ready)
         self._grown = Watched(source.position)
-        self._held = Watched(is_held(source.acceptance))
+        self._clocked = Watched(self.watches_clock)
         self._retired = False
 
     @property
@@ -337,7 +337,7 @@ class Leader:
     def _tell(self) -> None:
         if self._has_ready:
             self._ready.set(self._source.ready)
-        self._held.set(self.is_held)
+        self._clocked.set(self.watches_clock)
         self._grown.set(self._source.position)
 
     @property
@@ -346,14 +346,16 @@ class Leader:
         return late or self._source.ready > self.log.boundary
 
     @property
-    def is_held(self) -> bool:
-        """Whether its boundary may go on with the clock alone, without a post."""
-        return is_held(self._source.acceptance)
+    def watches_clock(self) -> bool:
+        """Whether the clock alone, without a post, may move its boundary or end the presence of a
+        producer. One that was away looks once: producers are waited for from then on."""
+        state = self._source.acceptance
+        return self._source.was_away or bool(state.presence.count) or is_held(state)
 
-    async def wait_held(self) -> None:
-        """Return once it is held."""
+    async def wait_clock(self) -> None:
+        """Return once it watches the clock."""
         await trio.lowlevel.checkpoint()
-        await self._held.until(lambda held: held)
+        await self._clocked.until(lambda watches: watches)
 
     async def wait_ready(self) -> None:
         """Returns once `advance` has work: a post has moved the boundary beyond the log's, or has

@@ -73,6 +73,7 @@ class Source:
         waiting: the accepted tuples that are not in the log yet.
         settling: the state that all replicas have; None: the stream has no replicas.
         revisions: the revisions that wait for their log; None: the stream takes none.
+        was_away: whether it has not seen the clock since it began to lead.
     """
 
     def __init__(
@@ -93,7 +94,7 @@ class Source:
             arrival=schema.time is None,
             idle_us=config.idle_timeout_us,
         )
-        self._was_away = True
+        self.was_away = True
         self._leads_since = 0
         self.waiting = WaitingTuples(name, schema, logged, late)
         self.settling = Settling(logged) if config.replicated else None
@@ -377,7 +378,7 @@ class Source:
     def lead(self, term_number: int, reopened: int | None) -> None:
         """See `Replica.lead`."""
         self.acceptance.term_number = term_number
-        self._was_away = True
+        self.was_away = True
         if reopened is not None:
             self.reopen(reopened)
             return
@@ -633,8 +634,8 @@ class Source:
 
     def _wait_anew(self, now: float) -> None:
         """Once it leads again: producers are waited for from now on."""
-        if self._was_away:
-            self._was_away = False
+        if self.was_away:
+            self.was_away = False
             self._leads_since = int(now * 1e6)
             self.acceptance.presence.wait_anew(int(now * 1e6))
 

@@ -213,6 +213,20 @@ async def test_a_stream_of_the_present_goes_on_by_the_clock(town: Town) -> None:
         await client.flush()
 
 
+async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Town) -> None:
+    """Not from the next post on, however long after it that comes."""
+    mit = await town.settle("mit.edu")
+    async with mit.client() as gone, mit.client() as other:
+        stream = await make_stream(gone, mit, "s", idle_timeout_us=300_000)
+        await gone.post_event(stream, rows([(10, 1)]))
+        await gone.flush()
+        await town.restart(mit)
+        await until(lambda: mit.state("s").leader.present == 0, "it is waited for no longer")
+        await other.post_event(stream, rows([(20, 1)]))
+        await other.flush()
+        assert mit.state("s").leader.boundary == 19
+
+
 @pytest.mark.town(disk_bytes=300000, timing=Timing(tend_s=0.02))
 async def test_no_room_left_is_told_and_passes(town: Town) -> None:
     """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
