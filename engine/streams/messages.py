@@ -63,7 +63,8 @@ class Posted(Struct, frozen=True):
         last: the number of the producer's last post, in the answer to number 0.
         offset: the producer's place in its source after that post; b"": not reported.
         inserted: tuples that came late, within the stream's lateness: they are revisions.
-        waiting: in the answer to a post without tuples: tuples that wait for a later boundary.
+        waiting: in the answer to number 0 and to a post without tuples: tuples that wait for a
+            later boundary.
     """
 
     sequence: int

@@ -223,6 +223,7 @@ class Source:
         if (posted := self.known(writer, sequence, offsets)) is not None:
             if done and not sequence:
                 self._leave(writer, posted.last, now)
+                return self._progress(writer)
             return posted
         check_promise(boundary)
         promise, done = promise_of(writer, boundary, end=end, done=done)
@@ -239,8 +240,7 @@ class Source:
         """
         self._check_leading()
         if sequence == 0:
-            last, offset = self.acceptance.progress(writer)
-            return Posted(0, 0, 0, self.boundary, last=last, offset=offset)
+            return self._progress(writer)
         duplicate = self.acceptance.is_duplicate(writer, sequence)
         if offsets is not None:
             self.acceptance.check_offsets(writer, sequence, offsets)
@@ -643,6 +643,12 @@ class Source:
         """Whether nothing was posted yet, and somebody may be about to: it has just begun."""
         waited = now_us - self._leads_since
         return self.boundary == BEGINNING and 0 <= waited < self.acceptance.presence.idle_us
+
+    def _progress(self, writer: Writer) -> Posted:
+        """The answer to number 0."""
+        last, offset = self.acceptance.progress(writer)
+        waiting = self.waiting.pending.beyond(self.boundary)
+        return Posted(0, 0, 0, self.boundary, last=last, offset=offset, waiting=waiting)
 
     def _leave(self, writer: Writer, last: int, now: float) -> None:
         """Wait no longer for a producer; last: the number of its last post."""

@@ -48,6 +48,20 @@ def test_rows_come_out_in_order_once_the_boundary_passes_them(tmp_path: Path) ->
         assert s.rows() == [(92, 5), (95, 2), (98, 4), (100, 1), (100, 3), (110, 6)]
 
 
+def test_who_asks_or_leaves_is_told_how_many_rows_wait(tmp_path: Path) -> None:
+    """A producer that leaves may have been the one for which they waited."""
+    other = Writer("other")
+    with opened(tmp_path, SourceConfig(slack_us=10, idle_timeout_us=10**9)) as s:
+        s.post([(100, 1)])
+        s.post([(130, 4)], other)
+        s.post([(150, 2), (155, 3)])
+        assert s.source.post(P, 0, b"", now=NOW) == Posted(0, 0, 0, 119, last=2, waiting=3)
+        left = s.source.post(other, 0, b"", done=True, now=NOW)
+        assert left == Posted(0, 0, 0, 144, last=1, waiting=2)
+        s.move()
+        assert s.source.post(P, 0, b"", now=NOW).waiting == 2
+
+
 def test_late_rows_are_counted_and_go_to_their_own_stream(s: Stream) -> None:
     s.post([(100, 1)])
     assert s.post([(99, 2), (100, 3), (50, 4)]) == Posted(2, 1, 2, 99)

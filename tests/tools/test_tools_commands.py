@@ -176,6 +176,8 @@ def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
         "inserted": 0,
         "before": 0,
         "under_way": 0,
+        "waiting": 0,
+        "let_out_by": "",
         "boundary": BEGINNING,
         "dropped": [],
         "unfilled": [],
@@ -208,6 +210,20 @@ def test_post_and_subscribe(peer: FakePeer, tmp_path: Path, run: Run) -> None:
     ]
     arrow = pa.ipc.open_stream(run("subscribe", DERIVED, "--format", "arrow").out).read_all()
     assert arrow.column("stime").to_pylist() == [0, 1, 10, 11, 20]
+
+
+def test_a_stream_is_ended_without_a_file(peer: FakePeer, run: Run) -> None:
+    nothing = run("post", STREAM)
+    assert nothing.code == 2
+    assert "FILE" in nothing.err
+    assert "--end" in nothing.err
+    for more in (("--again",), ("--format", "csv"), ("--follow",), ("--map", "a=b")):
+        refused = run("post", STREAM, "--end", *more)
+        assert (refused.code, "without FILE, --end takes no option" in refused.err) == (2, True)
+    assert not peer.ended
+    assert run("post", STREAM, "--end").out == b"posted 0 rows; boundary ended\n"
+    assert peer.ended
+    assert peer.tables[-1].num_rows == 0
 
 
 def test_another_peer_is_asked_while_the_first_does_not_answer(

@@ -9,7 +9,7 @@ from engine_peers import make_stream, open_town, rows, schema_of, until
 from msgspec import structs
 
 from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import DELETED, Field, FieldType
+from engine.objects.schema import DELETED, END, Field, FieldType
 from overlay.errors import InvalidInputError
 from tools.client.tables import read_table
 from tools.commands.medusa.post_file import Options, post_rows
@@ -38,6 +38,29 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
         async with mit.client(producer="b") as client:
             done = await post_rows(client, stream, new, Options(end=True))
             assert (done.rows, done.late) == (4, 2), "its own end makes no row late"
+
+
+async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Path) -> None:
+    """Also if nothing is posted; and none waits where another producer went farther."""
+    folder = tmp_path / "town"
+    folder.mkdir()
+    file = tmp_path / "rows.csv"
+    file.write_text("t,name,value\n1,x,1\n2,x,2\n2,x,3\n")
+    async with open_town(folder) as town:
+        mit = await town.settle("mit.edu")
+        async with mit.client() as client:
+            stream = await make_stream(client, mit, "s")
+        for rows_posted in (3, 0):
+            async with mit.client(producer="a") as client:
+                done = await post_rows(client, stream, str(file), Options())
+                assert (done.rows, done.boundary, done.waiting) == (rows_posted, 1, 2)
+                assert done.let_out_by == "a row later or the stream's end"
+        async with mit.client(producer="b") as client:
+            await client.post_event(stream, rows([(9, 9)]))
+        file.write_text(file.read_text() + "10,x,4\n")
+        async with mit.client(producer="a") as client:
+            done = await post_rows(client, stream, str(file), Options(end=True))
+            assert (done.late, done.boundary, done.waiting) == (0, END, 0)
 
 
 async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:

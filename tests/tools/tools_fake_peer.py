@@ -218,7 +218,8 @@ class FakePeer:
             last = stored[-1][0] if stored else 0
             offset = self.offsets.get(request.producer, b"")
             if post.sequence == 0:
-                await duplex.send(Posted(0, 0, 0, BEGINNING, last=last, offset=offset))
+                reached = END if self.ended else BEGINNING
+                await duplex.send(Posted(0, 0, 0, reached, last=last, offset=offset))
                 continue
             assert post.sequence <= last + 1, f"a gap: {post.sequence} after {last}"
             if post.sequence in self.refuse_at:

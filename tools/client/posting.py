@@ -55,8 +55,8 @@ class Poster:
             one, or the position is not known.
         stored: the position after the last stored post of this run; None: none was stored.
         was_ended: the stream had ended before the first rows came.
-        waiting: tuples of the stream that waited for a later boundary, by the answer to the last
-            post without tuples.
+        waiting: tuples of the stream that wait for a later boundary, by the last answer. None: it
+            was to a post with tuples, which does not tell; see `leave`.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Poster:
         self.offset = b""
         self.stored: bytes | None = None
         self.was_ended = False
-        self.waiting = 0
+        self.waiting: int | None = 0
         self.refused_after: bytes | None = None
         self._resumed = False
         self._present = False
@@ -215,11 +215,13 @@ class Poster:
 
     async def leave(self) -> None:
         """Say that no tuple follows for now, so that the stream's boundary does not wait for this
-        producer. A later post makes it present again."""
-        if not self._present or self._failure is not None or self._outbox:
+        producer; the answer tells how many tuples wait. A later post makes it present again."""
+        if self._failure is not None or self._outbox:
             return
+        if not self._present and self.waiting is not None:
+            return
+        self._outbox.ask(done=self._present)
         self._present = False
-        self._outbox.ask(done=True)
         self._notify()
         with suppress(MedusaError), trio.move_on_after(LEAVE_S):
             await self.flush()
@@ -324,7 +326,7 @@ class Poster:
             self.inserted += posted.inserted
             self.duplicates += posted.duplicate
             self.boundary = posted.boundary
-            self.waiting = posted.waiting
+            self.waiting = None if len(envelope.body) else posted.waiting
             if posted.missed:
                 self._missed[posted.sequence] = posted.missed
             self._notify()

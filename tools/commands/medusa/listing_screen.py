@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from engine.language.xml.parameters import parameters_of, type_of
-from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
+from engine.objects.definitions import StreamDefinition, StreamEntry
 from engine.objects.query import Box, inputs_of, outputs_of
 from engine.objects.readers import names_in_words, readers_in_words
 from engine.objects.schema import BEGINNING, Field, Schema
@@ -20,6 +20,7 @@ from overlay.plain import plain
 from overlay.troubles import Trouble
 from tools.client.times import show_duration, show_time
 from tools.commands.medusa.listing import QueryLine, StreamLine
+from tools.commands.medusa.waiting_rows import lets_out
 from tools.commands.plain_tables import details_table, lines_table
 from tools.monitor.availability_words import in_words
 from tools.monitor.tables import SHORT_ID, add_row, number, size, styled
@@ -232,13 +233,9 @@ def _waiting(status: StreamStatus, stream: StreamDefinition) -> list[tuple[str, 
     """The rows that are stored but not yet visible, and the condition for which they wait."""
     if not status.waiting:
         return []
-    later = (
-        f"more than {show_duration(stream.slack_us / 1e6)} later" if stream.slack_us else "later"
-    )
-    clock = ", the clock," if stream.idle is Idle.CLOCK else ""
     return [
         ("waiting", f"{status.waiting:,} more, for the boundary to pass them"),
-        ("", f"a row {later}{clock} or the stream's end lets them come out"),
+        ("", f"{lets_out(stream)} lets them come out"),
     ]
 
 

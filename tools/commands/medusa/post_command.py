@@ -26,7 +26,7 @@ SHOWN_ROWS: Final = 10
 
 @click.command()
 @click.argument("stream_name", metavar="STREAM", shell_complete=names_of("stream"))
-@click.argument("file", metavar="FILE")
+@click.argument("file", metavar="[FILE]", required=False)
 @click.option(
     "--format",
     "kind",
@@ -40,7 +40,11 @@ SHOWN_ROWS: Final = 10
     metavar="max|N",
     help="N: at N times real time, by the schema's time field (default: max).",
 )
-@click.option("--end", is_flag=True, help="Afterwards, say that no tuple follows at all.")
+@click.option(
+    "--end",
+    is_flag=True,
+    help="Afterwards, say that no tuple follows at all; without FILE only that.",
+)
 @click.option(
     "--producer",
     metavar="NAME",
@@ -82,7 +86,7 @@ SHOWN_ROWS: Final = 10
 @json_option
 def post(  # noqa: PLR0917 - click passes by keyword
     stream_name: str,
-    file: str,
+    file: str | None,
     kind: str | None,
     names: tuple[str, ...],
     speed: str,
@@ -111,7 +115,18 @@ def post(  # noqa: PLR0917 - click passes by keyword
     With --revisions each row revises the newest tuple that has its key, the fields which the schema
     declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole tuple
     as it should have been. Rows that find no tuple change nothing, and are named.
+
+    The newest rows wait until no earlier one can come; the last line counts them. --end lets them
+    out. Without FILE it ends the stream, and posts nothing.
     """
+    of_rows = (kind, names, speed != "max", producer, again, all_or_nothing, ignore_extra)
+    if file is None and not end:
+        raise click.UsageError(
+            "give the FILE whose rows are posted (- for standard input), or --end alone, which "
+            "ends the stream"
+        )
+    if file is None and any((*of_rows, revisions, as_table, follow)):
+        raise click.UsageError("without FILE, --end takes no option that says how one is posted")
     if follow and (file == "-" or end or all_or_nothing or revisions or speed != "max"):
         raise click.UsageError(
             "--follow takes a FILE, and no --end, --all-or-nothing, --revisions or --speed"
@@ -144,6 +159,10 @@ def post(  # noqa: PLR0917 - click passes by keyword
         follow=follow,
         quiet=quiet or as_json,
     )
+    if file is None:
+        ended = post_file.end_stream(home, stream_name, options)
+        _tell(stream_name, ended, revisions=False, as_json=as_json)
+        return
     if as_table:
         from tools.commands.medusa.read_tables import post_as_table
 
@@ -190,13 +209,25 @@ def _tell(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
         "inserted": done.inserted,
         "before": done.before,
         "under_way": done.under_way,
+        "waiting": done.waiting,
+        "let_out_by": done.let_out_by if done.waiting != 0 else "",
         "boundary": done.boundary,
         "dropped": list(done.dropped),
         "unfilled": list(done.unfilled),
     }
     if revisions:
         value["missed"] = list(done.missed)
-    say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}")
+    say(as_json, value, f"posted {told}; boundary {show_time(done.boundary)}{_waiting(done)}")
+
+
+def _waiting(done: Done) -> str:
+    """How many rows nobody reads yet, and until when."""
+    if done.waiting == 0:
+        return ""
+    if done.waiting is None:
+        return f"; what is later waits: {done.let_out_by} lets it out"
+    wait, them = ("row waits", "it") if done.waiting == 1 else ("rows wait", "them")
+    return f"; {done.waiting:,} later {wait}: {done.let_out_by} lets {them} out"
 
 
 def _speed(text: str) -> float | None:

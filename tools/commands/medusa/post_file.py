@@ -16,9 +16,10 @@ import pyarrow as pa
 import trio
 
 from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.schema import Schema
+from engine.objects.schema import END, Schema
 from engine.streams.revisions.columns import request_schema
-from overlay.errors import InvalidInputError, MedusaError
+from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError
+from overlay.names import ObjectName
 from tools.client.async_client import AsyncMedusaClient, open_medusa
 from tools.client.interrupt import run_interruptible
 from tools.client.posting import Poster
@@ -27,6 +28,7 @@ from tools.commands.medusa.file_position import Position, Trail, decode_position
 from tools.commands.medusa.follow import follow
 from tools.commands.medusa.late_rows import all_late
 from tools.commands.medusa.post_progress import PostProgress, open_progress
+from tools.commands.medusa.waiting_rows import lets_out
 from tools.rows.columns import few_names, unfilled_told
 from tools.rows.formats import Format, Reading
 from tools.rows.post_speed import Piece, cut
@@ -76,6 +78,9 @@ class Done:
         dropped: columns of the file that the schema does not have.
         unfilled: fields of the schema that no column of the file fills: they are null.
         inserted: rows that came late, within the stream's lateness.
+        waiting: rows of the stream that are later than its boundary: nobody reads them yet.
+            None: an interrupted command does not know.
+        let_out_by: what lets these out, in words.
         under_way: rows that were sent, or to be sent, when the command was interrupted: the same
             command posts those of them that the stream has not.
     """
@@ -89,6 +94,8 @@ class Done:
     inserted: int = 0
     unfilled: tuple[str, ...] = ()
     under_way: int = 0
+    waiting: int | None = 0
+    let_out_by: str = ""
 
 
 def post_file(
@@ -125,6 +132,27 @@ def post_file(
         for posting in begun:
             on_interrupt(posting.so_far)
         raise
+
+
+def end_stream(home: str | None, stream: str, options: Options) -> Done:
+    """Say that no tuple follows in the stream.
+
+    Raises:
+        NotAuthorisedError: another participant owns the stream.
+        MedusaError: posting has failed for good.
+    """
+
+    async def main() -> Done:
+        async with open_medusa(home, patience_s=options.patience_s, also=options.also) as client:
+            poster = await client.poster(stream)
+            await poster.post(None, end=True)
+            await poster.flush()
+            if poster.boundary != END:
+                owner = ObjectName.parse(stream).participant
+                raise NotAuthorisedError(f"{stream}: only its owner, {owner}, ends it")
+            return Done(0, 0, 0, poster.boundary)
+
+    return run_interruptible(main)
 
 
 async def post_rows(
@@ -167,6 +195,7 @@ async def post_rows(
             stored = _stored(poster, posting.since, file, options)
             raise type(error)(f"{_of_file(error, posting)}; {stored}") from None
     posting.check_late()
+    await poster.leave()  # the answer tells how many rows wait then
     return posting.done
 
 
@@ -205,6 +234,8 @@ class Posting:
             self.dropped,
             self.poster.inserted,
             self.unfilled,
+            waiting=self.poster.waiting,
+            let_out_by=lets_out(self.stream),
         )
 
     @property

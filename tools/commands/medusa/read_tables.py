@@ -123,13 +123,13 @@ async def _let_out(poster: Poster, wanted: pa.Table) -> int:
     await poster.post(None, boundary=BEGINNING)
     await poster.flush()  # the answer has the stream's boundary
     if poster.schema.time is None or not wanted.num_rows:
-        return poster.waiting
+        return poster.waiting or 0
     times = times_of(wanted, poster.schema)
     coming = pc.min(times.filter(pc.greater(times, poster.boundary))).as_py()
     if coming is not None:
         await poster.post(None, boundary=coming - 1)
         await poster.flush()
-    return poster.waiting
+    return poster.waiting or 0
 
 
 def _read(home: str | None, name: str, at: str | None) -> tuple[pa.Table, Schema]:

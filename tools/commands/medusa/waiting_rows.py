@@ -1,0 +1,15 @@
+"""What commands say of a stream's rows that are stored, and not visible yet."""
+
+from __future__ import annotations
+
+from engine.objects.definitions import Idle, StreamDefinition
+from tools.client.times import show_duration
+
+
+def lets_out(stream: StreamDefinition) -> str:
+    """What lets the rows out that wait for the stream's boundary."""
+    later = (
+        f"more than {show_duration(stream.slack_us / 1e6)} later" if stream.slack_us else "later"
+    )
+    clock = ", the clock," if stream.idle is Idle.CLOCK else ""
+    return f"a row {later}{clock} or the stream's end"
