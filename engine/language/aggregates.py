@@ -187,13 +187,22 @@ def check_parameter(each: AggregateFunction) -> None:
     """
     if each.descending and each.function not in ORDERED:
         raise InvalidInputError(f"{each.function} has no order: leave out DESC")
-    wanted = PARAMETERS.get(each.function)
+    check_constant(each.function, each.parameter)
+
+
+def check_constant(function: Function, constant: int | float | str | None) -> None:
+    """Check the constant of a call; None: it has none.
+
+    Raises:
+        InvalidInputError: it is missing, too many, or out of its range; names what it should be.
+    """
+    wanted = PARAMETERS.get(function)
     if wanted is None:
-        if each.parameter is not None:
-            raise InvalidInputError(f"{each.function} takes no constant beside its argument")
-    elif not _fits(wanted, each.parameter):
+        if constant is not None:
+            raise InvalidInputError(f"{function} takes no constant beside its argument")
+    elif not _fits(wanted, constant):
         what, example = wanted.value
-        raise InvalidInputError(f"{each.function} needs {what}, like {example}")
+        raise InvalidInputError(f"{function} needs {what}, like {example}")
 
 
 def _fits(wanted: Parameter, given: int | float | str | None) -> bool:

@@ -473,6 +473,8 @@ def test_an_array_has_its_order() -> None:
             "ordered by one expression.*column 55",
         ),
         ("percentile_cont(0.5) WITHIN GROUP (ORDER BY x NULLS FIRST)", "leave out NULLS FIRST"),
+        ("percentile_cont(0.5) WITHIN GROUP (ORDER BY x NULLS LAST)", "leave out NULLS LAST"),
+        ("array_agg(k ORDER BY k DESC NULLS LAST)", "leave out NULLS LAST"),
         ("sum(x) WITHIN GROUP (ORDER BY x)", "sum has no order: leave out ORDER BY"),
         ("count(*) WITHIN GROUP (ORDER BY x)", "count has no order"),
         ("count(x ORDER BY x)", "count has no order"),
@@ -489,6 +491,34 @@ def test_an_array_has_its_order() -> None:
 def test_an_order_without_meaning_is_refused(call: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         made(f"SELECT {call} AS p {EACH_WINDOW}", [])
+
+
+@pytest.mark.parametrize(
+    ("call", "at", "reason"),
+    [
+        (
+            "percentile_cont(0.5)",
+            "percentile_cont",
+            r"percentile_cont\(0.5\) WITHIN GROUP \(ORDER BY x\)",
+        ),
+        ("percentile_disc(0.5) FILTER (WHERE x > 1)", "percentile_disc", "WITHIN GROUP"),
+        ("approx_percentile(0.5)", "approx_percentile", "WITHIN GROUP"),
+        ("percentile_cont(1.5) WITHIN GROUP (ORDER BY x)", "1.5", "a number from 0 to 1"),
+        ("percentile(x, 2)", "2)", "a number from 0 to 1"),
+        ("percentile(x)", "percentile", "a number from 0 to 1"),
+        ("top_k(x, 0)", "0)", "a whole number from 1"),
+        ("histogram(x, 'a')", "'a'", "a whole number from 1"),
+        ("string_agg(k)", "string_agg", "a text of at most"),
+        ("sum(x, 2)", "2)", "sum takes no constant"),
+    ],
+)
+@pytest.mark.parametrize("before", ["", "window_start, count(*) AS n, sum(x) AS y, "])
+def test_a_wrong_constant_is_pointed_at(call: str, at: str, reason: str, before: str) -> None:
+    """Also beside other columns, and in a later line."""
+    text = f"SELECT {before}\n {call} AS p {EACH_WINDOW}"
+    told = f"{reason}.*, at line 2, column {2 + call.index(at)}$"
+    with pytest.raises(InvalidInputError, match=told):
+        made(text, [])
 
 
 MINUTE_OF = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"

@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES
+from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES, check_constant
 from engine.language.sql.errors import Source
 from engine.language.sql.expressions import Substitute, expression_text
 from engine.language.sql.relation import Relation, Window
@@ -208,7 +208,15 @@ def argument_of(node: exp.Expr, function: Function, relation: Relation, source: 
         given.insert(0, key.this)  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
     if len(given) > 2:
         raise source.refusal(f"{call.name} takes an argument and a constant", node)
+    if function in PERCENTILES and len(given) == 1 and isinstance(given[0], exp.Literal):
+        raise source.refusal(
+            f"{call.name} does not say of what: write "
+            f"{call.name}({given[0].sql()}) WITHIN GROUP (ORDER BY x)",
+            node,
+        )
     constant = _constant(given[1], source) if len(given) == 2 else None
+    with source.pointing(given[1] if len(given) == 2 else node):
+        check_constant(function, constant)
     bare = not given or isinstance(given[0], exp.Star)
     text = None if bare else expression_text(given[0], source, substitute)
     if key is not None and text != expression_text(key.this, source, substitute):
@@ -234,9 +242,11 @@ def _key(call: _Call, order: exp.Order, function: Function, source: Source) -> e
     key, *more = order.expressions
     if more:
         raise source.refusal(f"{call.name} is ordered by one expression: what it takes", more[0])
-    if key.args.get("nulls_first"):
-        raise source.refusal(f"nulls do not count in {call.name}: leave out NULLS FIRST", key)
     assert isinstance(key, exp.Ordered), "in ORDER BY"
+    nulls_first: bool | None = key.args.get("nulls_first")
+    if nulls_first is not None:
+        said = "NULLS FIRST" if nulls_first else "NULLS LAST"
+        raise source.refusal(f"nulls do not count in {call.name}: leave out {said}", key)
     return key
 
 
