@@ -158,6 +158,7 @@ SCRIPT = """CREATE QUERY watch AS BEGIN
   CREATE STREAM often AS SELECT * FROM counts WHERE conns >= 2;
 END"""
 WATCH = "medusa://mit.edu/watch"
+MORE = "medusa://mit.edu/often would have the fields window_start timestamp, src_ip string(64), "
 RENAMED = (
     "medusa://mit.edu/often would have the fields window_start timestamp, src_ip string(64), "
     "number long instead of window_start timestamp, src_ip string(64), conns long, which those "
@@ -208,6 +209,7 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
         ),
         (SCRIPT.replace("watch", "other"), "it defines medusa://mit.edu/other, not"),
         (SCRIPT.replace("BY window_start, src_ip", "BY window_start"), "neither grouped nor"),
+        (SCRIPT.replace("AS conns", "AS conns, min(ts) AS first"), MORE),
         (SCRIPT.replace("often", "seldom"), "there is a new stream seldom; "),
         (SCRIPT.replace("conns", "number").replace("TABLE number", "TABLE conns"), RENAMED),
         (SCRIPT.replace("TEMPORARY ", ""), f"{WATCH}: a modification changes conditions, "),
@@ -221,6 +223,7 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
         assert err.startswith(f"medusa: {file}: ")
         assert reason in err
         assert "box '" not in err, "a script of SQL names no box"
+        assert "window-size" not in err, "nor a parameter"
 
 
 async def test_the_manual_works_as_written(

@@ -280,6 +280,13 @@ def test_columns_that_do_not_belong() -> None:
     assert _read(extra, Format.CSV, ignore_extra=True).num_rows == 1
     with pytest.raises(InvalidInputError, match="no column for field 'n'"):
         _read(b"at,name\n", Format.CSV)
+    told = (
+        "no column for field 'at'; it has columns 'name', 'n', 'stime', 'seq'; --map stime=at says"
+    )
+    for kind in (Format.CSV, Format.PARQUET, Format.ARROW):
+        ours = _written(pa.table({"stime": [7], "seq": [0], "name": ["a"], "n": [1]}), kind)
+        with pytest.raises(InvalidInputError, match=told):
+            _read(ours, kind)
     with pytest.raises(InvalidInputError, match="'n' appears twice"):
         _read(b"at,name,n,n\n1,a,1,1\n", Format.CSV)
 

@@ -17,6 +17,7 @@ from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.freezing import freeze_stream
 from overlay.errors import ConflictError, NotFoundError
 from tools.commands.medusa.stream_folder import Options, copy, open_folder
+from tools.daemon.peer import freeze_known
 
 STREAM = "medusa://mit.edu/s"
 SCHEMA = pa.schema([pa.field(STIME, pa.int64()), pa.field("value", pa.int32())])
@@ -114,6 +115,22 @@ async def test_a_folder_ends_with_its_stream(town: Town, tmp_path: Path) -> None
     (lease,) = place.up.engine.store.leases(stream)
     assert lease.boundary == END, "the stream waits for nothing"
     assert found(tmp_path / "files") == list(range(9))
+
+
+async def test_files_of_no_stream_are_not_offered_elsewhere(town: Town, tmp_path: Path) -> None:
+    """Those of a stream that another peer keeps are."""
+    place, client = await town.founder()
+    stream = await make_stream(client, place, "s")
+    engine = place.up.engine
+    with pytest.raises(NotFoundError, match=r"^(?!.*subscribe).*medusa://mit\.edu/other"):
+        await freeze_known(engine, place.name("other"), tmp_path / "none")
+    with pytest.raises(NotFoundError, match="has no tuples yet"):
+        await freeze_known(engine, stream, tmp_path / "none")
+    other = await town.settle("brown.edu")
+    async with other.client() as theirs:
+        far = await make_stream(theirs, other, "t")
+    with pytest.raises(NotFoundError, match=r"keeps no log of medusa://brown\.edu/t: `medusa subs"):
+        await freeze_known(engine, far, tmp_path / "none")
 
 
 async def test_frozen_files_have_the_log_up_to_its_boundary(town: Town, tmp_path: Path) -> None:

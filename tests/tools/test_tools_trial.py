@@ -181,6 +181,20 @@ def test_columns_that_cannot_be_fields_are_left_out_and_said_why(tmp_path: Path)
         trial_of("SELECT day FROM s", {"s": tmp_path / "x.parquet"}, None)
 
 
+@pytest.mark.parametrize("asked", ["order_id", "o.order_id", "Order_ID", '"order id"'])
+def test_a_query_of_a_column_without_a_fields_name_is_told_of_it(
+    tmp_path: Path, asked: str
+) -> None:
+    (tmp_path / "x.csv").write_text("ts,order id\n2026-01-01T00:00:00Z,7\n")
+    told = (
+        r"no field .*; .*column 'order id': a name has 1 to 64 letters.*: left out; "
+        r"--map 'order id=(\w+)' takes it, at line 1, column 8$"
+    )
+    with pytest.raises(PointedError, match=told) as raised:
+        trial_of(f"SELECT {asked} FROM s o", {"s": tmp_path / "x.csv"}, None)
+    assert "order id=order_id" in str(raised.value).replace("Order_ID", "order_id") or " " in asked
+
+
 def test_times_in_texts_are_those_that_are_read(tmp_path: Path) -> None:
     text = "ts,clock,n,at\n2026-01-01T00:00:00z,10:00:00,1,\n2026-01-02,11:00:00,2026-01-03,\n"
     (tmp_path / "x.csv").write_text(text)

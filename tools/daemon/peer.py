@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 import trio
@@ -23,12 +24,18 @@ from engine.engine import Engine, open_engine
 from engine.functions.allowed import Functions
 from engine.replication.restored import begin_again, is_restored
 from engine.streams.config import Timing
-from engine.streams.freezing import freeze, freeze_stream
+from engine.streams.freezing import FrozenLog, freeze, freeze_stream
 from engine.tasks.execution import OpenExecutor
 from overlay.addresses import Address
 from overlay.clients import Clients, open_client_listener
 from overlay.concurrency import next_beat, one_error
-from overlay.errors import InternalError, InvalidInputError, MedusaError, NotAuthorisedError
+from overlay.errors import (
+    InternalError,
+    InvalidInputError,
+    MedusaError,
+    NotAuthorisedError,
+    NotFoundError,
+)
 from overlay.events import wall_clock
 from overlay.identity import Identity
 from overlay.log import LOGGER
@@ -297,7 +304,7 @@ def register_calls(engine: Engine, clients: Clients, home: Home, frozen: FrozenF
         if not 0 < request.seconds <= MAX_FROZEN_S:
             raise InvalidInputError(f"a frozen folder lasts up to {MAX_FROZEN_S:g} seconds")
         if request.stream:
-            fill = partial(freeze_stream, engine.store, request.stream)
+            fill = partial(freeze_known, engine, request.stream)
             folder, found = await frozen.make(fill, request.seconds)
             return Frozen(str(folder), found.after, found.upto, found.rows)
         await overlay.save()  # a restored peer asks the peers in its file for their boundaries
@@ -307,6 +314,16 @@ def register_calls(engine: Engine, clients: Clients, home: Home, frozen: FrozenF
     overlay.service.unary(ADMIT, Admit, admit, clients=True, peers=False)
     overlay.service.unary(LEAVE, Leave, leave, clients=True, peers=False)
     overlay.service.unary(FREEZE, Freeze, freeze_files, clients=True, peers=False)
+
+
+async def freeze_known(engine: Engine, stream: str, into: Path) -> FrozenLog:
+    """See `freeze_stream`; of a stream that is not kept here, the error is whether there is one."""
+    try:
+        return await freeze_stream(engine.store, stream, into)
+    except NotFoundError:
+        if all(kept.name != stream for kept in engine.store.all()):
+            await engine.directory.entry(stream)
+        raise
 
 
 def _merge(overlay: Overlay, statements: tuple[bytes, ...]) -> tuple[str, ...]:

@@ -73,8 +73,9 @@ class Columns:
             InvalidInputError: they are not the schema's.
         """
         named = [self._named(column) for column in columns]
-        foreign = [name for name in named if name not in OURS or self.schema.field(name)]
-        check_names(foreign, self.schema, ignore_extra=self.ignore_extra)
+        ours = [name for name in named if name in OURS and not self.schema.field(name)]
+        foreign = [name for name in named if name not in ours]
+        check_names(foreign, self.schema, ignore_extra=self.ignore_extra, ours=ours)
         self.drop(columns)
         return named
 
@@ -130,8 +131,13 @@ def to_payload(
     return payload
 
 
-def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) -> None:
+def check_names(
+    names: list[str], schema: Schema, *, ignore_extra: bool | None, ours: Sequence[str] = ()
+) -> None:
     """Compare the columns of a table with the fields of a schema.
+
+    Args:
+        ours: further columns, of `OURS`: they may be there, and may be what is missing.
 
     Raises:
         InvalidInputError: a column twice, one too many, or a missing one that may not be null.
@@ -145,9 +151,10 @@ def check_names(names: list[str], schema: Schema, *, ignore_extra: bool | None) 
         raise InvalidInputError(_said_of(extra, schema, flags=ignore_extra is not None))
     for field in schema.fields:
         if not field.nullable and field.name not in names:
-            mend = "" if ignore_extra is None else f"; --map COLUMN={field.name} says which it is"
+            column = STIME if field.name == schema.time and STIME in ours else "COLUMN"
+            mend = "" if ignore_extra is None else f"; --map {column}={field.name} says which it is"
             raise InvalidInputError(
-                f"no column for field {field.name!r}; it has {few_names(names)}{mend}"
+                f"no column for field {field.name!r}; it has {few_names([*names, *ours])}{mend}"
             )
 
 

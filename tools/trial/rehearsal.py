@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -17,7 +18,7 @@ from engine.language.reading import read_draft
 from engine.objects.availability import Availability
 from engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
 from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
-from engine.objects.schema import Schema
+from engine.objects.schema import Schema, wrong_name
 from overlay.errors import InvalidInputError, NotFoundError
 from overlay.names import SCHEME, ObjectName
 from tools.rows.columns import OURS
@@ -126,11 +127,22 @@ def trial_of(
 def _with_reason(error: InvalidInputError, left_out: Mapping[str, str]) -> InvalidInputError:
     """The error, with the reason for which a column that it names is no field."""
     for column, reason in left_out.items():
-        if re.search(rf"\bfield {re.escape(column)}\b", str(error)):
+        written = re.sub(r"\W", r"[\\W_]", column)  # `order id` by order_id
+        found = re.search(rf"\bfield (\w+\.)?(?P<field>{written})(?!\w)", str(error), re.IGNORECASE)
+        if found is not None:
             place = _PLACE.search(str(error))
             end = place.start() if place else len(str(error))
-            return type(error)(f"{str(error)[:end]}; {reason}{str(error)[end:]}")
+            why = f"{reason}: left out{_other_name(column, found['field'])}"
+            return type(error)(f"{str(error)[:end]}; {why}{str(error)[end:]}")
     return error
+
+
+def _other_name(column: str, wanted: str) -> str:
+    """How a column gets the name by which a query asks for it."""
+    if not wrong_name(column):
+        return ""
+    field = "FIELD" if wrong_name(wanted) else wanted
+    return f"; --map {shlex.quote(f'{column}={field}')} takes it"
 
 
 _PLACE: Final = re.compile(r", at line \d+, column \d+$")
