@@ -7,7 +7,7 @@ import io
 import json
 import math
 from contextlib import ExitStack
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import duckdb
@@ -23,6 +23,8 @@ from engine.objects.schema import FieldType, Schema
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.commands.in_text import InTextError, in_file
 from tools.commands.medusa.trying import files_of, keys_of
+from tools.rows.formats import Reading
+from tools.rows.row_process import open_rows
 from tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
 from tools.trial.peer_of_the_moment import Posted
 from tools.trial.recordings import RecordingError, recording_of
@@ -207,6 +209,44 @@ def test_times_in_texts_are_those_that_are_read(tmp_path: Path) -> None:
     expected = {"ts": "timestamp", "clock": "string", "n": "string", "at": "string"}
     for name in ("x.csv", "x.json", "wide.csv"):
         assert types(schema_of(tmp_path / name, "medusa://a/s", None)) == expected, name
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
+)
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "stream.arrow"])
+def test_times_in_texts_of_binary_files_are_those_of_csv(
+    tmp_path: Path, kind: pa.DataType, name: str
+) -> None:
+    columns = {
+        "n": ["1", "2"],
+        "t.s": ["2026-01-01T00:00:00z", "2026-01-02"],
+        "mixed": ["2026-01-01", "soon"],
+    }
+    table = pa.table({each: pa.array(texts, kind) for each, texts in columns.items()})
+    file = tmp_path / name
+    if name == "x.parquet":
+        pq.write_table(table, file)
+    else:
+        new = pa.ipc.new_stream if name == "stream.arrow" else pa.ipc.new_file
+        with new(str(file), table.schema) as writer:
+            writer.write_table(table)
+    for said in (None, "t_s"):
+        schema = schema_of(file, "medusa://a/s", said)
+        assert types(schema) == {"n": "string", "t_s": "timestamp", "mixed": "string"}
+        assert schema.time == "t_s"
+        with open_rows(file, Reading(schema)) as rows:
+            (batch,) = rows.batches()
+        moments = batch.column("t_s").to_pylist()
+        assert moments == [MOMENT, MOMENT + timedelta(days=1)]
+
+
+def test_texts_that_are_no_utf_8_stop_no_file(tmp_path: Path) -> None:
+    raw = pa.array([b"2026-\xff", None], pa.binary()).view(pa.string())
+    pq.write_table(pa.table({"at": [MOMENT, MOMENT], "raw": raw}), tmp_path / "x.parquet")
+    found = types(schema_of(tmp_path / "x.parquet", "medusa://a/s", None))
+    assert found == {"at": "timestamp", "raw": "string"}
 
 
 def test_columns_of_other_names_are_fields(tmp_path: Path) -> None:

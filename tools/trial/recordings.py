@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,12 +19,15 @@ from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema,
 from overlay.errors import InvalidInputError, NotFoundError
 from tools.rows.formats import Format, format_of
 from tools.rows.json_faults import fault_in, lines_of, name_twice
-from tools.rows.moments import all_are_moments
+from tools.rows.moments import all_are_moments, is_text
 from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
 from tools.rows.row_process import open_to_read
 
 BEGINNING_BYTES: Final = 4 * 2**20
 """Bytes of a CSV or JSON file from which the types of its columns are inferred."""
+
+BEGINNING_ROWS: Final = 65_536
+"""Rows of a Parquet or Arrow file by which its texts are times: as many as are read at once."""
 
 _TYPES: Final = (
     (pa.types.is_boolean, FieldType.BOOL),
@@ -35,7 +38,7 @@ _TYPES: Final = (
     (pa.types.is_float32, FieldType.SINGLE),
     (lambda kind: pa.types.is_floating(kind) or pa.types.is_decimal(kind), FieldType.DOUBLE),
     (lambda kind: pa.types.is_timestamp(kind) or pa.types.is_date(kind), FieldType.TIMESTAMP),
-    (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), FieldType.STRING),
+    (is_text, FieldType.STRING),
 )
 
 
@@ -165,14 +168,14 @@ def arrow_schema_of(file: Path) -> pa.Schema:
     try:
         match format_of(file):
             case Format.PARQUET:
-                return pq.read_schema(file)
+                return _of_parquet(file)
             case Format.CSV:
                 beginning = _beginning(file, end_of_quoted_lines)
                 options = pv.ReadOptions(use_threads=False)  # they outlive a failure
-                return _types_of_texts(pv.read_csv(io.BytesIO(beginning), options))
+                return _typed(pv.read_csv(io.BytesIO(beginning), options))
             case Format.JSON:
                 beginning = _beginning(file, end_of_lines)
-                return _types_of_texts(_json(beginning))
+                return _typed(_json(beginning))
             case Format.ARROW:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
@@ -224,22 +227,55 @@ def _beginning(file: Path, end: Callable[[bytes], int]) -> bytes:
     return cut if len(cut) == len(block) else cut[: end(cut)] or cut
 
 
-def _types_of_texts(table: pa.Table) -> pa.Schema:
-    """The types of the columns; texts are as `tools.rows.moments` reads them."""
-    fields = []
-    for column in table.schema:
-        kind = column.type
-        if pa.types.is_time(kind):  # of the day: no type of a field
-            kind = pa.string()
-        elif pa.types.is_string(kind) and all_are_moments(table.column(column.name)):
-            kind = FieldType.TIMESTAMP.arrow
-        fields.append(pa.field(column.name, kind))
-    return pa.schema(fields)
+def _typed(table: pa.Table) -> pa.Schema:
+    """The types of the columns of a text, as Arrow has inferred them."""
+    fields = [  # a time of the day is no type of a field
+        pa.field(each.name, pa.string()) if pa.types.is_time(each.type) else each
+        for each in table.schema
+    ]
+    return _with_times(pa.schema(fields), table)
+
+
+def _with_times(schema: pa.Schema, beginning: pa.Table) -> pa.Schema:
+    """The types of a file's columns; texts are as `tools.rows.moments` reads them.
+
+    Args:
+        beginning: the first rows; only columns with texts need be in it.
+    """
+    return pa.schema(
+        pa.field(each.name, FieldType.TIMESTAMP.arrow)
+        if _has_texts(each) and all_are_moments(beginning.column(each.name).cast(pa.string()))
+        else each
+        for each in schema
+    )
+
+
+def _has_texts(field: pa.Field) -> bool:
+    kind = field.type
+    return is_text(kind.value_type if pa.types.is_dictionary(kind) else kind)
+
+
+def _of_parquet(file: Path) -> pa.Schema:
+    with pq.ParquetFile(file) as opened:
+        schema = opened.schema_arrow
+        texts = [field.name for field in schema if _has_texts(field)]
+        batches = opened.iter_batches(BEGINNING_ROWS, columns=texts, use_threads=False)
+        return _with_times(schema, _first(schema, batches))
 
 
 def _of_arrow(source: pa.NativeFile) -> pa.Schema:
     try:
-        return pa.ipc.open_file(source).schema
+        opened = pa.ipc.open_file(source)
+        batches = map(opened.get_batch, range(opened.num_record_batches))
     except pa.ArrowInvalid:
         source.seek(0)
-        return pa.ipc.open_stream(source).schema
+        opened = pa.ipc.open_stream(source)
+        batches = iter(opened)
+    return _with_times(opened.schema, _first(opened.schema, batches))
+
+
+def _first(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.Table:
+    batch = next(batches, None)
+    if batch is None:
+        return schema.empty_table()
+    return pa.Table.from_batches([batch]).slice(0, BEGINNING_ROWS)
