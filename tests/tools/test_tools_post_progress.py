@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+import trio
 from tools_fake_peer import SCHEMA, STREAM, fake_peer_in_thread, open_fake_peer, rows
 
 from tools.client.async_client import open_medusa
+from tools.commands.medusa import post_progress
 from tools.commands.medusa.file_position import Trail
 from tools.commands.medusa.post_file import Options, post_file
-from tools.commands.medusa.post_progress import PostProgress
+from tools.commands.medusa.post_progress import PostProgress, open_progress
 from tools.rows.formats import Reading
 from tools.rows.row_process import open_rows
 
@@ -54,6 +56,43 @@ async def test_rows_of_rows_or_bytes_of_bytes(tmp_path: Path) -> None:
             assert progress.share == share
             assert progress.text.partition(" rows/s")[0].startswith(text[:11])
             assert progress.name == name
+
+
+async def test_lines_are_written_only_when_something_has_changed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither the rate, nor the time for which it waits, is a change."""
+    monkeypatch.setattr(post_progress, "LINES_S", 0.01)
+
+    async def lines(some: bool) -> list[str]:
+        await trio.sleep(0.1)
+        if some:
+            return capfd.readouterr().err.splitlines()
+        assert not capfd.readouterr().err
+        return []
+
+    async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
+        poster = await client.poster(STREAM)
+        trail = Trail(SCHEMA.payload)
+        await poster.resume()
+        async with open_progress(poster, quiet=False):
+            assert await lines(some=True) == [": 0 rows"]
+            await lines(some=False)
+            await poster.post(rows(0, 5), offset_after=trail.step)
+            await poster.flush()
+            (line,) = await lines(some=True)
+            assert line.startswith(": 5 rows")
+            await lines(some=False)
+            peer.silent = True
+            await poster.post(rows(5, 5), offset_after=trail.step)
+            poster._answered_at -= 12  # so long ago
+            assert await lines(some=True) == [": waiting for mit.edu, 12s"]
+            await lines(some=False)
+            peer.silent = False
+            peer.crash()
+            await poster.flush()
+            assert (await lines(some=True))[-1].startswith(": 10 rows")
+            await lines(some=False)
 
 
 def test_nothing_is_said_where_that_is_asked_for(

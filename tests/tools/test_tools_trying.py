@@ -174,6 +174,7 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
     """Rows of one batch are put in order; those behind the batches before are late."""
     header, *rows = ORDERS.splitlines()
     many = [header, *[rows[2]] * 150_000, *rows[:2]]
+    many = [f"{row},{'the note' if row == header else 'x'}" for row in many]
     (tmp_path / "s.csv").write_text("\n".join(many) + "\n")
     done = attempt("SELECT id FROM s", "--stream", "s=s.csv", "--json")
     assert done.code == 0, done.err
@@ -181,7 +182,7 @@ def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
         "rows": {"medusa://you/answer": 150_000},
         "files": {},
         "late": {"medusa://you/s": 2},
-        "remarks": [],
+        "remarks": ["s.csv: column 'the note': " + NO_NAME],
     }
     assert "medusa://you/s: 2 rows came too late: sort the file by its time" in done.err
     apart = BUSY.replace("TUMBLE", "HOP").replace("INTERVAL", "INTERVAL '90' SECOND, INTERVAL")
@@ -212,6 +213,9 @@ def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) 
     assert time.monotonic() - began >= 20 * 60 / 600
 
 
+NO_NAME = (
+    "a name has 1 to 64 letters, digits and underscores, and does not begin with a digit: left out"
+)
 ASKED = "SELECT id FROM s"
 DECLARED = "CREATE STREAM s (at TIMESTAMP, id INT, WATERMARK FOR at AS at);"
 UNREAD = DECLARED + "SELECT id FROM t"

@@ -74,10 +74,19 @@ class PostProgress:
         return self.rows.position * min(1.0, self.stored / max(1, self.seen)), self.rows.total
 
     @property
+    def state(self) -> tuple[str, bool, int, int]:
+        """What a line tells, without what changes by time alone."""
+        return self.name, self._is_away, self.stored, self._poster.late
+
+    @property
+    def _is_away(self) -> bool:
+        return self._poster.waiting_s >= AWAY_S
+
+    @property
     def text(self) -> str:
         """`1,234 of 5,678 rows, 90,000 rows/s`, or the peer that it waits for."""
-        if (waiting := self._poster.waiting_s) >= AWAY_S:
-            return f"waiting for {self._home}, {show_duration(waiting)}"
+        if self._is_away:
+            return f"waiting for {self._home}, {show_duration(self._poster.waiting_s)}"
         stored, whole = f"{self.stored:,}", self.share[1]
         if self.rows is not None and self.rows.rows is not None:
             stored += f" of {self.rows.rows:,}"
@@ -139,6 +148,9 @@ def _update(bar: Progress, task: TaskID, progress: PostProgress) -> None:
 
 
 async def _say(progress: PostProgress) -> None:
+    told = None
     while True:
         await trio.sleep(LINES_S)
-        click.echo(f"{progress.name}: {progress.text}", err=True)
+        if progress.state != told:  # or the log of a follower would grow for ever
+            told = progress.state
+            click.echo(f"{progress.name}: {progress.text}", err=True)

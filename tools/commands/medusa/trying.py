@@ -40,19 +40,22 @@ class Tried:
         rows: by answer, how many. files: by answer, if they were written.
         late: by stream, the rows that came too late.
         remarks: what is odd about the files and answers.
+        told_before: what is odd about the query, and the columns that no field has, which people
+            are told before it runs.
     """
 
     rows: Mapping[str, int]
     files: Mapping[str, str]
     late: Mapping[str, int]
     remarks: Sequence[str] = ()
+    told_before: Sequence[str] = ()
 
     def as_json(self) -> dict[str, object]:
         return {
             "rows": self.rows,
             "files": self.files,
             "late": self.late,
-            "remarks": list(self.remarks),
+            "remarks": [*self.told_before, *self.remarks],
         }
 
 
@@ -194,4 +197,5 @@ def run(
             click.echo(f"{printable(path)}: {rows[stream]:,} rows")
     late = {tried.shown.get(stream, stream): n for stream, n in posted.late.items()}
     found = {stream: answers.rows.get(stream, 0) for stream in tried.outputs}
-    return Tried(rows, written, late, posted.remarks(tried, found))
+    remarks = posted.remarks(tried, found)
+    return Tried(rows, written, late, remarks, (*tried.document.remarks, *tried.left_out))
