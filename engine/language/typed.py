@@ -31,7 +31,7 @@ _REPEATED: Final = {
     "regexp_like": (2,),
     "regexp_extract": (3,),
     "regexp_replace": (2,),
-    "json_value": (4,),
+    "json_value": (10,),
     "json_double": (3,),
     "hash64": (2,),
 }

@@ -93,9 +93,9 @@ def _regexp_replace(operands: Columns, constants: Literals) -> Column:
     return F.when(F.length(text) <= F.lit(longest), made)
 
 
-def _variant(operands: Columns, constants: Literals, kind: str) -> Column:
+def _variant(document: Column, constants: Literals, kind: str) -> Column:
     path = in_brackets(read_path(str(constants[1])))
-    return F.try_variant_get(F.try_parse_json(_signed(operands[0])), path, kind)
+    return F.try_variant_get(F.try_parse_json(document), path, kind)
 
 
 def _signed(text: Column) -> Column:
@@ -112,15 +112,16 @@ def _signed(text: Column) -> Column:
     return F.when(F.rlike(text, negative), made).otherwise(text)
 
 
-def _json_kind(operands: Columns, constants: Literals) -> Column:
-    return F.schema_of_variant(_variant(operands, constants, "variant"))
+def _json_kind(document: Column, constants: Literals) -> Column:
+    return F.schema_of_variant(_variant(document, constants, "variant"))
 
 
 def _json_value(operands: Columns, constants: Literals) -> Column:
-    kind = _json_kind(operands, constants)
+    document = _signed(operands[0])
+    kind = _json_kind(document, constants)
     exact = F.rlike(kind, F.lit(r"\A(STRING|BOOLEAN|BIGINT|DECIMAL\(.*)\z"))
-    made = F.when(exact, _variant(operands, constants, "string"))
-    return made.otherwise(_written(operands[0], _variant(operands, constants, "double")))
+    made = F.when(exact, _variant(document, constants, "string"))
+    return made.otherwise(_written(operands[0], _variant(document, constants, "double")))
 
 
 def _written(text: Column, number: Column) -> Column:
@@ -135,9 +136,9 @@ def _written(text: Column, number: Column) -> Column:
 
 
 def _json_double(operands: Columns, constants: Literals) -> Column:
-    kind = _json_kind(operands, constants)
+    kind = _json_kind(operands[0], constants)
     number = F.rlike(kind, F.lit(r"\A(BIGINT|DECIMAL\(.*|DOUBLE)\z"))
-    made = _variant(operands, constants, "double") + F.lit(0.0)
+    made = _variant(operands[0], constants, "double") + F.lit(0.0)
     return F.when(number & (F.abs(made) < F.lit(math.inf)), made)
 
 

@@ -13,7 +13,7 @@ _MICROSECONDS: Final = 1_000_000
 _MAX_WHOLE: Final = 9_223_372_036_854
 """Whole seconds from 1970 whose microseconds fit into 64 bits."""
 
-_MAX_FLOAT: Final = 9_223_372_036_854.775
+MAX_SECONDS: Final = 9_223_372_036_854.775
 """The float of most seconds whose microseconds fit into 64 bits; the next has 2 ms more."""
 
 
@@ -24,7 +24,7 @@ def micros_of(seconds: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray
     """
     near = seconds.cast(pa.float64(), safe=False)  # of an integer, for the bound alone
     whole_only = pa.types.is_integer(seconds.type)
-    inside = pc.less_equal(pc.abs(near), float(_MAX_WHOLE) if whole_only else _MAX_FLOAT)
+    inside = pc.less_equal(pc.abs(near), float(_MAX_WHOLE) if whole_only else MAX_SECONDS)
     if pc.all(inside).as_py() is False:  # NaN is not
         seconds = pc.if_else(inside, seconds, pa.scalar(None, seconds.type))
     if whole_only:
