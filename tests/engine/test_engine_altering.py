@@ -67,7 +67,7 @@ async def test_less_slack_counts_at_once_and_more_from_then_on(town: Town) -> No
 
 async def test_a_stream_that_stood_still_goes_by_the_clock(town: Town) -> None:
     mit, client = await town.founder()
-    stream = await make_stream(client, mit, "s")
+    stream = await make_stream(client, mit, "s", idle_timeout_us=300_000)
     now_us = int(mit.wall() * 1e6)
     await client.post_event(stream, rows([(now_us, 1)]))
     await client.flush()

@@ -188,7 +188,7 @@ async def test_posts_are_numbered_by_the_peer_or_by_the_client(
 ) -> None:
     mit = await settled(town)
     native, client = await town.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    stream = await make_stream(native, mit, "s", idle_timeout_us=300_000)
     for number in (1, 2):
         answer = await client.post_event(stream, [{"t": number, "value": 1}])
         assert (answer["sequence"], answer["rows"], answer["duplicate"]) == (number, 1, False)
