@@ -191,6 +191,7 @@ class SparkExecutor:
             try:
                 await trio.to_thread.run_sync(start)
             except MedusaError as error:
+                await trio.lowlevel.checkpoint_if_cancelled()  # it was given up, as the peer ends
                 self.state, self._no_start = "failed", f"Spark does not start: {error}"
                 raise
             except BaseException:
@@ -294,6 +295,8 @@ async def open_executor(
         rehearsal: see `SparkExecutor`. logs: for the JVM's log.
     """
 
+    ours: list[Spark] = []
+
     def make() -> AnySpark:
         if config.remote:
             from engine.spark.connect import ConnectSpark
@@ -301,11 +304,21 @@ async def open_executor(
             return ConnectSpark(config)
         from engine.spark.session import Spark
 
-        return Spark(config, logs)
+        ours.append(Spark(config, logs))
+        return ours[0]
+
+    async def give_up_start_in_the_end() -> None:
+        """Threads are not cancelled: one that starts the JVM would hold the end up for seconds."""
+        try:
+            await trio.sleep_forever()
+        finally:
+            for spark in ours:
+                spark.give_up_start()
 
     workforce = None if config.local or config.remote else Workforce(config.master, config.patience)
     async with trio.open_nursery() as nursery:
         executor = SparkExecutor(make, events, rehearsal, nursery, workforce)
+        nursery.start_soon(give_up_start_in_the_end)
         if workforce is not None:
             nursery.start_soon(executor.watch, workforce)
         try:

@@ -21,7 +21,7 @@ from pyspark.java_gateway import launch_gateway
 
 from engine.spark.archive import ClassArchive, archive_for
 from engine.spark.config import MEND
-from overlay.errors import InvalidInputError, UnavailableError, printable
+from overlay.errors import InvalidInputError, StoppedError, UnavailableError, printable
 from overlay.events import wall_clock
 from overlay.files import SECRET_MODE
 
@@ -150,24 +150,30 @@ class Jvm:
     archive: ClassArchive | None
 
     @staticmethod
-    def launch(settings: Mapping[str, str], folder: Path) -> Jvm:
+    def launch(
+        settings: Mapping[str, str], folder: Path, given_up: threading.Event | None = None
+    ) -> Jvm:
         """Start a JVM, and wait until it answers.
 
         It ends with its standard input, a pipe from this process: also if this process is killed.
 
+        Args:
+            given_up: nobody waits for it any more, once this is set.
+
         Raises:
             InvalidInputError: no Java.
-            UnavailableError: it ended, or is stuck.
+            UnavailableError: it ended, or is stuck. StoppedError: it was given up.
         """
+        given_up = given_up or threading.Event()
         folder = folder.resolve()
         java = find_java(os.environ)
         archive = archive_for(settings, java, Path(_find_spark_home()), os.environ)
         if archive is not None and (options := archive.options()):
             try:
-                return Jvm._launch(settings, folder, java, archive, options)
+                return Jvm._launch(settings, folder, java, archive, given_up, options=options)
             except UnavailableError:
                 archive.discard()
-        return Jvm._launch(settings, folder, java, archive)
+        return Jvm._launch(settings, folder, java, archive, given_up)
 
     @staticmethod
     def _launch(
@@ -175,6 +181,8 @@ class Jvm:
         folder: Path,
         java: Path,
         archive: ClassArchive | None,
+        given_up: threading.Event,
+        *,
         options: str = "",
     ) -> Jvm:
         scratch = _new_scratch(folder / "scratch")
@@ -192,7 +200,7 @@ class Jvm:
                 start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
                 umask=PRIVATE,
             )
-            port, secret = _await_hello(process, hello, output)
+            port, secret = _await_hello(process, hello, output, given_up)
         return Jvm(process, port, secret, output, log, archive)
 
     @property
@@ -307,11 +315,18 @@ def _cpu_s(pid: int) -> float:
 
 
 def _await_hello(
-    process: subprocess.Popen[bytes], hello: Path, output: Path, still_s: float = STILL_S
+    process: subprocess.Popen[bytes],
+    hello: Path,
+    output: Path,
+    given_up: threading.Event,
+    still_s: float = STILL_S,
 ) -> tuple[int, str]:
     """The port and the secret that the JVM writes when it listens."""
     used, moved = 0.0, time.monotonic()
     while not hello.exists():
+        if given_up.is_set():
+            _end(process)
+            raise StoppedError("the start of the JVM was given up")
         seconds, now = _cpu_s(process.pid), time.monotonic()
         if seconds > used + MOVE_CPU_S:
             used, moved = seconds, now

@@ -63,6 +63,7 @@ class Spark:
         self._jvm: Jvm | None = None
         self._gateway: JavaGateway | None = None
         self._session: SparkSession | None = None
+        self._given_up = threading.Event()
 
     @property
     def alive(self) -> bool:
@@ -87,6 +88,7 @@ class Spark:
             BusyError: another Spark of this process has not been stopped.
             InvalidInputError: no Java.
             UnavailableError: the JVM did not start; the message names its log.
+            StoppedError: starts were given up.
         """
         with _CHANGING:
             if self.alive:
@@ -100,10 +102,12 @@ class Spark:
             settings = self._config.settings()
             master = settings["spark.master"]
             try:
-                self._jvm = Jvm.launch(settings, self._folder)
+                self._jvm = Jvm.launch(settings, self._folder, self._given_up)
             except OSError as error:  # no more processes, no room for its files
                 raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
+                if self._given_up.is_set():  # before there was a JVM to kill
+                    self._jvm.kill()
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)
             except BREAKAGE as error:
@@ -128,6 +132,13 @@ class Spark:
         """Kill the JVM: jobs under way raise `SparkLostError`, and the next start is one anew."""
         jvm = self._jvm
         if jvm is not None:
+            jvm.kill()
+
+    def give_up_start(self) -> None:
+        """Start no more: a start that is under way fails at once."""
+        self._given_up.set()
+        jvm = self._jvm
+        if jvm is not None and self._session is None:
             jvm.kill()
 
     def restart(self) -> None:

@@ -236,8 +236,8 @@ def test_where_no_jvm_starts_from_it_one_starts_without(
     found.path.write_bytes(b"damaged so that the JVM crashes")
     tried: list[str] = []
 
-    def launch(*given: object) -> str:
-        tried.append(str(given[4]) if len(given) > 4 else "")
+    def launch(*_given: object, options: str = "") -> str:
+        tried.append(options)
         if tried[-1]:
             raise UnavailableError("Spark's JVM did not start")
         return "started"

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import trio
+from deadline import DEADLINE_S
 
 from engine.spark import jvm
-from engine.spark.jvm import find_java, parse_version
-from overlay.errors import InvalidInputError, UnavailableError
+from engine.spark.config import SparkConfig
+from engine.spark.executor import open_executor
+from engine.spark.jvm import Jvm, find_java, parse_version
+from overlay.errors import InvalidInputError, StoppedError, UnavailableError
+from overlay.events import Events
 
 SEVENTEEN = 'openjdk version "17.0.15" 2025-04-15'
 EIGHT = 'java version "1.8.0_292"'
@@ -91,11 +99,24 @@ def test_one_that_works_is_waited_for(tmp_path: Path) -> None:
     process = start(STARTING, tmp_path / "hello")
     try:
         # it takes longer than that
-        found = jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", still_s=2.0)
+        found = jvm._await_hello(
+            process, tmp_path / "hello", tmp_path / "out", threading.Event(), still_s=2.0
+        )
         assert found == (4096, "secret")
     finally:
         process.kill()
         process.wait()
+
+
+def test_one_for_which_nobody_waits_is_ended(tmp_path: Path) -> None:
+    given_up = threading.Event()
+    process = start(STARTING, tmp_path / "hello")
+    threading.Timer(0.2, given_up.set).start()
+    began = time.monotonic()
+    with pytest.raises(StoppedError, match="was given up"):
+        jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", given_up)
+    assert process.returncode is not None
+    assert time.monotonic() - began < 2.0
 
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(600)", "raise SystemExit(1)"])
@@ -103,5 +124,32 @@ def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> Non
     (tmp_path / "out").touch()
     process = start(code, tmp_path / "hello")
     with pytest.raises(UnavailableError, match="did not start"):
-        jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", still_s=0.5)
+        jvm._await_hello(
+            process, tmp_path / "hello", tmp_path / "out", threading.Event(), still_s=0.5
+        )
     assert process.returncode is not None
+
+
+async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end is no failure of the start."""
+    begun = threading.Event()
+
+    def launch(_s: Mapping[str, str], _f: Path, given_up: threading.Event) -> Jvm:
+        begun.set()
+        assert given_up.wait(DEADLINE_S), "the end waits for the start"
+        raise StoppedError("given up")
+
+    monkeypatch.setattr(Jvm, "launch", launch)
+    events = Events()
+    with trio.CancelScope() as scope:
+        async with (
+            open_executor(SparkConfig(), tmp_path / "rehearsal", tmp_path, events) as executor,
+            trio.open_nursery() as nursery,
+        ):
+            nursery.start_soon(executor.prepare)
+            await trio.to_thread.run_sync(begun.wait, DEADLINE_S)
+            scope.cancel()
+    assert executor.trouble == ""
+    assert events.recent() == ()
