@@ -17,7 +17,8 @@ from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
 from engine.language.xml.documents import read_document
-from engine.objects.definitions import Policy, StreamDefinition, StreamEntry
+from engine.objects.definitions import Policy, QueryEntry, StreamDefinition, StreamEntry
+from engine.objects.query import Filter, Query, QueryStatus
 from engine.objects.schema import Schema
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.config import Timing
@@ -25,8 +26,13 @@ from engine.streams.messages import REFUSES_POSTS, StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.troubles import Reason, Trouble
 from tools.commands import command_line
-from tools.commands.medusa.listing import StreamLine
-from tools.commands.medusa.listing_screen import readers_in_words, stream_details
+from tools.commands.medusa.listing import QueryLine, StreamLine
+from tools.commands.medusa.listing_screen import (
+    queries_table,
+    query_details,
+    readers_in_words,
+    stream_details,
+)
 from tools.commands.medusa.medusa_command import medusa
 from tools.monitor.render import render
 
@@ -102,7 +108,7 @@ async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> N
     # The slack of 5 s holds back the rows of the last five seconds, and that of just then.
     assert listed[1].split()[-2] == "6"
     assert [line.split()[-2] for line in listed[2:]] == ["-", "-", "-"]
-    found = json.loads(await at_mit("stream", "list", "--json"))
+    found = json.loads(await at_mit("stream", "list", "--json"))["streams"]
     assert [line["name"] for line in found] == [line.split("  ")[0] for line in listed[1:]]
     assert found[0]["entry"]["stream"]["readers"] == ["*"]
     assert found[0]["status"]["rows"] > 0
@@ -289,6 +295,36 @@ def test_what_fails_and_what_is_gone_is_said(
         assert "away        cdcdcdcd of utah.edu: unreachable" in told
         assert "unreachable" in run("peer", "list")
         assert STREAM in run("stream", "list")
+
+
+@pytest.mark.parametrize("kind", ["stream", "query", ""])
+async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
+    town: Town, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """An empty one least of all; scripts find their ids."""
+    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with mit.client() as client:
+        await client.create_query_xml(DOCUMENT)
+    at_utah = Prompt(utah.home.folder, capfd)
+    command = [kind, "list"] if kind else ["list"]
+    id_ = mit.id
+    await town.stop(mit)
+    silent = f"medusa: not all is listed: these peers did not answer: {id_[:8]} "
+    assert await at_utah.outcome(*command) == (0, "", f"{silent}(medusa peer list)\n")
+    code, out, err = await at_utah.outcome(*command, "--json")
+    assert (code, json.loads(out)["unreachable"]) == (0, [id_])
+    assert err.startswith(silent)
+
+
+def test_a_query_whose_peer_does_not_answer_is_not_said_to_run() -> None:
+    low = "medusa://mit.edu/low"
+    box = Filter("few", "medusa://mit.edu/conns", (low,), ("id < 10",))
+    query = Query("medusa://mit.edu/few", (box,))
+    entry = QueryEntry(query, QueryStatus.RUNNING, "cd" * 20, (low,))
+    for silent in (True, False):
+        line = QueryLine(query.name, "mit.edu", entry, silent=silent)
+        for table in (query_details(line), queries_table([line])):
+            assert ("its peer does not answer" in " ".join(_text(table).split())) is silent
 
 
 def _readers(stream: StreamDefinition, owner: str = "utah.edu") -> list[str]:

@@ -4,14 +4,14 @@ the present answers of peers."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 import trio
 
 from engine.api.messages import ObjectDescription
 from engine.objects.definitions import QueryEntry, StreamEntry, base_of, is_panes
-from engine.objects.query import streams_read, streams_written
+from engine.objects.query import QueryStatus, streams_read, streams_written
 from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
@@ -34,6 +34,17 @@ SOURCE: Final = "source"
 
 OWN_ROLES: Final = (SOURCE, "derived")
 """The roles of a stream at the peer that makes it; elsewhere it is a copy."""
+
+
+class Listing(msgspec.Struct, Generic[Line], frozen=True):
+    """What the participants that answered have.
+
+    Attributes:
+        lines: by name. unreachable: ids of the peers that did not answer: what they have may lack.
+    """
+
+    lines: list[Line]
+    unreachable: tuple[str, ...] = ()
 
 
 class StreamLine(msgspec.Struct, frozen=True):
@@ -68,6 +79,7 @@ class QueryLine(msgspec.Struct, frozen=True):
         entry: as published; None if it could not be had: `note` has the reason.
         tasks: those that peers answered about.
         failing: why it does not run; "": it runs, or no peer answered.
+        silent: whether it is to run, and its peer does not answer.
     """
 
     name: str
@@ -75,6 +87,7 @@ class QueryLine(msgspec.Struct, frozen=True):
     entry: QueryEntry | None = None
     tasks: tuple[TaskStatus, ...] = ()
     failing: str = ""
+    silent: bool = False
     note: str = ""
 
     @property
@@ -85,15 +98,16 @@ class QueryLine(msgspec.Struct, frozen=True):
         return sorted(streams_read(self.entry.query) - streams_written(self.entry.query))
 
 
-def streams(home: str | None) -> list[StreamLine]:
-    """The streams of the participants that answer, by name, without streams of late tuples, of
-    revisions and of panes."""
+def streams(home: str | None) -> Listing[StreamLine]:
+    """The streams, without streams of late tuples, of revisions and of panes."""
 
-    async def look(client: ClientCalls) -> list[StreamLine]:
-        listed = (await client.list_objects()).names.get("stream", ())
+    async def look(client: ClientCalls) -> Listing[StreamLine]:
+        objects = await client.list_objects()
+        listed = objects.names.get("stream", ())
         names = [name for name in listed if base_of(name) == name and not is_panes(name)]
         told = _kept((await client.status()).peers)
-        return await _each(client, names, "stream", lambda name, found: _stream(name, found, told))
+        lines = await _each(client, names, "stream", lambda name, found: _stream(name, found, told))
+        return Listing(lines, objects.unreachable)
 
     return ask_and_warn(home, look)
 
@@ -111,17 +125,19 @@ def stream(home: str | None, name: str) -> StreamLine:
     return _one(home, name, "stream", StreamEntry, line)
 
 
-def queries(home: str | None) -> list[QueryLine]:
-    """All queries of the participants that answer, by name."""
+def queries(home: str | None) -> Listing[QueryLine]:
+    """All queries."""
 
-    async def look(client: ClientCalls) -> list[QueryLine]:
+    async def look(client: ClientCalls) -> Listing[QueryLine]:
         objects = await client.list_objects()
-        told = _run((await client.status()).peers)
+        peers = (await client.status()).peers
+        told, away = _run(peers), _away(peers)
         names = objects.names.get("query", ())
         failing = objects.failing
-        return await _each(
-            client, names, "query", lambda name, found: _query(name, found, told, failing)
+        lines = await _each(
+            client, names, "query", lambda name, found: _query(name, found, told, away, failing)
         )
+        return Listing(lines, objects.unreachable)
 
     return ask_and_warn(home, look)
 
@@ -134,7 +150,7 @@ def query(home: str | None, name: str) -> QueryLine:
     """
 
     def line(found: ObjectDescription, seen: Snapshot) -> QueryLine:
-        return _query(name, found, _run(seen.peers), {})
+        return _query(name, found, _run(seen.peers), _away(seen.peers), {})
 
     return _one(home, name, "query", QueryEntry, line)
 
@@ -217,6 +233,7 @@ def _query(
     name: str,
     found: ObjectDescription | str,
     told: dict[str, list[TaskStatus]],
+    away: set[str],
     failing: dict[str, str],
 ) -> QueryLine:
     owner = ObjectName.parse(name).participant
@@ -225,7 +242,8 @@ def _query(
         return QueryLine(name, owner, note=str(entry))
     tasks = tuple(found.tasks or told.get(name, ()))
     reason = failing.get(name) or next((task.reason for task in tasks if task.reason), "")
-    return QueryLine(name, owner, entry, tasks, reason)
+    silent = entry.status == QueryStatus.RUNNING and not tasks and entry.peer in away
+    return QueryLine(name, owner, entry, tasks, reason, silent)
 
 
 class _Kept(NamedTuple):
@@ -252,6 +270,11 @@ def _about(stream: StreamStatus, peer: PeerStatus) -> tuple[Trouble, ...]:
         for each in peer.troubles
         if each.thing == stream.name or (is_source and each.stops_posts_to(stream.name))
     )
+
+
+def _away(peers: Iterable[PeerStatus]) -> set[str]:
+    """The ids of those that do not answer."""
+    return {peer.peer for peer in peers if peer.state == "unreachable"}
 
 
 def _run(peers: Iterable[PeerStatus]) -> dict[str, list[TaskStatus]]:

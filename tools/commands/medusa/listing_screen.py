@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from rich.table import Table
 from rich.text import Text
@@ -29,6 +29,8 @@ from tools.monitor.troubles import style_of
 from tools.monitor.waiting_words import held_up, why_waiting
 
 T = TypeVar("T")
+
+_SILENT: Final = "its peer does not answer"
 
 
 def streams_table(lines: Sequence[StreamLine]) -> Table:
@@ -119,7 +121,7 @@ def query_details(line: QueryLine) -> Table:
         return details_table([*rows, ("", Text(line.note, "dim"))])
     entry = line.entry
     rows += [
-        ("status", styled(entry.status.lower())),
+        ("status", Text(_SILENT, "bold red") if line.silent else styled(entry.status.lower())),
         ("peer", entry.peer[:SHORT_ID]),
         ("availability", in_words(entry.query.availability)),
         *[("reads" if first else "", name) for first, name in _first(line.inputs)],
@@ -255,6 +257,8 @@ def _box(box: Box) -> str:
 def _now(line: QueryLine) -> Text:
     if line.failing:
         return Text(f"failing: {line.failing}", "bold red")
+    if line.silent:
+        return Text(_SILENT, "bold red")
     states = {task.state for task in line.tasks}
     return styled(states.pop()) if len(states) == 1 else Text(", ".join(sorted(states)) or "-")
 

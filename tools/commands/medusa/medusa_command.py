@@ -193,9 +193,9 @@ def list_names(home: str | None, as_json: bool) -> None:
         "availability": msgspec.to_builtins(objects.availability),
         "failing": objects.failing,
     }
-    say(as_json, value, "\n".join(lines) or "nothing is defined yet")
-    if objects.unreachable:
-        warn(f"these peers did not answer: {', '.join(id_[:8] for id_ in objects.unreachable)}")
+    if as_json or lines or not objects.unreachable:
+        say(as_json, value, "\n".join(lines) or "nothing is defined yet")
+    calls.warn_of_silent(objects.unreachable)
 
 
 def _told(query_name: str, objects: Objects) -> str:

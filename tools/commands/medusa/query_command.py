@@ -177,18 +177,19 @@ def print_query(what: str, language: str, home: str | None) -> None:
 @json_option
 def list_queries(home: str | None, as_json: bool) -> None:
     """List the queries of every participant that answers, and their states."""
-    from tools.commands.medusa import listing
+    from tools.commands.medusa import calls, listing
 
     found = listing.queries(home)
     if as_json:
-        say_json(found)
-    elif found:
+        say_json({"queries": found.lines, "unreachable": found.unreachable})
+    elif found.lines:
         from tools.commands.medusa.listing_screen import queries_table
         from tools.commands.plain_tables import show
 
-        show(queries_table(found))
-    else:
+        show(queries_table(found.lines))
+    elif not found.unreachable:
         say(False, None, "no query is defined yet")
+    calls.warn_of_silent(found.unreachable)
 
 
 @query.command("show")

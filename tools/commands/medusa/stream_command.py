@@ -98,18 +98,19 @@ def list_streams(home: str | None, as_json: bool) -> None:
 
     `medusa list` also has the streams of late tuples and of revisions.
     """
-    from tools.commands.medusa import listing
+    from tools.commands.medusa import calls, listing
 
     found = listing.streams(home)
     if as_json:
-        say_json(found)
-    elif found:
+        say_json({"streams": found.lines, "unreachable": found.unreachable})
+    elif found.lines:
         from tools.commands.medusa.listing_screen import streams_table
         from tools.commands.plain_tables import show
 
-        show(streams_table(found))
-    else:
+        show(streams_table(found.lines))
+    elif not found.unreachable:
         say(False, None, "no stream is defined yet")
+    calls.warn_of_silent(found.unreachable)
 
 
 @stream.command("show")
