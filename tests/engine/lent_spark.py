@@ -34,5 +34,7 @@ class LentSpark:
     def stop(self) -> None:
         pass
 
+    give_up_start = stop
+
     def run(self, job: Callable[[SparkSession], T]) -> T:
         return self._spark.run(job)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
+from pyspark import SparkContext
 
 from engine.spark import jvm
 from engine.spark.config import SparkConfig
@@ -142,6 +143,7 @@ async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
         raise StoppedError("given up")
 
     monkeypatch.setattr(Jvm, "launch", launch)
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # that of other tests of this process
     events = Events()
     with trio.CancelScope() as scope:
         async with (

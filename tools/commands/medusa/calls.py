@@ -24,7 +24,6 @@ from tools.commands.command_line import read_text, warn
 from tools.commands.in_text import in_file
 from tools.commands.medusa.travel import history_in_words, view_in_words
 from tools.monitor.availability_words import in_words
-from tools.monitor.tables import SHORT_ID
 
 T = TypeVar("T")
 
@@ -48,6 +47,8 @@ def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T
 def warn_of_silent(peers: Sequence[str]) -> None:
     """Write to standard error that a list may lack what these peers have, which did not answer."""
     if peers:
+        from tools.monitor.tables import SHORT_ID  # with rich
+
         ids = ", ".join(peer[:SHORT_ID] for peer in peers)
         warn(f"not all is listed: these peers did not answer: {ids} (medusa peer list)")
 
