@@ -31,6 +31,7 @@ from engine.streams.config import SourceConfig, Timing
 from engine.streams.epochs import path_of
 from engine.streams.log import StreamLog
 from engine.streams.revisions.columns import revisions_name, revisions_schema
+from engine.streams.scanning import MADE_EMPTY
 from engine.streams.sources import open_sources
 from engine.streams.stream_state import Role, StoredStream
 from engine.tasks.plan import Task
@@ -287,7 +288,7 @@ def _lose(log: StreamLog, upto: int) -> None:
     path = path_of(log.folder, log.boundary, upto)
     with storing(path):
         path.touch()
-        os.utime(path, (0, 0))  # no loss of power has torn it: it stays
+        os.utime(path, (MADE_EMPTY, MADE_EMPTY))
 
 
 def _at(boundary: int) -> str:

@@ -374,9 +374,17 @@ class Leader:
             async with self._lock:
                 self._source.tick(now, may_leap=may_leap)
             self._tell()
-            await self._advance_revisions()
-            moved = await self._advance(self._source, self.log)
-            return await self._advance(self._late, self.late_log) or moved
+            return await self._log_ready()
+
+    async def log_ready(self) -> None:
+        """Move ready tuples into the logs, without a look at the clock. Raises: as `advance`."""
+        async with self._advancing:
+            await self._log_ready()
+
+    async def _log_ready(self) -> bool:
+        await self._advance_revisions()
+        moved = await self._advance(self._source, self.log)
+        return await self._advance(self._late, self.late_log) or moved
 
     def close(self) -> None:
         """Close the files and wake the logs' readers; pending posts stay in the journal."""

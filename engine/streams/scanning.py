@@ -37,6 +37,9 @@ from engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
 from overlay.errors import DamagedError, InternalError, NotRetainedError
 from overlay.files import storing
 
+MADE_EMPTY: Final = 0.0
+"""The time of a file that was made empty, to say that an interval is lost: it is not torn."""
+
 _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 
 
@@ -136,7 +139,11 @@ def _unsynced(paths: Sequence[Path]) -> set[Path]:
     made = {path: path.stat().st_mtime for path in paths if path.is_file()}
     newest = max(made.values(), default=0.0)
     started = psutil.boot_time()
-    return {path for path, at in made.items() if newest - WRITTEN_BACK_S <= at <= started}
+    return {
+        path
+        for path, at in made.items()
+        if at != MADE_EMPTY and newest - WRITTEN_BACK_S <= at <= started
+    }
 
 
 def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from engine.objects.schema import BEGINNING
 from engine.streams import epochs
 from engine.streams.log import StreamLog
+from engine.streams.scanning import MADE_EMPTY
 from overlay.errors import (
     DamagedError,
     NotRetainedError,
@@ -300,4 +301,14 @@ def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(
     ]
     log.append(60, logged([row for row in rows if row[0] > 40], 12))
     assert all_rows(opened(tmp_path)) == rows
+    log.close()
+
+
+def test_a_lost_interval_stays_also_where_a_log_has_nothing_else(tmp_path: Path) -> None:
+    """Its file was made empty; no loss of power has torn it."""
+    lost = tmp_path / "10_20.parquet"
+    lost.touch()
+    os.utime(lost, (MADE_EMPTY, MADE_EMPTY))
+    log = opened(tmp_path)
+    assert (lost_in(log), log.lost, log.boundary) == ([(10, 20)], (), 20)
     log.close()
