@@ -166,6 +166,7 @@ class Home:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
+            self.clear_run()  # a killed daemon leaves it, with addresses where nobody listens now
             for left in self.folder.glob(f"{FROZEN}*"):  # left by an interrupted backup
                 shutil.rmtree(left, ignore_errors=True)
             yield
