@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from engine_interpreted import interpret
 from engine_peers import Town, make_stream, rows, until
@@ -314,6 +315,38 @@ async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
     code, out, err = await at_utah.outcome(*command, "--json")
     assert (code, json.loads(out)["unreachable"]) == (0, [id_])
     assert err.startswith(silent)
+
+
+async def test_a_script_learns_that_its_own_peer_does_not_answer(
+    town: Town, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In the documents that it gets of one that does, beside the reason for people."""
+    mit = await town.settle("mit.edu")
+    at_mit = Prompt(mit.home.folder, capfd)
+    running = msgspec.json.decode(await at_mit("status", "--json"), type=Snapshot)
+    healthy = json.loads(await at_mit("status", "--check", "--json"))
+    await town.stop(mit)
+    code, out, err = await at_mit.outcome("status", "--json")
+    seen = msgspec.json.decode(out, type=Snapshot)
+    (peer,) = seen.peers
+    assert (code, peer.state, seen.by, peer.peer) == (1, "unreachable", running.by, running.by)
+    assert peer.participant == "mit.edu"
+    code, out, checked = await at_mit.outcome("status", "--check", "--json")
+    told = json.loads(out)
+    assert (code, told["well"], told.keys()) == (1, False, healthy.keys())
+    (trouble,) = told["troubles"]
+    assert trouble["reason"] == peer.troubles[0].reason == "no_answer"
+    assert f"the peer in {mit.home.folder} is not running: start it" in trouble["what"]
+    assert (
+        err == checked == await _said(at_mit, "status") == await _said(at_mit, "status", "--check")
+    )
+
+
+async def _said(prompt: Prompt, *command: str) -> str:
+    """What a command that fails says on standard error; it prints nothing."""
+    code, out, err = await prompt.outcome(*command)
+    assert (code, out) == (1, "")
+    return err
 
 
 def test_a_query_whose_peer_does_not_answer_is_not_said_to_run() -> None:

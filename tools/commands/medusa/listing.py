@@ -3,6 +3,7 @@ the present answers of peers."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -16,12 +17,15 @@ from engine.replication.status import PeerStatus, Snapshot
 from engine.streams.messages import StreamStatus
 from engine.tasks.status import TaskStatus
 from overlay.errors import DecodeError, NotFoundError, UnavailableError
+from overlay.identity import Identity
 from overlay.names import ObjectName
-from overlay.troubles import Trouble
+from overlay.troubles import Reason, Trouble
 from tools.client.at_prompt import ask
 from tools.client.calls import ClientCalls
+from tools.client.dialling import given_token
 from tools.client.entries import entry_of
 from tools.commands.medusa.calls import ask_and_warn
+from tools.home.folder import Home
 
 Entry = TypeVar("Entry")
 Line = TypeVar("Line")
@@ -158,6 +162,18 @@ def query(home: str | None, name: str) -> QueryLine:
 def snapshot(home: str | None) -> Snapshot:
     """The present answers of all peers about themselves."""
     return ask(home, lambda client: client.status())
+
+
+def snapshot_of_silence(home: str | None, error: UnavailableError) -> Snapshot:
+    """What is known of a peer that could not be asked: who it is, if its home is here, and why."""
+    at, place = time.time(), Home.locate(home)
+    participant = peer = ""
+    if given_token() is None and place.exists:  # a token may be for a peer elsewhere
+        name = Identity.load(place.folder).name
+        participant, peer = name.participant, name.peer_id.hex()
+    trouble = Trouble(Reason.NO_ANSWER, "this peer", f"does not answer: {error}", since=at)
+    told = PeerStatus(participant, peer, "", "unreachable", troubles=(trouble,))
+    return Snapshot(at, peer, "", (told,))
 
 
 def _one(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
+from overlay.errors import UnavailableError
 from tools.commands import command_line
 from tools.commands.command_line import home_option, json_option, say, say_json, warn
 from tools.commands.completion import SHELLS, names_of, script
@@ -110,7 +111,12 @@ def status(check: bool, home: str | None, as_json: bool) -> None:
     if check:
         _check(home, as_json)
         return
-    seen = listing.snapshot(home)
+    try:
+        seen = listing.snapshot(home)
+    except UnavailableError as error:
+        if as_json:
+            say_json(listing.snapshot_of_silence(home, error))
+        raise
     if as_json:
         say_json(seen)
     else:
@@ -122,9 +128,16 @@ def status(check: bool, home: str | None, as_json: bool) -> None:
 
 def _check(home: str | None, as_json: bool) -> None:
     from tools.client.at_prompt import ask, own_troubles
+    from tools.commands.medusa import listing
     from tools.monitor.troubles import in_words
 
-    seen = ask(home, lambda client: client.status(federation=False))
+    try:
+        seen = ask(home, lambda client: client.status(federation=False))
+    except UnavailableError as error:
+        if as_json:
+            silent = listing.snapshot_of_silence(home, error)
+            say_json({"well": False, "troubles": own_troubles(silent)})
+        raise
     troubles = own_troubles(seen)
     well = all(each.reason.is_warning for each in troubles)
     if as_json:
