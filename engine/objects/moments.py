@@ -115,4 +115,19 @@ def moment_text(moment: int) -> str:
     return f"{signed}-{near:%m-%dT%H:%M:%S.%fZ}"
 
 
+def boundary_in_words(boundary: int) -> str:
+    """A boundary for people: a moment, or a number where it can be none of a calendar's."""
+    if boundary == BEGINNING:
+        return "its beginning"
+    if boundary == END:
+        return "its end"
+    return moment_text(boundary) if _EARLIEST_US < boundary < _LATEST_US else str(boundary)
+
+
+_EARLIEST_US: Final = 10**15
+"""A moment in 2001: a stream whose numbers are smaller may count something else than time."""
+
+_LATEST_US: Final = 10 * _EARLIEST_US
+"""In 2286."""
+
 _MOST_CYCLES: Final = (END - BEGINNING) // CYCLE_US

@@ -32,7 +32,7 @@ from engine.streams.feed import Cursor, Feed
 from engine.streams.log import StreamLog
 from engine.streams.messages import Subscribe, Tuples
 from engine.streams.recent import Epoch
-from engine.streams.scanning import check_whole, write_anew
+from engine.streams.scanning import check_whole, rows_in_words, write_anew
 from engine.streams.stream_state import LogKey, Role, StreamState
 from overlay.concurrency import next_beat
 from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
@@ -199,7 +199,7 @@ class Mending:
 
 
 def _rows(state: StreamState, lost: EpochFile) -> str:
-    return f"the rows after boundary {lost.after} up to {lost.upto} of {state.name}"
+    return f"{rows_in_words(lost)} of {state.name}"
 
 
 def _copied(state: StreamState) -> str | None:

@@ -33,6 +33,7 @@ from engine.language.modification import Modified, ModifyQuery, modified_query, 
 from engine.objects.alteration import Alteration, altered
 from engine.objects.availability import Mode
 from engine.objects.definitions import AlteredOutput
+from engine.objects.moments import boundary_in_words
 from engine.objects.query import Query
 from engine.objects.schema import BEGINNING
 from engine.replication.moves.mover import Mover
@@ -134,7 +135,8 @@ class Modifier:
             self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # else it is published soon
             await running.publish(self._queries.announcements)
-        self._events.note("info", f"modified {running.name}: {told(wish.changes)}, from {since}")
+        text = f"modified {running.name}: {told(wish.changes)}"
+        self._events.note("info", f"{text}; counts after {boundary_in_words(since)}")
         return Modified(running.name, since)
 
     async def alter(self, query: str, stream: str, alteration: Alteration) -> None:
@@ -326,7 +328,8 @@ class Modifier:
         stored = withdrawn(running.stored)
         self._write(running, stored, stored.network.tasks())
         running.go_on()
-        text = f"does not make the modification of {running.name} from {since} on"
+        at = boundary_in_words(since)
+        text = f"does not make the modification of {running.name} that counts after {at}"
         self._events.note("warning", f"{text}: its secondary is past it")
 
     # -- over time ------------------------------------------------------------------------------

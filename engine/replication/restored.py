@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -24,6 +23,7 @@ import trio
 from msgspec import Struct
 
 from engine.objects.definitions import REVISIONS, Idle, StreamEntry
+from engine.objects.moments import boundary_in_words
 from engine.objects.schema import BEGINNING, END
 from engine.replication.status import PeerStatus, Status
 from engine.replication.stored_query import QueryFiles
@@ -50,10 +50,6 @@ CALL_S: Final = 5.0
 
 OF_TODAY_US: Final = 86_400_000_000
 """A stream less than a day behind the clock follows it, microseconds: batches come a day late."""
-
-
-_PLAUSIBLE_US: Final = 10**15
-"""A moment in 2001: boundaries from then on are shown as times."""
 
 
 class Restored(Struct, frozen=True):
@@ -218,8 +214,9 @@ def _renew(
         if state.boundary < upto:
             _lose(state, upto)
             lost[each] = upto
+            here, there = boundary_in_words(state.boundary), boundary_in_words(upto)
             yield (
-                f"{each}: the backup has it up to {_at(state.boundary)}, others up to {_at(upto)}: "
+                f"{each}: the backup has it up to {here}, others up to {there}: "
                 "the rows between are fetched again from our own peers, if they have them"
             )
         reached[each] = upto
@@ -245,8 +242,8 @@ def _renew(
     source.close()
     lates.close()
     yield (
-        f"{name}: posts answered after the backup ({_at(before)}) are not in it; it goes on behind "
-        f"{_at(goes_on)}, and what comes with an earlier time is late"
+        f"{name}: posts answered after the backup ({boundary_in_words(before)}) are not in it; it "
+        f"goes on behind {boundary_in_words(goes_on)}, and what comes with an earlier time is late"
     )
 
 
@@ -280,7 +277,10 @@ def _skip(
     if BEGINNING < log.boundary < upto:
         _lose(log, upto)
         lost[task.output] = upto
-        yield f"{task.output}: the query's results up to {_at(upto)} are fetched or computed again"
+        yield (
+            f"{task.output}: the query's results up to {boundary_in_words(upto)} are fetched or "
+            "computed again"
+        )
 
 
 def _lose(log: StreamLog, upto: int) -> None:
@@ -289,11 +289,3 @@ def _lose(log: StreamLog, upto: int) -> None:
     with storing(path):
         path.touch()
         os.utime(path, (MADE_EMPTY, MADE_EMPTY))
-
-
-def _at(boundary: int) -> str:
-    if boundary == BEGINNING:
-        return "its beginning"
-    if not _PLAUSIBLE_US < boundary < 10 * _PLAUSIBLE_US:
-        return str(boundary)
-    return f"{datetime.fromtimestamp(boundary / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
+from engine.objects.moments import boundary_in_words
 from engine.objects.schema import BEGINNING, END, STIME
 from engine.streams.epochs import (
     EpochDamagedError,
@@ -190,17 +191,22 @@ def _ends(
 def lost_in_words(file: EpochFile) -> str:
     """The loss, for people at this peer."""
     return (
-        f"{file.path} is damaged or missing: the rows after boundary {file.after} up to "
-        f"{file.upto} are lost until another peer gives them again, or a copy of the file is put "
-        "in its place"
+        f"{file.path} is damaged or missing: {rows_in_words(file)} are lost until another peer "
+        "gives them again, or a copy of the file is put in its place"
     )
+
+
+def rows_in_words(file: EpochFile) -> str:
+    """The interval of the file's rows, for people."""
+    after, upto = boundary_in_words(file.after), boundary_in_words(file.upto)
+    return f"the rows after boundary {after} up to {upto}"
 
 
 def not_here(file: EpochFile) -> NotRetainedError:
     """The error for a reader of the file's rows."""
     return NotRetainedError(
-        f"the rows after boundary {file.after} up to {file.upto} are damaged at this peer, and no "
-        f"other peer has given them again so far: read from {file.upto} on"
+        f"{rows_in_words(file)} are damaged at this peer, and no other peer has given them again "
+        f"so far: read from {file.upto} on"
     )
 
 

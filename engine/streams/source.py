@@ -28,6 +28,7 @@ import pyarrow as pa
 from msgspec import structs
 
 from engine.objects.definitions import Idle, StreamDefinition, is_revised
+from engine.objects.moments import boundary_in_words
 from engine.objects.schema import BEGINNING, END, Schema
 from engine.streams.acceptance import (
     Acceptance,
@@ -539,7 +540,8 @@ class Source:
 
     def missing(self, what: str) -> None:
         self.acceptance.doubt()
-        self._lost.append(f"{what}, as far as it is after boundary {self.waiting.committed}")
+        committed = boundary_in_words(self.waiting.committed)
+        self._lost.append(f"{what}, as far as it is after boundary {committed}")
 
     def torn(self, what: str) -> None:
         self.acceptance.doubt()

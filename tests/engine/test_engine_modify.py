@@ -20,6 +20,7 @@ from modified_queries import (
 from moving_tasks import post
 
 from engine.language.modification import BoxChange, modified_query
+from engine.objects.moments import moment_of
 from engine.objects.query import Query
 from engine.objects.schema import END
 from engine.replication.moves.messages import Deal
@@ -66,6 +67,17 @@ async def test_old_up_to_the_boundary_and_new_after_it(
     assert entry["since"] == done.since
     assert msgspec.convert(entry["query"], Query) == editions[-1].query
     await until(lambda: not stored(one).editions, "the old editions are forgotten")
+
+
+async def test_its_event_has_the_moment_as_the_command_does(town: Town) -> None:
+    mit = await town.settle("mit.edu")
+    async with mit.client() as client:
+        query = sieve_and_sums(mit, await make_stream(client, mit, "s"))
+        await begin(client, query)
+        await modify(client, query.name, MORE, at=moment_of("2018-03-24T12:00:00.000099Z"))
+    texts = [each.text for each in mit.up.engine.overlay.events.recent()]
+    (text,) = [text for text in texts if text.startswith(f"modified {query.name}: ")]
+    assert text.endswith("; counts after 2018-03-24T12:00:00.000099Z")
 
 
 async def test_a_restart_goes_on_with_it(town: Town) -> None:

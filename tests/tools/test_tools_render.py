@@ -26,6 +26,7 @@ from overlay.errors import UnavailableError
 from overlay.troubles import Reason, Trouble
 from tools.client.times import show_duration, show_time
 from tools.commands.command_line import json_text
+from tools.commands.medusa.listing_screen import peers_table
 from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
 from tools.monitor.render import render
 from tools.monitor.screen import Seen, screen
@@ -266,6 +267,20 @@ def test_as_many_whole_events_as_fit_are_shown_and_the_others_counted() -> None:
     assert shown[-1] == 19
     assert text.index("begins19") < text.index("begins18"), "the latest first"
     assert f"Events +{20 - len(shown)}" in text
+
+
+def test_a_peer_that_does_not_answer_has_one_word_for_it() -> None:
+    """The monitor and the list say what `medusa status` says."""
+    away = _peer(1, state="unreachable", health="dead")
+    seen = Snapshot(0.0, "", "f", (away, _peer(2, health="dead")))
+    for drawn, width in (
+        (render(seen, 80), 80),
+        (render(seen, 120), 120),
+        (peers_table(seen), 120),
+    ):
+        text = "\n".join(_lines(drawn, width))
+        assert "dead" not in text
+        assert "unreachable" in text
 
 
 def test_an_event_that_happens_again_is_one_line_with_how_often() -> None:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.moments import FORMS, moment_of, moment_text
+from engine.objects.moments import FORMS, boundary_in_words, moment_of, moment_text
 from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from engine.streams.seconds import micros_of
 from engine.streams.validate import times_of
@@ -353,3 +353,22 @@ def test_a_time_too_far_for_a_stream_is_shown_as_a_moment(count: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read(parquet(column), Format.PARQUET)
     assert f"row 1, field 'at': {moment_text(count)} is no time of a stream" in str(caught.value)
+
+
+@given(st.integers(BEGINNING, END))
+def test_a_boundary_in_words_is_a_moment_where_it_can_be_one(boundary: int) -> None:
+    """No word of it loses a microsecond."""
+    said = boundary_in_words(boundary)
+    if boundary in {BEGINNING, END}:
+        assert said in {"its beginning", "its end"}
+    elif "T" in said:
+        assert 2001 <= int(said[:4]) <= 2286
+        assert moment_of(said) == boundary
+    else:
+        assert int(said) == boundary
+
+
+def test_the_boundary_of_a_stream_of_today_is_a_moment() -> None:
+    assert boundary_in_words(1521892800_000_001) == "2018-03-24T12:00:00.000001Z"
+    assert boundary_in_words(77) == "77"
+    assert boundary_in_words(BEGINNING) == "its beginning"

@@ -25,6 +25,7 @@ from tools.monitor.tables import (
     bar,
     drawn,
     figures,
+    health_in_words,
     names,
     number,
     short,
@@ -131,7 +132,7 @@ def _peers(snapshot: Snapshot, *, wide: bool) -> Section:
     for peer in peers:
         known = peer.state not in {"unreachable", "nonsense"}
         cells: list[str | Text] = [Text(peer.participant), peer.peer[:SHORT_ID]]
-        cells += [peer.address, styled(peer.health or "-")] if wide else []
+        cells += [peer.address, styled(health_in_words(peer.health) or "-")] if wide else []
         cells += [
             styled(peer.state if wide else _worse(peer)),
             styled(peer.spark) if known else "-",
@@ -231,7 +232,7 @@ def _ordered_tasks(snapshot: Snapshot) -> list[tuple[PeerStatus, TaskStatus]]:
 
 def _worse(peer: PeerStatus) -> str:
     """A peer's state by its own report, or by the failure detector's if that is worse."""
-    return peer.state if peer.health in {"", "alive"} else peer.health
+    return peer.state if peer.health in {"", "alive"} else health_in_words(peer.health)
 
 
 def _load(peer: PeerStatus) -> Text:

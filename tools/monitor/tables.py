@@ -36,7 +36,6 @@ STYLES: Final = {
     "lost": "bold red",
     "failed": "bold red",
     "unreachable": "bold red",
-    "dead": "bold red",
     "alone": "bold red",
     "primary gone": "bold red",
     "failing": "bold red",
@@ -253,6 +252,11 @@ def add_row(table: Table, *cells: str | Text) -> None:
 def styled(word: str) -> Text:
     """A state in its colour."""
     return Text(word, STYLES.get(word, ""))
+
+
+def health_in_words(health: str) -> str:
+    """A verdict of the failure detector: what it calls dead does not answer, and may live."""
+    return "unreachable" if health == "dead" else health
 
 
 def bar(used: float, whole: float, text: str) -> Text:

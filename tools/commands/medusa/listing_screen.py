@@ -23,7 +23,7 @@ from tools.commands.medusa.listing import QueryLine, StreamLine
 from tools.commands.medusa.waiting_rows import lets_out
 from tools.commands.plain_tables import details_table, lines_table
 from tools.monitor.availability_words import in_words
-from tools.monitor.tables import SHORT_ID, add_row, number, size, styled
+from tools.monitor.tables import SHORT_ID, add_row, health_in_words, number, size, styled
 from tools.monitor.troubles import in_words as trouble_in_words
 from tools.monitor.troubles import style_of
 from tools.monitor.waiting_words import held_up, why_waiting
@@ -151,7 +151,7 @@ def peers_table(snapshot: Snapshot) -> Table:
             peer.participant,
             peer.address,
             styled(peer.state),
-            styled(peer.health or "-"),
+            styled(health_in_words(peer.health) or "-"),
             styled(peer.spark) if told else "-",
             show_duration(peer.uptime_s) if told else "-",
             _load(peer) if told else "-",
