@@ -105,6 +105,10 @@ async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture
     made = json.loads(await prompt(*view, "--last", "3", "--frozen", "--json"))
     assert made["shows"] == {"type": "last", "rows": 3}
     assert made["readers"] == {mit.name("v"): "mit.edu alone"}
+    looked_up = json.loads(await prompt("lookup", mit.name("v"), "--json"))
+    assert looked_up["stream"]["stream"]["readers"] == ["*"], "its own definition names nobody"
+    assert looked_up["readers"] == made["readers"]
+    assert "\nread by mit.edu alone\n" in await prompt("lookup", mit.name("v"))
     assert stimes(await prompt("subscribe", mit.name("v"))) == [3570.0, 3580.0, 3590.0]
     assert "exists and differs; delete it first" in await prompt.refused(*view, "--last", "4")
     copied = json.loads(

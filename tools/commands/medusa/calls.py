@@ -11,12 +11,12 @@ import trio
 from engine.api.messages import Objects
 from engine.language.classes import class_of, weakest_box
 from engine.objects.availability import AvailabilityRequest
-from engine.objects.definitions import QueryEntry
+from engine.objects.definitions import QueryEntry, StreamEntry
 from engine.objects.query import QueryStatus
 from engine.objects.view import View
 from engine.replication.moves.messages import MoveRecord
 from engine.tasks.status import TaskStatus
-from overlay.errors import InvalidInputError, NotFoundError
+from overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from tools.client.at_prompt import absences_of, ask
 from tools.client.calls import ClientCalls
 from tools.client.entries import entry_of, hidden
@@ -120,11 +120,26 @@ def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
     ]
 
 
+def readers_of(entry: object) -> str:
+    """Who may read the stream of an entry, in words; "" if the entry is malformed, as what others
+    publish may be. The `readers` in it are those by its own definition: the streams that it is made
+    of may have fewer."""
+    from engine.objects.readers import readers_in_words  # late: it loads the catalog
+
+    try:
+        return readers_in_words(msgspec.convert(entry, StreamEntry).stream)
+    except (MedusaError, msgspec.ValidationError, ValueError):
+        return ""
+
+
 def told_of(kind: str, entry: object) -> list[str]:
     """Sentences about an entry in the catalog."""
     try:
         if kind == "view":
             return [view_in_words(msgspec.convert(entry, View))]
+        if kind == "stream":
+            readers = readers_of(entry)
+            return [f"read by {readers}"] if readers else []
         if kind != "query":
             return []
         query = msgspec.convert(entry, QueryEntry).query

@@ -180,6 +180,8 @@ def lookup(name: str, home: str | None, as_json: bool) -> None:
             lines += [f"{kind} {name}", entry]
             continue
         lines += [f"{kind} {name}", *calls.told_of(kind, entry), json.dumps(entry, indent=2)]
+    if readers := calls.readers_of(found.get("stream")):
+        found["readers"] = {name: readers}
     if tasks:
         found["tasks"] = msgspec.to_builtins(tasks)
     say(as_json, found, "\n".join(lines))
