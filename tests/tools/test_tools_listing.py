@@ -12,8 +12,7 @@ import pytest
 from engine_interpreted import interpret
 from engine_peers import Town, make_stream, rows, until
 from msgspec.structs import replace
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
@@ -391,7 +390,7 @@ def test_readers_of_what_is_made_from_others_streams_are_those_that_all_let() ->
     assert _readers(derived) == ["every member"]
 
 
-def _text(table: Table) -> str:
+def _text(table: RenderableType) -> str:
     console = Console(width=200, file=io.StringIO(), record=True, color_system=None)
     console.print(table)
     return console.export_text()

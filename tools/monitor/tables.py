@@ -245,8 +245,13 @@ def words(*headers: str) -> list[Column]:
 
 
 def add_row(table: Table, *cells: str | Text) -> None:
-    """Adds a row. Its words may be a stranger's: none is read as markup, nor steers a terminal."""
-    table.add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells))
+    """Adds a row. Its words may be a stranger's."""
+    table.add_row(*map(as_text, cells))
+
+
+def as_text(cell: str | Text) -> Text:
+    """Words that may be a stranger's: none is read as markup, nor steers a terminal."""
+    return Text(printable(cell)) if isinstance(cell, str) else cell
 
 
 def styled(word: str) -> Text:

@@ -21,9 +21,9 @@ from overlay.troubles import Trouble
 from tools.client.times import show_duration, show_time
 from tools.commands.medusa.listing import QueryLine, StreamLine
 from tools.commands.medusa.waiting_rows import lets_out
-from tools.commands.plain_tables import details_table, lines_table
+from tools.commands.plain_tables import NamesTable, details_table
 from tools.monitor.availability_words import in_words
-from tools.monitor.tables import SHORT_ID, add_row, health_in_words, number, size, styled
+from tools.monitor.tables import SHORT_ID, health_in_words, number, size, styled
 from tools.monitor.troubles import in_words as trouble_in_words
 from tools.monitor.troubles import style_of
 from tools.monitor.waiting_words import held_up, why_waiting
@@ -33,19 +33,28 @@ T = TypeVar("T")
 _SILENT: Final = "its peer does not answer"
 
 
-def streams_table(lines: Sequence[StreamLine]) -> Table:
-    table = lines_table(
-        "stream", "owner", "made by", "who may read", "boundary", "waiting", "rows/s"
+def streams_table(lines: Sequence[StreamLine]) -> NamesTable:
+    table = NamesTable(
+        "stream",
+        "owner",
+        "made by",
+        "who may read",
+        "boundary",
+        "waiting",
+        "rows/s",
+        gives_way=("owner", "made by", "rows/s", "waiting", "boundary", "who may read"),
+        wraps=("who may read",),
+        whole="medusa stream show STREAM",
     )
     for line in map(plain, lines):
         if line.entry is None:
-            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "", "")
+            table.add(line.name, line.owner, "", Text(line.note, "dim"), "", "", "")
             continue
         boundary = show_time(line.status.boundary) if line.status else "-"
         rate = number(line.status.rate) if line.status else "-"
         waiting = f"{line.status.waiting:,}" if line.status and line.status.waiting else "-"
         readers = readers_in_words(line.entry.stream)
-        add_row(table, line.name, line.owner, line.made_by, readers, boundary, waiting, rate)
+        table.add(line.name, line.owner, line.made_by, readers, boundary, waiting, rate)
     return table
 
 
@@ -86,14 +95,23 @@ def stream_details(line: StreamLine) -> Table:
     return details_table(rows)
 
 
-def queries_table(lines: Sequence[QueryLine]) -> Table:
-    table = lines_table("query", "owner", "status", "reads", "makes", "now")
+def queries_table(lines: Sequence[QueryLine]) -> NamesTable:
+    table = NamesTable(
+        "query",
+        "owner",
+        "status",
+        "reads",
+        "makes",
+        "now",
+        gives_way=("owner", "makes", "reads", "status", "now"),
+        wraps=("now",),
+        whole="medusa query show QUERY",
+    )
     for line in map(plain, lines):
         if line.entry is None:
-            add_row(table, line.name, line.owner, Text(line.note, "dim"), "", "", "")
+            table.add(line.name, line.owner, "", "", "", Text(line.note, "dim"))
             continue
-        add_row(
-            table,
+        table.add(
             line.name,
             line.owner,
             styled(line.entry.status.lower()),
@@ -139,14 +157,22 @@ def query_details(line: QueryLine) -> Table:
     return details_table(rows)
 
 
-def peers_table(snapshot: Snapshot) -> Table:
-    table = lines_table(
-        "peer", "participant", "address", "state", "health", "spark", "up", "load", "memory"
+def peers_table(snapshot: Snapshot) -> NamesTable:
+    table = NamesTable(
+        "peer",
+        "participant",
+        "address",
+        "state",
+        "health",
+        "spark",
+        "up",
+        "load",
+        "memory",
+        gives_way=("memory", "up", "load", "health", "spark", "state", "address"),
     )
     for peer in sorted(plain(snapshot).peers, key=lambda each: (each.participant, each.peer)):
         told = peer.uptime_s > 0
-        add_row(
-            table,
+        table.add(
             peer.peer[:SHORT_ID],
             peer.participant,
             peer.address,
