@@ -47,10 +47,10 @@ sim: $(STAMP)  ## replay one seed of the simulation with its history: make sim S
 	@$(BIN)/medusa-testnet simulate --seed $(SEED) --trace
 
 protocol: $(STAMP)  ## write docs/protocol.md from the types of the messages
-	@$(BIN)/python -m testnet.protocol
+	@$(BIN)/python -m medusa.testnet.protocol
 
 bench: setup  ## ratios against the reference, into bench.json
-	@$(BIN)/python -m testnet.bench
+	@$(BIN)/python -m medusa.testnet.bench
 
 soak: setup  ## the long campaigns, and new examples for the property tests
 	@$(BIN)/python -m pytest -q -m 'hypothesis and not soak' --hypothesis-profile=soak

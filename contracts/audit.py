@@ -8,9 +8,9 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from contracts.balances import Balance
-from contracts.deals import Account, DealKey
-from contracts.receipts import (
+from medusa.contracts.balances import Balance
+from medusa.contracts.deals import Account, DealKey
+from medusa.contracts.receipts import (
     Entry,
     KeyOf,
     Receipt,
@@ -20,9 +20,9 @@ from contracts.receipts import (
     open_dispute,
     open_settled,
 )
-from overlay.certificates import peer_id_of
-from overlay.errors import ConflictError, InvalidInputError, MedusaError, UntrustedError
-from overlay.names import PeerId
+from medusa.overlay.certificates import peer_id_of
+from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, UntrustedError
+from medusa.overlay.names import PeerId
 
 _LOW_BITS: Final = 26
 """Amounts are summed in two halves, so that no sum in SQLite exceeds 64 bits."""

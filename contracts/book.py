@@ -13,8 +13,8 @@ from typing import Final
 from cryptography import x509
 from msgspec import Struct
 
-from contracts.contract import SHORT_ID, Contract, State
-from contracts.documents import (
+from medusa.contracts.contract import SHORT_ID, Contract, State
+from medusa.contracts.documents import (
     MAX_DOCUMENT,
     Acceptance,
     Document,
@@ -23,8 +23,8 @@ from contracts.documents import (
     proposal_of,
     verify_document,
 )
-from overlay.encoding import decode, encode
-from overlay.errors import (
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     DecodeError,
@@ -33,9 +33,9 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.files import read_secret, storing, write_secret
-from overlay.inventory import Inventory, is_missing
-from overlay.membership import Membership
+from medusa.overlay.files import read_secret, storing, write_secret
+from medusa.overlay.inventory import Inventory, is_missing
+from medusa.overlay.membership import Membership
 
 FOLDER: Final = "contracts"
 SUFFIX: Final = ".contract"
@@ -134,7 +134,7 @@ class Book:
             NotFoundError: it revokes a contract not known here.
             BusyError: the counterparty has too many proposals waiting here.
             ConflictError: our own file of that contract is damaged.
-            StorageError: see `overlay.files`.
+            StorageError: see `medusa.overlay.files`.
         """
         document = open_document(data)
         verify_document(document, self._membership)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from contracts.market.config import MarketConfig
-from overlay.errors import InvalidInputError
+from medusa.contracts.market.config import MarketConfig
+from medusa.overlay.errors import InvalidInputError
 
 
 @dataclass(frozen=True)

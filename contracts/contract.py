@@ -8,10 +8,10 @@ from enum import StrEnum
 from fnmatch import fnmatchcase
 from typing import Final
 
-from contracts.documents import Proposal
-from contracts.market.events import Partner
-from contracts.market.messages import Item
-from contracts.terms import LoadTerms, Menu
+from medusa.contracts.documents import Proposal
+from medusa.contracts.market.events import Partner
+from medusa.contracts.market.messages import Item
+from medusa.contracts.terms import LoadTerms, Menu
 
 SHORT_ID: Final = 8
 """Hex digits of a contract's id on screens; commands take any unambiguous beginning."""

@@ -6,7 +6,7 @@ from typing import Annotated, Final, NamedTuple, assert_never
 
 from msgspec import Meta, Struct
 
-from contracts.terms import (
+from medusa.contracts.terms import (
     MAX_PRICE,
     ContentTerms,
     LoadTerms,
@@ -14,8 +14,8 @@ from contracts.terms import (
     Terms,
     amount_of,
 )
-from overlay.errors import InvalidInputError
-from overlay.names import MAX_NAME, PEER_ID_BYTES, PeerId
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import MAX_NAME, PEER_ID_BYTES, PeerId
 
 MAX_COST_NS: Final = 2**40
 """CPU nanoseconds for a tuple: 18 minutes."""

@@ -18,18 +18,18 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from contracts.book import Book
-from contracts.config import MarketTiming
-from contracts.contract import SHORT_ID, Contract, State
-from contracts.documents import MAX_DOCUMENT, open_document
-from contracts.outbox import Outbox
-from overlay.concurrency import Bell
-from overlay.errors import DecodeError, MedusaError, UntrustedError, printable
-from overlay.listeners import Listeners
-from overlay.names import NO_PEER
-from overlay.node import Overlay
-from overlay.peers import PeerRecord
-from overlay.rpc import Caller
+from medusa.contracts.book import Book
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.contract import SHORT_ID, Contract, State
+from medusa.contracts.documents import MAX_DOCUMENT, open_document
+from medusa.contracts.outbox import Outbox
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import DecodeError, MedusaError, UntrustedError, printable
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import NO_PEER
+from medusa.overlay.node import Overlay
+from medusa.overlay.peers import PeerRecord
+from medusa.overlay.rpc import Caller
 
 DELIVER: Final = "contract.deliver"
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Final, Protocol
 
-from contracts.book import Book
-from contracts.contract import Contract
-from contracts.deals import Account, Deal, LoadRate
-from contracts.ledger import Ledger, Standing
-from contracts.receipts import KeyOf, Message, Receipt
-from contracts.terms import ContentTerms, Terms
-from overlay.errors import UntrustedError
-from overlay.identity import Identity
-from overlay.names import PeerId
+from medusa.contracts.book import Book
+from medusa.contracts.contract import Contract
+from medusa.contracts.deals import Account, Deal, LoadRate
+from medusa.contracts.ledger import Ledger, Standing
+from medusa.contracts.receipts import KeyOf, Message, Receipt
+from medusa.contracts.terms import ContentTerms, Terms
+from medusa.overlay.errors import UntrustedError
+from medusa.overlay.identity import Identity
+from medusa.overlay.names import PeerId
 
 MICROS: Final = 1_000_000
 """Microseconds in a second."""

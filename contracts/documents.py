@@ -18,14 +18,14 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from contracts.terms import MAX_CLAUSE_S, Terms, check_terms
-from overlay.certificates import public_key_of
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.identity import Root
-from overlay.membership import Membership
-from overlay.names import check_participant
-from overlay.signing import Signed, signed, verify
+from medusa.contracts.terms import MAX_CLAUSE_S, Terms, check_terms
+from medusa.overlay.certificates import public_key_of
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.names import check_participant
+from medusa.overlay.signing import Signed, signed, verify
 
 MAX_DOCUMENT: Final = 16 * 2**10
 """Bytes of a document: the longest menus twice over."""

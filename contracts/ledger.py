@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from contracts.audit import audit, chained, check_disputed, check_follows, open_entry, sums
-from contracts.balances import Balance, Balances
-from contracts.deals import Account, Deal, DealKey, LoadRate
-from contracts.ledger_file import connect, connect_for_reading, translated
-from contracts.receipts import (
+from medusa.contracts.audit import audit, chained, check_disputed, check_follows, open_entry, sums
+from medusa.contracts.balances import Balance, Balances
+from medusa.contracts.deals import Account, Deal, DealKey, LoadRate
+from medusa.contracts.ledger_file import connect, connect_for_reading, translated
+from medusa.contracts.receipts import (
     MAX_RECEIPT,
     Dispute,
     Entry,
@@ -33,9 +33,9 @@ from contracts.receipts import (
     digest_of,
     read_receipt,
 )
-from overlay.encoding import decode, encode
-from overlay.errors import BusyError, ConflictError, InvalidInputError, UntrustedError
-from overlay.names import PeerId
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import BusyError, ConflictError, InvalidInputError, UntrustedError
+from medusa.overlay.names import PeerId
 
 LEDGER_FILE: Final = "ledger.sqlite"
 """The file's name in a home."""

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
-from overlay.inventory import Inventory
+from medusa.overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
+from medusa.overlay.inventory import Inventory
 
 SCHEMA_VERSION: Final = 1
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
-from contracts.config import ContractsConfig
-from contracts.deals import Account, DealKey
-from contracts.desk import (
+from medusa.contracts.config import ContractsConfig
+from medusa.contracts.deals import Account, DealKey
+from medusa.contracts.desk import (
     MICROS,
     Count,
     Counted,
@@ -24,8 +24,8 @@ from contracts.desk import (
     Send,
     described,
 )
-from contracts.ledger import Standing
-from contracts.receipts import (
+from medusa.contracts.ledger import Standing
+from medusa.contracts.receipts import (
     Dispute,
     Objection,
     Proposal,
@@ -36,8 +36,8 @@ from contracts.receipts import (
     propose,
     read_dispute,
 )
-from overlay.errors import InvalidInputError, UntrustedError
-from overlay.names import PeerId
+from medusa.overlay.errors import InvalidInputError, UntrustedError
+from medusa.overlay.names import PeerId
 
 TOLERATED: Final = 0.01
 """Share of our count by which an honest payer's count may be lower. Both count the same tuples, so

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.config import MarketTiming
-from contracts.deals import Account, ContentRate, DealKey
-from contracts.desk import MICROS, Count, Counted, Desk, Effect, Note, Send, described
-from contracts.ledger import Standing
-from contracts.payee import Payee, disputed_effects
-from contracts.receipts import (
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.deals import Account, ContentRate, DealKey
+from medusa.contracts.desk import MICROS, Count, Counted, Desk, Effect, Note, Send, described
+from medusa.contracts.ledger import Standing
+from medusa.contracts.payee import Payee, disputed_effects
+from medusa.contracts.receipts import (
     Dispute,
     Proposal,
     Receipt,
@@ -24,8 +24,8 @@ from contracts.receipts import (
     open_dispute,
     open_proposal,
 )
-from overlay.errors import MedusaError, UntrustedError
-from overlay.names import PeerId
+from medusa.overlay.errors import MedusaError, UntrustedError
+from medusa.overlay.names import PeerId
 
 SKEW_S: Final = 600.0
 """Seconds by which two peers' clocks may differ."""

@@ -14,7 +14,7 @@ from typing import Annotated, Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Meta, Struct
 
-from contracts.deals import (
+from medusa.contracts.deals import (
     MAX_TIME,
     Account,
     ContractId,
@@ -27,10 +27,10 @@ from contracts.deals import (
     TermNumber,
     Time,
 )
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import PeerId
-from overlay.signing import sign, verify
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.names import PeerId
+from medusa.overlay.signing import sign, verify
 
 MAX_RECEIPT: Final = 2 * 2**10
 """Bytes of a receipt: names of 64 and 256 characters in UTF-8, two ids, a digest, integers."""
@@ -65,7 +65,7 @@ class Receipt(Struct, frozen=True, array_like=True):
     Attributes:
         federation: its id: in another one the receipt counts for nothing.
         payer, payee: ids of the two peers.
-        task, term_number: the placement, see `contracts.deals.Deal`.
+        task, term_number: the placement, see `medusa.contracts.deals.Deal`.
         number: 1, 2, 3... within the account (contract, payer, payee).
         after, upto: the interval (after, upto] of stime, microseconds.
         rows: input tuples in it (of content contracts: tuples of the stream).

@@ -29,9 +29,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from contracts.config import ContractsConfig
-from contracts.deals import Account, Deal, DealKey, check_rate
-from contracts.desk import (
+from medusa.contracts.config import ContractsConfig
+from medusa.contracts.deals import Account, Deal, DealKey, check_rate
+from medusa.contracts.desk import (
     MICROS,
     Agreements,
     Count,
@@ -47,12 +47,19 @@ from contracts.desk import (
     Tick,
     described,
 )
-from contracts.ledger import Standing
-from contracts.payee import Payee
-from contracts.payer import Payer
-from contracts.receipts import Dispute, Proposal, Refusal, Settled, open_settled, read_receipt
-from overlay.errors import ConflictError, MedusaError
-from overlay.names import PeerId
+from medusa.contracts.ledger import Standing
+from medusa.contracts.payee import Payee
+from medusa.contracts.payer import Payer
+from medusa.contracts.receipts import (
+    Dispute,
+    Proposal,
+    Refusal,
+    Settled,
+    open_settled,
+    read_receipt,
+)
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.names import PeerId
 
 __all__ = [
     "Agreements",

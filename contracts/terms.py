@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.errors import InvalidInputError
-from overlay.identity import parse_peer_id
-from overlay.names import MAX_NAME, ObjectName
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import MAX_NAME, ObjectName
 
 UNITS_PER_CORE: Final = 100
 """Units of load in a core: one unit is 1 % of a core."""

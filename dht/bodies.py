@@ -8,12 +8,12 @@ from typing import Final, cast
 
 import trio
 
-from dht.database import Database
-from dht.records import Pointer, Record, digest_of
-from overlay.concurrency import Bell
-from overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
-from overlay.events import Events
-from overlay.names import ObjectName, PeerId
+from medusa.dht.database import Database
+from medusa.dht.records import Pointer, Record, digest_of
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import MedusaError, NotAuthorisedError, UnavailableError, UntrustedError
+from medusa.overlay.events import Events
+from medusa.overlay.names import ObjectName, PeerId
 
 MAX_CACHED_BYTES: Final = 64 * 2**20
 """Bytes of other peers' bodies stored, the most recently used first."""

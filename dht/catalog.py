@@ -17,12 +17,12 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from dht.bodies import Bodies, Copying
-from dht.config import DhtConfig
-from dht.database import open_database
-from dht.directory import Directory
-from dht.finding import Finder
-from dht.local_peer import (
+from medusa.dht.bodies import Bodies, Copying
+from medusa.dht.config import DhtConfig
+from medusa.dht.database import open_database
+from medusa.dht.directory import Directory
+from medusa.dht.finding import Finder
+from medusa.dht.local_peer import (
     BODY,
     NAMES,
     BodyFollows,
@@ -32,13 +32,13 @@ from dht.local_peer import (
     NamesRequest,
     local_peer_of,
 )
-from dht.node import open_node
-from dht.private import Guards, sealed
-from dht.publishing import Publishing
-from dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
-from dht.store import MAX_PER_PARTICIPANT, RecordStore
-from overlay.encoding import decode, encode
-from overlay.errors import (
+from medusa.dht.node import open_node
+from medusa.dht.private import Guards, sealed
+from medusa.dht.publishing import Publishing
+from medusa.dht.records import MAX_BODY_BYTES, Pointer, Record, Subject, check_kind
+from medusa.dht.store import MAX_PER_PARTICIPANT, RecordStore
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
     DecodeError,
     InvalidInputError,
     MedusaError,
@@ -47,11 +47,11 @@ from overlay.errors import (
     UnavailableError,
     UntrustedError,
 )
-from overlay.files import storing
-from overlay.listeners import Listeners
-from overlay.names import ObjectName, PeerId
-from overlay.node import DATA, Overlay
-from overlay.rpc import Caller, Service
+from medusa.overlay.files import storing
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.node import DATA, Overlay
+from medusa.overlay.rpc import Caller, Service
 
 __all__ = [
     "Catalog",
@@ -80,7 +80,8 @@ class Kind(Generic[T]):
 
     Attributes:
         many: several publishers each have their own object under one name.
-        is_private: whether an object of the kind is only for some participants; see `dht.private`.
+        is_private: whether an object of the kind is only for some participants; see
+            `medusa.dht.private`.
     """
 
     label: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 MAX_LIFETIME_S: Final = 86_400.0
 """Seconds a record may live without being renewed. It bounds how long a replayed or orphaned record

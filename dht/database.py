@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError, StorageError, StorageFullError
+from medusa.overlay.errors import InvalidInputError, StorageError, StorageFullError
 
 SCHEMA_VERSION: Final = 2
 

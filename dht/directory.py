@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from dht.wire import Stored
-from overlay.names import PeerId
+from medusa.dht.wire import Stored
+from medusa.overlay.names import PeerId
 
 Address = tuple[str, int]
 

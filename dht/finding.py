@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 import trio
 
-from dht.directory import Directory
-from dht.local_peer import LocalPeer
-from dht.records import Record, Subject, newer, verify_record
-from dht.store import RecordStore
-from overlay.clock import MEND
-from overlay.errors import (
+from medusa.dht.directory import Directory
+from medusa.dht.local_peer import LocalPeer
+from medusa.dht.records import Record, Subject, newer, verify_record
+from medusa.dht.store import RecordStore
+from medusa.overlay.clock import MEND
+from medusa.overlay.errors import (
     MedusaError,
     NotFoundError,
     RefusedError,
     UnavailableError,
     WithdrawnError,
 )
-from overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 
 class Finder:

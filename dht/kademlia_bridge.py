@@ -22,11 +22,11 @@ from kademlia.crawling import SpiderCrawl
 from kademlia.node import Node
 from kademlia.protocol import KademliaProtocol
 
-from dht import wire
-from dht.config import DhtConfig
-from dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
-from dht.routing import Router, Shortlist
-from dht.shares import (
+from medusa.dht import wire
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Address, Collected, Contacts, Placed, Replicas, Wire
+from medusa.dht.routing import Router, Shortlist
+from medusa.dht.shares import (
     HAND_OVER_BURST,
     HAND_OVERS_PER_S,
     STORE_BURST,
@@ -34,10 +34,10 @@ from dht.shares import (
     Allowances,
     chosen,
 )
-from overlay.concurrency import Bell
-from overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
-from overlay.events import Events
-from overlay.names import PeerId
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import BusyError, ClosedError, DecodeError, MedusaError
+from medusa.overlay.events import Events
+from medusa.overlay.names import PeerId
 
 T = TypeVar("T")
 

@@ -11,15 +11,15 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec import Struct
 
-from dht.bodies import Fetch
-from dht.directory import Address, Contacts, Handler, Wire
-from dht.records import Publisher, PublisherOf
-from overlay.datagrams import Channel, Datagrams
-from overlay.errors import UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.gossip.events import Health
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.dht.bodies import Fetch
+from medusa.dht.directory import Address, Contacts, Handler, Wire
+from medusa.dht.records import Publisher, PublisherOf
+from medusa.overlay.datagrams import Channel, Datagrams
+from medusa.overlay.errors import UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 BODY: Final = "catalog.body"
 NAMES: Final = "catalog.names"

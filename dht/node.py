@@ -11,15 +11,15 @@ from typing import Final
 
 import trio
 
-from dht.config import DhtConfig
-from dht.directory import Contacts, Replicas, Wire
-from dht.kademlia_bridge import Bridge, open_bridge
-from dht.records import KEY_BYTES
-from dht.shares import chosen
-from overlay.concurrency import next_beat
-from overlay.errors import ConflictError, MedusaError, UnavailableError
-from overlay.events import Events
-from overlay.names import PeerId
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Contacts, Replicas, Wire
+from medusa.dht.kademlia_bridge import Bridge, open_bridge
+from medusa.dht.records import KEY_BYTES
+from medusa.dht.shares import chosen
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import ConflictError, MedusaError, UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.names import PeerId
 
 FIRST_WAIT_S: Final = 1.0
 """Seconds after the first unanswered greeting; doubled each time."""
@@ -80,7 +80,7 @@ class NewContacts:
 
 
 class Node:
-    """Implements `dht.directory.Directory`. Made by `open_node`."""
+    """Implements `medusa.dht.directory.Directory`. Made by `open_node`."""
 
     def __init__(
         self,

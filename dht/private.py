@@ -15,10 +15,10 @@ from typing import Final, TypeVar
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dht.records import MAX_BODY_BYTES, digest_of
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, NotAuthorisedError
-from overlay.signing import sign
+from medusa.dht.records import MAX_BODY_BYTES, digest_of
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, NotAuthorisedError
+from medusa.overlay.signing import sign
 
 T = TypeVar("T")
 

@@ -9,18 +9,18 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from dht.bodies import Bodies
-from dht.config import DhtConfig
-from dht.directory import Directory
-from dht.finding import Finder
-from dht.local_peer import LocalPeer
-from dht.records import MAX_INLINE_BYTES, MAX_SKEW_US, Record, Subject, digest_of, seal
-from dht.store import Publication, RecordStore
-from overlay.clock import MEND, shown
-from overlay.concurrency import Bell
-from overlay.errors import ConflictError, MedusaError, UnavailableError
-from overlay.listeners import Listeners
-from overlay.names import ObjectName
+from medusa.dht.bodies import Bodies
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Directory
+from medusa.dht.finding import Finder
+from medusa.dht.local_peer import LocalPeer
+from medusa.dht.records import MAX_INLINE_BYTES, MAX_SKEW_US, Record, Subject, digest_of, seal
+from medusa.dht.store import Publication, RecordStore
+from medusa.overlay.clock import MEND, shown
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import ConflictError, MedusaError, UnavailableError
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import ObjectName
 
 TELL_AGAIN_S: Final = 5.0
 """Seconds within which all publications are told again after a peer's return, and the least time

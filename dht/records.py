@@ -16,11 +16,11 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
-from dht.config import MAX_LIFETIME_S
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import PEER_ID_BYTES, ObjectName, PeerId
-from overlay.signing import Signed, sign, verify
+from medusa.dht.config import MAX_LIFETIME_S
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.names import PEER_ID_BYTES, ObjectName, PeerId
+from medusa.overlay.signing import Signed, sign, verify
 
 MAX_RECORD_BYTES: Final = 1024
 """Bytes of an encoded, signed record: six of them and their envelope fit one 8-KiB datagram."""

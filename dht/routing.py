@@ -10,7 +10,7 @@ from kademlia.node import Node, NodeHeap
 from kademlia.protocol import KademliaProtocol
 from kademlia.routing import RoutingTable
 
-from dht.shares import chosen, share_of, surplus
+from medusa.dht.shares import chosen, share_of, surplus
 
 ParticipantOf = Callable[[Node], str]
 
@@ -21,7 +21,7 @@ nearer ones of its own is no longer asked."""
 
 
 class Router(RoutingTable):  # type: ignore[misc]
-    """The package's routing table, with shares for participants (`dht.shares`).
+    """The package's routing table, with shares for participants (`medusa.dht.shares`).
 
     * The package's search stops at the first k nodes that it finds; this one finds the nearest.
     * In a full bucket a participant beyond its share makes room for others.

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, cast
 
-from dht.database import Database
-from dht.records import (
+from medusa.dht.database import Database
+from medusa.dht.records import (
     MAX_INLINE_BYTES,
     MAX_SKEW_US,
     Pointer,
@@ -33,10 +33,16 @@ from dht.records import (
     read_record,
     verify_record,
 )
-from dht.wire import MAX_VALUES
-from overlay.errors import BusyError, ConflictError, DecodeError, InvalidInputError, UntrustedError
-from overlay.listeners import Listeners
-from overlay.names import ObjectName, PeerId
+from medusa.dht.wire import MAX_VALUES
+from medusa.overlay.errors import (
+    BusyError,
+    ConflictError,
+    DecodeError,
+    InvalidInputError,
+    UntrustedError,
+)
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import ObjectName, PeerId
 
 MAX_PER_KEY: Final = MAX_VALUES
 """Publishers under one key of a `many` kind, so that their records fit one answer."""
@@ -91,7 +97,7 @@ class Publication:
 
 
 class RecordStore:
-    """The store of records. Implements `dht.directory.Replicas`.
+    """The store of records. Implements `medusa.dht.directory.Replicas`.
 
     Args:
         clock: seconds since the epoch.

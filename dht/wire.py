@@ -8,9 +8,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError
-from overlay.names import PeerId
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.names import PeerId
 
 MAX_DATAGRAM: Final = 8192
 """Bytes of a payload: the limit of the overlay's datagrams."""

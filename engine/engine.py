@@ -7,47 +7,47 @@ from pathlib import Path
 
 import trio
 
-from dht.catalog import Catalog
-from engine.functions.allowed import Functions
-from engine.functions.computation import calling
-from engine.objects.catalog_records import SCHEMA, STREAM
-from engine.objects.files import SchemaFiles
-from engine.objects.readers import Readers, guard
-from engine.replication.announcements import Announcements
-from engine.replication.copies import Copies
-from engine.replication.copy import Workshop
-from engine.replication.digests import Digests
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.mending import Mending
-from engine.replication.modifier import Modifier
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.mover import Mover
-from engine.replication.moves.returning import Returning
-from engine.replication.queries import QueryHost
-from engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
-from engine.replication.replicas.primaries import Primaries
-from engine.replication.replicas.standbys import Standbys
-from engine.replication.resuming import Resuming
-from engine.replication.sources import Sources
-from engine.replication.versions.monitor import VersionMonitor
-from engine.replication.views.feeding import Feedings
-from engine.replication.views.host import Views
-from engine.replication.views.locating import Locator
-from engine.spark.config import SparkConfig
-from engine.streams.config import EngineConfig
-from engine.streams.delivery import Delivery
-from engine.streams.freezing import REHEARSAL
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState, entries_of
-from engine.streams.subscriptions import Leases, Subscriptions
-from engine.tasks.execution import Executor, OpenExecutor
-from engine.tasks.status import troubles_of
-from overlay.files import storing
-from overlay.names import ObjectName
-from overlay.node import Overlay
-from overlay.troubles import Reason, Trouble
+from medusa.dht.catalog import Catalog
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.functions.computation import calling
+from medusa.engine.objects.catalog_records import SCHEMA, STREAM
+from medusa.engine.objects.files import SchemaFiles
+from medusa.engine.objects.readers import Readers, guard
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.copies import Copies
+from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.digests import Digests
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.mending import Mending
+from medusa.engine.replication.modifier import Modifier
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.moves.returning import Returning
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.replication.resuming import Resuming
+from medusa.engine.replication.sources import Sources
+from medusa.engine.replication.versions.monitor import VersionMonitor
+from medusa.engine.replication.views.feeding import Feedings
+from medusa.engine.replication.views.host import Views
+from medusa.engine.replication.views.locating import Locator
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.delivery import Delivery
+from medusa.engine.streams.freezing import REHEARSAL
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState, entries_of
+from medusa.engine.streams.subscriptions import Leases, Subscriptions
+from medusa.engine.tasks.execution import Executor, OpenExecutor
+from medusa.engine.tasks.status import troubles_of
+from medusa.overlay.files import storing
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay
+from medusa.overlay.troubles import Reason, Trouble
 
 
 class Engine:
@@ -318,7 +318,7 @@ async def open_engine(
     opened = execution
     if opened is None:
         # Late: PySpark is slow to import, and a simulation computes without it.
-        from engine.spark.executor import open_executor
+        from medusa.engine.spark.executor import open_executor
 
         opened = partial(open_executor, spark, home / REHEARSAL)
     allowed = Functions({}) if functions is None else functions

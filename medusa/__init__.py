@@ -11,180 +11,26 @@
 
 from __future__ import annotations
 
-from importlib import metadata
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from engine.api.messages import ObjectDescription, Objects
-from engine.language.modification import BoxChange, Modified
-from engine.language.python.building import Groups, Stream, Windows, WindowsOfTuples, stream
-from engine.language.python.network import query
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
-from engine.objects.definitions import Idle, StreamDefinition, StreamEntry
-from engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Contiguity,
-    Cumulate,
-    Filter,
-    Function,
-    Join,
-    JoinKind,
-    Map,
-    Match,
-    Measure,
-    OrderBy,
-    PatternStep,
-    Query,
-    QueryStatus,
-    Rank,
-    Sessions,
-    Top,
-    Totals,
-    TupleWindows,
-    Union,
-    order_by,
-)
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.objects.view import Last, Range, Recent, View
-from engine.replication.moves.messages import MoveRecord
-from engine.replication.status import EventRecord, PeerStatus, Snapshot
-from engine.streams.corrections import Kind
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.errors import (
-    BrokenError,
-    BusyError,
-    ClosedError,
-    ConflictError,
-    DamagedError,
-    DeadlineError,
-    DecodeError,
-    InternalError,
-    InvalidInputError,
-    MedusaError,
-    NotAuthorisedError,
-    NotFoundError,
-    NotRetainedError,
-    RefusedError,
-    SequenceGapError,
-    StoppedError,
-    StorageError,
-    StorageFullError,
-    UnavailableError,
-    UntrustedError,
-    WithdrawnError,
-)
-from overlay.troubles import Reason, Trouble
-from tools.client.async_client import (
-    AsyncMedusaClient,
-    Change,
-    CorrectedSubscription,
-    Corrections,
-    Endpoint,
-    Epoch,
-    Subscription,
-    open_medusa,
-)
-from tools.client.blocking import BlockingFollowing, BlockingSubscription, MedusaClient
-from tools.rows.given_rows import Rows
+if TYPE_CHECKING:
+    from medusa.public import *  # noqa: F403 -- one list of the names
+    from medusa.public import __all__ as __all__
+    from medusa.public import __version__ as __version__
 
-__version__ = metadata.version("medusa-federation")
 
-__all__ = [
-    "BEGINNING",
-    "END",
-    "Aggregate",
-    "AggregateFunction",
-    "Alteration",
-    "AsyncMedusaClient",
-    "Availability",
-    "AvailabilityRequest",
-    "BlockingFollowing",
-    "BlockingSubscription",
-    "BoxChange",
-    "BrokenError",
-    "BusyError",
-    "Change",
-    "ClosedError",
-    "ConflictError",
-    "Contiguity",
-    "CorrectedSubscription",
-    "Corrections",
-    "Cumulate",
-    "DamagedError",
-    "DeadlineError",
-    "DecodeError",
-    "Endpoint",
-    "Epoch",
-    "EventRecord",
-    "Field",
-    "FieldType",
-    "Filter",
-    "Function",
-    "Groups",
-    "Idle",
-    "InternalError",
-    "InvalidInputError",
-    "Join",
-    "JoinKind",
-    "Kind",
-    "Last",
-    "Map",
-    "Match",
-    "Measure",
-    "MedusaClient",
-    "MedusaError",
-    "Mode",
-    "Modified",
-    "MoveRecord",
-    "NotAuthorisedError",
-    "NotFoundError",
-    "NotRetainedError",
-    "ObjectDescription",
-    "Objects",
-    "OrderBy",
-    "PatternStep",
-    "PeerStatus",
-    "Query",
-    "QueryStatus",
-    "Range",
-    "Rank",
-    "Reason",
-    "Recent",
-    "Recovery",
-    "RefusedError",
-    "Rows",
-    "Schema",
-    "SequenceGapError",
-    "Sessions",
-    "Snapshot",
-    "StoppedError",
-    "StorageError",
-    "StorageFullError",
-    "Stream",
-    "StreamDefinition",
-    "StreamEntry",
-    "StreamStatus",
-    "Subscription",
-    "TaskStatus",
-    "Top",
-    "Totals",
-    "Trouble",
-    "TupleWindows",
-    "UnavailableError",
-    "Union",
-    "UntrustedError",
-    "View",
-    "Windows",
-    "WindowsOfTuples",
-    "WithdrawnError",
-    "__version__",
-    "open_medusa",
-    "order_by",
-    "query",
-    "stream",
-]
+def __getattr__(name: str) -> object:
+    """Import the public names when a program first asks for one: the commands and the peer's parts
+    are in this package too, and `medusa --help` needs none of them."""
+    if name.startswith("__") and name not in {"__all__", "__version__"}:
+        raise AttributeError(name)
+    public = import_module("medusa.public")
+    try:
+        return getattr(public, name)
+    except AttributeError:
+        raise AttributeError(f"module 'medusa' has no attribute {name!r}") from None
 
-for _public in list(globals().values()):
-    if isinstance(_public, type) and issubclass(_public, MedusaError):
-        _public.__module__ = __name__  # as tracebacks show them: `medusa.NotFoundError`
+
+def __dir__() -> list[str]:
+    return list(import_module("medusa.public").__all__)

@@ -9,7 +9,7 @@ import socket
 from functools import lru_cache
 from typing import Final
 
-from overlay.errors import ConflictError, InvalidInputError, MedusaError
+from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError
 
 Address = tuple[str, int]
 

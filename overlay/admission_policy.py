@@ -7,8 +7,8 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final, Self
 
-from overlay.errors import InvalidInputError
-from overlay.names import check_participant
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import check_participant
 
 ANY: Final = "any"
 FOUNDER: Final = "founder"

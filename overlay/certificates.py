@@ -27,9 +27,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from overlay.clock import shown
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.names import PEER_ID_BYTES, SCHEME, PeerId, check_participant
+from medusa.overlay.clock import shown
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.names import PEER_ID_BYTES, SCHEME, PeerId, check_participant
 
 ROOT_DAYS: Final = 3652
 """Validity of a root, days: ten years. A federation keeps one root for each name."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.errors import NotAuthorisedError
+from medusa.overlay.errors import NotAuthorisedError
 
 PROOF_BYTES: Final = hashlib.sha256().digest_size
 

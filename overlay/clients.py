@@ -16,14 +16,14 @@ from typing import Final
 import trio
 from cryptography import x509
 
-from overlay.addresses import Address, shown
-from overlay.certificates import check_certificate, load_certificate
-from overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
-from overlay.concurrency import next_beat
-from overlay.connection import Connection, KeepAlive, running
-from overlay.errors import BusyError, DeadlineError, NotAuthorisedError, UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.greeting import (
+from medusa.overlay.addresses import Address, shown
+from medusa.overlay.certificates import check_certificate, load_certificate
+from medusa.overlay.client_tokens import PROOF_BYTES, ClientToken, in_words, proof_of, shown_by
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.connection import Connection, KeepAlive, running
+from medusa.overlay.errors import BusyError, DeadlineError, NotAuthorisedError, UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.greeting import (
     Answer,
     Verdict,
     receive_hello,
@@ -31,9 +31,9 @@ from overlay.greeting import (
     send_hello,
     send_verdict,
 )
-from overlay.identity import Identity
-from overlay.listeners import Listeners
-from overlay.listening import (
+from medusa.overlay.identity import Identity
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.listening import (
     HANDSHAKE_S,
     Admit,
     ConnectionLimits,
@@ -42,10 +42,10 @@ from overlay.listening import (
     dial_tcp,
     listen_tcp,
 )
-from overlay.memory import MEMORY_BYTES, Memory
-from overlay.names import NO_PEER
-from overlay.rpc import Caller, Service
-from overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
+from medusa.overlay.memory import MEMORY_BYTES, Memory
+from medusa.overlay.names import NO_PEER
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.tls import CLIENT_PROTOCOL, client_context, listener_context, shake_hands, show
 
 LOOK_S: Final = 1.0
 """Seconds between two checks of the tokens of connected clients."""

@@ -22,11 +22,11 @@ from typing import Final
 
 import trio
 
-from overlay.concurrency import next_beat
-from overlay.config import OverlayTiming
-from overlay.events import Events, wall_clock
-from overlay.listeners import Listeners
-from overlay.troubles import Reason, Trouble
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.config import OverlayTiming
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.troubles import Reason, Trouble
 
 MAX_AHEAD_S: Final = 600.0
 """Seconds by which a number made from another peer's clock (an incarnation, a term) may be ahead of

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from overlay.errors import MedusaError
+from medusa.overlay.errors import MedusaError
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from overlay.addresses import Address
-from overlay.gossip.config import Preset
-from overlay.memory import MEMORY_BYTES, Budgets
+from medusa.overlay.addresses import Address
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.memory import MEMORY_BYTES, Budgets
 
 
 @dataclass(frozen=True)

@@ -12,23 +12,23 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
-from overlay.concurrency import Bell
-from overlay.errors import (
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import (
     BrokenError,
     BusyError,
     ClosedError,
     DeadlineError,
     DecodeError,
 )
-from overlay.events import Events
-from overlay.identity import PeerName
-from overlay.listeners import Listeners
-from overlay.log import bound, bound_fields
-from overlay.memory import Share
-from overlay.multiplex import Multiplexer
-from overlay.names import NO_PEER
-from overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
-from overlay.streams import Buffer, Event, Opened, Stream
+from medusa.overlay.events import Events
+from medusa.overlay.identity import PeerName
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.log import bound, bound_fields
+from medusa.overlay.memory import Share
+from medusa.overlay.multiplex import Multiplexer
+from medusa.overlay.names import NO_PEER
+from medusa.overlay.rpc import Caller, Duplex, EndOfCall, Service, keep
+from medusa.overlay.streams import Buffer, Event, Opened, Stream
 
 READ_BYTES: Final = 256 * 2**10
 """Bytes taken from the stream at once, at most."""

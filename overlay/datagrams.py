@@ -17,14 +17,14 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from overlay.addresses import Address, cannot_listen, is_ipv6, is_numeric
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.identity import Identity
-from overlay.names import PEER_ID_BYTES, PeerId
-from overlay.peers import PeerRecord, PeerTable
-from overlay.signing import Signed, signed, verify
+from medusa.overlay.addresses import Address, cannot_listen, is_ipv6, is_numeric
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.identity import Identity
+from medusa.overlay.names import PEER_ID_BYTES, PeerId
+from medusa.overlay.peers import PeerRecord, PeerTable
+from medusa.overlay.signing import Signed, signed, verify
 
 MAX_PAYLOAD: Final = 8192
 """Bytes of a payload: the most that the Kademlia package sends."""

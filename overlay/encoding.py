@@ -12,7 +12,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from overlay.errors import DecodeError
+from medusa.overlay.errors import DecodeError
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ from typing import Final
 
 import trio
 
-from overlay.addresses import Address
-from overlay.errors import MedusaError, RefusedError
-from overlay.events import Events, wall_clock
-from overlay.exchange import Clocks, Exchange, Exchanger
-from overlay.identity import Identity
-from overlay.membership import Membership
-from overlay.peers import PeerTable
-from overlay.rpc import Service
-from overlay.transport import open_transport
+from medusa.overlay.addresses import Address
+from medusa.overlay.errors import MedusaError, RefusedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.exchange import Clocks, Exchange, Exchanger
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership import Membership
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.rpc import Service
+from medusa.overlay.transport import open_transport
 
 MEET_S: Final = 5.0
 """Seconds for all addresses of an invitation together: a person waits, and one answer is enough."""

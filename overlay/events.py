@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Literal, TypeAlias, Unpack, cast
 
-from overlay.errors import MedusaError
-from overlay.log import LEVELS, LOGGER, Fields, bound_fields
-from overlay.plain import plain
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.log import LEVELS, LOGGER, Fields, bound_fields
+from medusa.overlay.plain import plain
 
 Level = Literal["debug", "info", "warning", "error"]
 """debug: only in the log."""

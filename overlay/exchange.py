@@ -15,17 +15,17 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
-from overlay.addresses import Address, shown
-from overlay.certificates import PeerName
-from overlay.concurrency import Bell, Locks
-from overlay.connection import Connection
-from overlay.errors import MedusaError, RefusedError
-from overlay.events import Change, Events, wall_clock
-from overlay.membership import Membership
-from overlay.names import PeerId
-from overlay.peers import PeerTable, Stamp
-from overlay.rpc import MAX_STRUCT_BYTES, Caller, Service
-from overlay.streams import Buffer
+from medusa.overlay.addresses import Address, shown
+from medusa.overlay.certificates import PeerName
+from medusa.overlay.concurrency import Bell, Locks
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import MedusaError, RefusedError
+from medusa.overlay.events import Change, Events, wall_clock
+from medusa.overlay.membership import Membership
+from medusa.overlay.names import PeerId
+from medusa.overlay.peers import PeerTable, Stamp
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Service
+from medusa.overlay.streams import Buffer
 
 EXCHANGE: Final = "overlay.exchange"
 PUSH: Final = "overlay.push"

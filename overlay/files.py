@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeVar
 
-from overlay.encoding import decode, decode_json, encode_json
-from overlay.errors import (
+from medusa.overlay.encoding import decode, decode_json, encode_json
+from medusa.overlay.errors import (
     DamagedError,
     DecodeError,
     InvalidInputError,

@@ -18,7 +18,7 @@ from enum import IntEnum
 from struct import Struct as Layout
 from typing import Final, NamedTuple, TypeAlias
 
-from overlay.errors import DecodeError
+from medusa.overlay.errors import DecodeError
 
 HEADER: Final = Layout("!BQI")
 LIMIT: Final = Layout("!Q")

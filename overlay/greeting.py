@@ -16,7 +16,7 @@ from typing import Final
 
 import trio
 
-from overlay.errors import (
+from medusa.overlay.errors import (
     BrokenError,
     BusyError,
     DecodeError,
@@ -25,7 +25,7 @@ from overlay.errors import (
     RefusedError,
     printable,
 )
-from overlay.tls import failure
+from medusa.overlay.tls import failure
 
 INSTANCE_BYTES: Final = 16
 """Bytes of the random number that tells one start of a peer from the next."""

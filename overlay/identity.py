@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from overlay.certificates import (
+from medusa.overlay.certificates import (
     MAX_CERTIFICATE,
     PeerName,
     check_certificate,
@@ -33,9 +33,9 @@ from overlay.certificates import (
     peer_of,
     public_key_of,
 )
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
-from overlay.names import NO_PEER, PEER_ID_BYTES, PeerId, check_participant
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.files import mended_by, read_public, read_secret, write_atomically, write_secret
+from medusa.overlay.names import NO_PEER, PEER_ID_BYTES, PeerId, check_participant
 
 __all__ = ["Identity", "PeerName", "Root", "check_certificate", "parse_peer_id", "peer_id_of"]
 

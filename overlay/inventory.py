@@ -16,8 +16,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import NotFoundError
-from overlay.files import mended_by, read_public, storing, write_atomically
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.files import mended_by, read_public, storing, write_atomically
 
 SUFFIX: Final = ".inventory"
 

@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.addresses import Address, check_address
-from overlay.encoding import decode, encode
-from overlay.errors import InvalidInputError, MedusaError
-from overlay.membership import Membership
+from medusa.overlay.addresses import Address, check_address
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import InvalidInputError, MedusaError
+from medusa.overlay.membership import Membership
 
 PREFIX: Final = "medusa1-"
 """The beginning of a token, with its version."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from overlay.errors import DamagedError
-from overlay.files import load_json, save_json, storing
-from overlay.inventory import Inventory, is_missing
+from medusa.overlay.errors import DamagedError
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.overlay.inventory import Inventory, is_missing
 
 T = TypeVar("T")
 

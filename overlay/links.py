@@ -8,13 +8,13 @@ from typing import Final
 
 import trio
 
-from overlay.certificates import PeerName
-from overlay.concurrency import Watched
-from overlay.connection import Connection
-from overlay.errors import MedusaError, RefusedError
-from overlay.events import Events
-from overlay.greeting import Verdict, receive_verdict, send_hello
-from overlay.names import PeerId
+from medusa.overlay.certificates import PeerName
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import MedusaError, RefusedError
+from medusa.overlay.events import Events
+from medusa.overlay.greeting import Verdict, receive_verdict, send_hello
+from medusa.overlay.names import PeerId
 
 MAX_LINKS: Final = 20_000
 """Peers with a link, some 1 KiB each: twice as many as the peer table holds. A member can come with

@@ -10,10 +10,10 @@ from typing import Final, TypeAlias
 
 import trio
 
-from overlay.addresses import Address, cannot_listen, shown
-from overlay.errors import BusyError, MedusaError, UnavailableError
-from overlay.events import Events
-from overlay.places import Places
+from medusa.overlay.addresses import Address, cannot_listen, shown
+from medusa.overlay.errors import BusyError, MedusaError, UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.places import Places
 
 HANDSHAKE_S: Final = 10.0
 """Seconds from the TCP connection to the end of the greeting: some slow round trips. Until then the

@@ -2,7 +2,7 @@
 
 Fields are bound to a context, which every task started in it inherits: code deep inside a call
 writes a line without knowing the call. The composition says where lines go; see
-`tools.home.log_file`.
+`medusa.tools.home.log_file`.
 """
 
 from __future__ import annotations

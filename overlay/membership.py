@@ -2,7 +2,7 @@
 
 The set of statements alone decides the standing of a member:
 
-* good: the counted statements admit it (`overlay.tally`); before a member has met it, it is
+* good: the counted statements admit it (`medusa.overlay.tally`); before a member has met it, it is
   invited;
 * revoked: it left, or a member above it ended its membership; its name stays taken;
 * void: its sponsors are too few, or their statements no longer count, or its invitation was
@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from cryptography import x509
 
-from overlay.admission_policy import FOUNDER, AdmissionPolicy
-from overlay.certificates import (
+from medusa.overlay.admission_policy import FOUNDER, AdmissionPolicy
+from medusa.overlay.certificates import (
     PeerName,
     check_certificate,
     check_root,
@@ -23,8 +23,8 @@ from overlay.certificates import (
     load_certificate,
     short_fingerprint,
 )
-from overlay.clock import shown
-from overlay.errors import (
+from medusa.overlay.clock import shown
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     MedusaError,
@@ -32,10 +32,10 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.identity import Identity, Root
-from overlay.names import NO_PEER, PeerId
-from overlay.statement_set import StatementSet
-from overlay.statements import (
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.names import NO_PEER, PeerId
+from medusa.overlay.statement_set import StatementSet
+from medusa.overlay.statements import (
     MAX_KEPT,
     Admission,
     Approval,
@@ -48,7 +48,7 @@ from overlay.statements import (
     seal_charter,
     seal_statement,
 )
-from overlay.words import Member, PolicyVersion
+from medusa.overlay.words import Member, PolicyVersion
 
 
 class Membership(StatementSet):

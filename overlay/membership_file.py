@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.encoding import encode
-from overlay.errors import ConflictError, DamagedError
-from overlay.events import Change
-from overlay.files import load_packed, mended_by, storing, write_atomically
-from overlay.membership import Membership
-from overlay.words import MAX_KIB
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import ConflictError, DamagedError
+from medusa.overlay.events import Change
+from medusa.overlay.files import load_packed, mended_by, storing, write_atomically
+from medusa.overlay.membership import Membership
+from medusa.overlay.words import MAX_KIB
 
 FILE: Final = "federation"
 LOCK: Final = "federation.lock"
@@ -71,7 +71,7 @@ def store_statements(
 
     Raises:
         ConflictError: the home is already in another federation.
-        StorageError, DamagedError: see `overlay.files`; the file is damaged.
+        StorageError, DamagedError: see `medusa.overlay.files`; the file is damaged.
     """
     with _locked(folder):
         union = statements

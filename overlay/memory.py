@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Final, Self
 from weakref import WeakValueDictionary
 
-from overlay.errors import InvalidInputError
-from overlay.listeners import Listeners
-from overlay.pace import Pace
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.pace import Pace
 
 MEMORY_BYTES: Final = 2**30
 """Default of `overlay.memory_bytes`."""
@@ -18,7 +18,7 @@ MEMORY_BYTES: Final = 2**30
 PROCESS_BYTES: Final = 208 * 2**20
 """Bytes that the process takes by itself: the interpreter, Arrow, the catalog and the tables of a
 federation of some hundred peers (measured: 120 to 140 MiB), and the parts of streams under
-construction (`engine.streams.delivery`, 48 MiB)."""
+construction (`medusa.engine.streams.delivery`, 48 MiB)."""
 
 LEAST_BYTES: Final = 384 * 2**20
 """The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the budget for

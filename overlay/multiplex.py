@@ -25,10 +25,10 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from overlay.encoding import decode
-from overlay.encoding import encode as pack
-from overlay.errors import BrokenError, BusyError, ClosedError, DecodeError
-from overlay.frames import (
+from medusa.overlay.encoding import decode
+from medusa.overlay.encoding import encode as pack
+from medusa.overlay.errors import BrokenError, BusyError, ClosedError, DecodeError
+from medusa.overlay.frames import (
     FRAME_BYTES,
     LIMIT,
     MAX_CONTROL_BYTES,
@@ -38,10 +38,10 @@ from overlay.frames import (
     encode,
     encode_header,
 )
-from overlay.log import checked_cause
-from overlay.memory import Share
-from overlay.pace import CALL_S, FRAME_S, MESSAGE_S, Pace
-from overlay.streams import (
+from medusa.overlay.log import checked_cause
+from medusa.overlay.memory import Share
+from medusa.overlay.pace import CALL_S, FRAME_S, MESSAGE_S, Pace
+from medusa.overlay.streams import (
     MAX_WEIGHT,
     WINDOW_BYTES,
     Buffer,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NewType
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 PeerId = NewType("PeerId", bytes)
 """The id of a peer: the first 20 bytes of the SHA-256 of its public key; empty: no peer. Files,

@@ -12,7 +12,7 @@ from typing import Final
 
 import trio
 
-from overlay.addresses import (
+from medusa.overlay.addresses import (
     Address,
     check_address,
     is_ipv6,
@@ -20,38 +20,38 @@ from overlay.addresses import (
     outward_host,
     shown,
 )
-from overlay.certificates import der
-from overlay.clock import Clock, steady_clock
-from overlay.clock import shown as moment
-from overlay.concurrency import Bell
-from overlay.config import OverlayConfig
-from overlay.connection import Connection
-from overlay.datagrams import Datagrams, open_datagrams
-from overlay.errors import (
+from medusa.overlay.certificates import der
+from medusa.overlay.clock import Clock, steady_clock
+from medusa.overlay.clock import shown as moment
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.connection import Connection
+from medusa.overlay.datagrams import Datagrams, open_datagrams
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     RefusedError,
     UntrustedError,
 )
-from overlay.events import Change, Events, wall_clock
-from overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger
-from overlay.files import storing, write_atomically
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.driver import Gossip, open_gossip
-from overlay.gossip.events import Health
-from overlay.identity import Identity
-from overlay.listeners import Listeners
-from overlay.membership import Membership
-from overlay.membership_file import store_statements
-from overlay.memory import Budgets
-from overlay.names import PeerId
-from overlay.peers import FILE as PEERS_FILE
-from overlay.peers import PeerTable
-from overlay.rpc import Service
-from overlay.threads import Threads
-from overlay.transport import Transport, open_transport
-from overlay.troubles import Reason, Trouble, Troubles
+from medusa.overlay.events import Change, Events, wall_clock
+from medusa.overlay.exchange import EXCHANGE_S, Clocks, Exchange, Exchanger
+from medusa.overlay.files import storing, write_atomically
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.driver import Gossip, open_gossip
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.identity import Identity
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import store_statements
+from medusa.overlay.memory import Budgets
+from medusa.overlay.names import PeerId
+from medusa.overlay.peers import FILE as PEERS_FILE
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.rpc import Service
+from medusa.overlay.threads import Threads
+from medusa.overlay.transport import Transport, open_transport
+from medusa.overlay.troubles import Reason, Trouble, Troubles
 
 PORT_TRIES: Final = 16
 """Ports tried when any is allowed: a free TCP port is almost never taken on UDP."""

@@ -13,17 +13,17 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from msgspec import Struct
 
-from overlay.addresses import Address, is_numeric, is_one_machine
-from overlay.certificates import (
+from medusa.overlay.addresses import Address, is_numeric, is_one_machine
+from medusa.overlay.certificates import (
     MAX_CERTIFICATE,
     PeerName,
     der,
     load_certificate,
     public_key_of,
 )
-from overlay.clock import MICROS, latest_number, shown
-from overlay.encoding import decode, encode
-from overlay.errors import (
+from medusa.overlay.clock import MICROS, latest_number, shown
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
     BusyError,
     DecodeError,
     InvalidInputError,
@@ -31,12 +31,12 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.events import Change
-from overlay.files import load_packed, write_atomically
-from overlay.identity import Identity
-from overlay.membership import Membership
-from overlay.names import PeerId
-from overlay.signing import Signed, signed, verify
+from medusa.overlay.events import Change
+from medusa.overlay.files import load_packed, write_atomically
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership import Membership
+from medusa.overlay.names import PeerId
+from medusa.overlay.signing import Signed, signed, verify
 
 MAX_RECORD: Final = MAX_CERTIFICATE + 1024
 """Bytes of a record: a certificate and a few addresses."""
@@ -247,7 +247,7 @@ class PeerTable:
     def save(self, folder: Path) -> None:
         """
         Raises:
-            StorageError: see `overlay.files`.
+            StorageError: see `medusa.overlay.files`.
         """
         write_atomically(folder / FILE, self.saved())
 

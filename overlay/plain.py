@@ -9,7 +9,7 @@ from typing import Final, TypeVar, cast
 
 from msgspec import Struct
 
-from overlay.errors import printable
+from medusa.overlay.errors import printable
 
 T = TypeVar("T")
 

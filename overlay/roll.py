@@ -6,9 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from overlay.certificates import short_fingerprint
-from overlay.membership import Membership
-from overlay.words import Member, PolicyVersion
+from medusa.overlay.certificates import short_fingerprint
+from medusa.overlay.membership import Membership
+from medusa.overlay.words import Member, PolicyVersion
 
 Standing = Literal["founder", "member", "invited", "expired", "waiting", "revoked", "left"]
 

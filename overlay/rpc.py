@@ -16,9 +16,9 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 import trio
 from msgspec import Struct
 
-from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope, check_scope
-from overlay.encoding import decode, encode
-from overlay.errors import (
+from medusa.overlay.client_tokens import EVERY_SCOPE, OWNER, Scope, check_scope
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
     ClosedError,
     DecodeError,
     InternalError,
@@ -27,12 +27,12 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import Events, Level
-from overlay.log import Fields, bound
-from overlay.multiplex import AHEAD_BYTES, Multiplexer
-from overlay.names import PeerId
-from overlay.pace import DECODED_S, Pace
-from overlay.streams import Buffer, Stream
+from medusa.overlay.events import Events, Level
+from medusa.overlay.log import Fields, bound
+from medusa.overlay.multiplex import AHEAD_BYTES, Multiplexer
+from medusa.overlay.names import PeerId
+from medusa.overlay.pace import DECODED_S, Pace
+from medusa.overlay.streams import Buffer, Stream
 
 MAX_STRUCT_BYTES: Final = 2**20
 """Bytes of a message's struct, which is decoded at once into Python objects."""

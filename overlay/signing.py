@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from msgspec import Struct
 
-from overlay.errors import UntrustedError
+from medusa.overlay.errors import UntrustedError
 
 
 class Signed(Struct, frozen=True, array_like=True):

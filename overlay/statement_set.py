@@ -11,12 +11,12 @@ from typing import Final, assert_never
 
 from cryptography import x509
 
-from overlay.admission_policy import AdmissionPolicy
-from overlay.certificates import check_root, load_certificate, public_key_of
-from overlay.errors import ConflictError, DecodeError, MedusaError, UntrustedError
-from overlay.events import Change
-from overlay.names import MAX_PARTICIPANT
-from overlay.statements import (
+from medusa.overlay.admission_policy import AdmissionPolicy
+from medusa.overlay.certificates import check_root, load_certificate, public_key_of
+from medusa.overlay.errors import ConflictError, DecodeError, MedusaError, UntrustedError
+from medusa.overlay.events import Change
+from medusa.overlay.names import MAX_PARTICIPANT
+from medusa.overlay.statements import (
     Admission,
     Approval,
     Entry,
@@ -30,8 +30,8 @@ from overlay.statements import (
     verify_charter,
     verify_statement,
 )
-from overlay.tally import Tally
-from overlay.words import EarlyError, Member, PolicyVersion, Words
+from medusa.overlay.tally import Tally
+from medusa.overlay.words import EarlyError, Member, PolicyVersion, Words
 
 MAX_REFUSED: Final = 1_000
 """Digests of refused statements remembered, so that they are not sent to this peer again and

@@ -12,11 +12,11 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
-from overlay.admission_policy import ANY
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError
-from overlay.names import PeerId
-from overlay.signing import Signed, signed, verify
+from medusa.overlay.admission_policy import ANY
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.names import PeerId
+from medusa.overlay.signing import Signed, signed, verify
 
 MAX_STATEMENT: Final = 64 * 2**10
 """Bytes of one statement: a certificate, or the list of admissions that a revocation keeps."""

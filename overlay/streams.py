@@ -8,7 +8,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from overlay.frames import Fragment
+from medusa.overlay.frames import Fragment
 
 WINDOW_BYTES: Final = 2 * 2**20
 """Bytes of a stream sent and not yet read: 1 Gbit/s at a round trip of 16 ms; also the memory that
@@ -29,7 +29,8 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
     """The content of an OPEN frame. weight: 1 to MAX_WEIGHT, for both directions. cause: the
-    opener's id of the reason for the call; a label, see `overlay.log`; older peers send none."""
+    opener's id of the reason for the call; a label, see `medusa.overlay.log`; older peers send
+    none."""
 
     method: str
     weight: int

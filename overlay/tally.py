@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from overlay.words import Member, PolicyVersion, Words
+from medusa.overlay.words import Member, PolicyVersion, Words
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 import trio
 
-from overlay.errors import BusyError
+from medusa.overlay.errors import BusyError
 
 T = TypeVar("T")
 

@@ -1,8 +1,8 @@
 """TLS 1.3 for peers and clients: contexts, the handshake, and the meaning of its failures.
 
-OpenSSL checks the chain and that the other side holds its key. Afterwards `overlay.membership`
-checks the identity, whether it is a member now, and the dates: by this peer's time
-(`overlay.clock`), not by the machine's clock.
+OpenSSL checks the chain and that the other side holds its key. Afterwards
+`medusa.overlay.membership` checks the identity, whether it is a member now, and the dates: by this
+peer's time (`medusa.overlay.clock`), not by the machine's clock.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from overlay.certificates import der, fingerprint
-from overlay.errors import MedusaError, RefusedError, UnavailableError, UntrustedError
-from overlay.identity import Identity
-from overlay.tls_stream import TlsStream, Traffic
+from medusa.overlay.certificates import der, fingerprint
+from medusa.overlay.errors import MedusaError, RefusedError, UnavailableError, UntrustedError
+from medusa.overlay.identity import Identity
+from medusa.overlay.tls_stream import TlsStream, Traffic
 
 PEER_PROTOCOL: Final = "medusa-peer/1"
 CLIENT_PROTOCOL: Final = "medusa-client/1"

@@ -13,10 +13,10 @@ from typing import Final, NoReturn
 
 import trio
 
-from overlay.addresses import Address, shown
-from overlay.clients import Clients, open_client, open_client_listener
-from overlay.connection import Connection, KeepAlive
-from overlay.errors import (
+from medusa.overlay.addresses import Address, shown
+from medusa.overlay.clients import Clients, open_client, open_client_listener
+from medusa.overlay.connection import Connection, KeepAlive
+from medusa.overlay.errors import (
     BusyError,
     InvalidInputError,
     MedusaError,
@@ -24,18 +24,18 @@ from overlay.errors import (
     UnavailableError,
     UntrustedError,
 )
-from overlay.events import Events, wall_clock
-from overlay.greeting import (
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.greeting import (
     INSTANCE_BYTES,
     Answer,
     Verdict,
     receive_hello,
     send_verdict,
 )
-from overlay.identity import Identity, PeerName
-from overlay.links import Link, Links, Refusals
-from overlay.listeners import Listeners
-from overlay.listening import (
+from medusa.overlay.identity import Identity, PeerName
+from medusa.overlay.links import Link, Links, Refusals
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.listening import (
     HANDSHAKE_S,
     Admit,
     ConnectionLimits,
@@ -44,12 +44,12 @@ from overlay.listening import (
     dial_tcp,
     listen_tcp,
 )
-from overlay.membership import Membership
-from overlay.memory import MEMORY_BYTES, Memory
-from overlay.names import PeerId
-from overlay.rpc import Caller, Service
-from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
-from overlay.tls_stream import TlsStream, Traffic
+from medusa.overlay.membership import Membership
+from medusa.overlay.memory import MEMORY_BYTES, Memory
+from medusa.overlay.names import PeerId
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
+from medusa.overlay.tls_stream import TlsStream, Traffic
 
 __all__ = [
     "Clients",

@@ -1,4 +1,5 @@
-"""The statements of a federation's members, each checked by itself; `overlay.tally` counts them.
+"""The statements of a federation's members, each checked by itself; `medusa.overlay.tally` counts
+them.
 
 Whether a statement is taken in depends only on the statements that it refers to, in any order of
 arrival.
@@ -14,16 +15,16 @@ from typing import Final
 
 from cryptography import x509
 
-from overlay.admission_policy import AdmissionPolicy
-from overlay.certificates import (
+from medusa.overlay.admission_policy import AdmissionPolicy
+from medusa.overlay.certificates import (
     PeerName,
     check_issued,
     check_root,
     load_certificate,
 )
-from overlay.errors import BusyError, ConflictError, DecodeError, UntrustedError
-from overlay.names import PEER_ID_BYTES, PeerId
-from overlay.statements import (
+from medusa.overlay.errors import BusyError, ConflictError, DecodeError, UntrustedError
+from medusa.overlay.names import PEER_ID_BYTES, PeerId
+from medusa.overlay.statements import (
     Admission,
     Approval,
     Entry,

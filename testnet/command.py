@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import click
 
-from testnet.bpm.command import bpm
-from testnet.detection.command import detect
-from testnet.ha.command import ha
-from testnet.intrusion.command import intrusion
-from testnet.linear_road.command import linear_road
-from testnet.load.command import load
-from testnet.market.command import market
-from testnet.nexmark.command import nexmark
-from testnet.partition.command import partition
-from testnet.shared_intrusion.command import intrusion_shared
-from testnet.simulation.command import simulate
-from testnet.tracking.command import tracking
+from medusa.testnet.bpm.command import bpm
+from medusa.testnet.detection.command import detect
+from medusa.testnet.ha.command import ha
+from medusa.testnet.intrusion.command import intrusion
+from medusa.testnet.linear_road.command import linear_road
+from medusa.testnet.load.command import load
+from medusa.testnet.market.command import market
+from medusa.testnet.nexmark.command import nexmark
+from medusa.testnet.partition.command import partition
+from medusa.testnet.shared_intrusion.command import intrusion_shared
+from medusa.testnet.simulation.command import simulate
+from medusa.testnet.tracking.command import tracking
 
 
 @click.group("medusa-testnet", context_settings={"help_option_names": ["-h", "--help"]})

@@ -1,4 +1,5 @@
-"""The connections of `examples/`: `python -m testnet.examples examples/conns.csv` writes them.
+"""The connections of `examples/`: `python -m medusa.testnet.examples examples/conns.csv` writes
+them.
 
 An hour and a half at one network, from 2018-03-24 14:00 UTC: hosts that open some forty connections
 a minute together, and two that for some minutes open more than a hundred each.

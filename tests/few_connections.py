@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from testnet.connections.generate import generate
-from testnet.connections.traces import write_trace
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.traces import write_trace
 
 ROWS = 50_000
 """With a hundred answers, some of each kind; a demonstration has four times as many."""

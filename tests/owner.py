@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from overlay.client_tokens import OWNER, ClientToken
-from overlay.clients import Clients
+from medusa.overlay.client_tokens import OWNER, ClientToken
+from medusa.overlay.clients import Clients
 
 
 def owner_clients(token: bytes) -> Clients:

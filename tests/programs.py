@@ -6,8 +6,8 @@ import sys
 
 
 def medusa_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tools.commands.medusa.medusa_command", *arguments]
+    return [sys.executable, "-m", "medusa.tools.commands.medusa.medusa_command", *arguments]
 
 
 def peer_command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "tools.commands.peer.peer_command", *arguments]
+    return [sys.executable, "-m", "medusa.tools.commands.peer.peer_command", *arguments]

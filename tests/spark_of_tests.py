@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from engine.spark.session import Spark
+    from medusa.engine.spark.session import Spark
 
 SHARED: Final[list[Spark]] = []
 """It, once a test has taken it."""

@@ -8,7 +8,7 @@ from typing import Any
 import trio
 from deadline import DEADLINE_S
 
-from overlay.events import Events, Level
+from medusa.overlay.events import Events, Level
 
 
 class Watched(Events):

@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from random import Random  # noqa: TID251  # the type; the generator is passed in
 
-from contracts.market.config import MarketConfig
-from contracts.market.cost import Cost
-from contracts.market.events import (
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.cost import Cost
+from medusa.contracts.market.events import (
     Effect,
     Event,
     MoveEnded,
@@ -33,12 +33,12 @@ from contracts.market.events import (
     Tick,
     Unreachable,
 )
-from contracts.market.holdings import Holdings, Key
-from contracts.market.messages import Answer, Offer
-from contracts.market.partners import PartnerState
-from contracts.market.returning import Returner
-from contracts.market.shedding import Outstanding, Shedder
-from contracts.market.taking import Taker, refusal
+from medusa.contracts.market.holdings import Holdings, Key
+from medusa.contracts.market.messages import Answer, Offer
+from medusa.contracts.market.partners import PartnerState
+from medusa.contracts.market.returning import Returner
+from medusa.contracts.market.shedding import Outstanding, Shedder
+from medusa.contracts.market.taking import Taker, refusal
 
 
 class Brain:

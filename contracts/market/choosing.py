@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from contracts.market.config import MAX_ITEMS, MarketConfig
-from contracts.market.holdings import SLACK, Holdings, Key, Placed
-from contracts.market.messages import Item
-from contracts.market.partners import PartnerState
+from medusa.contracts.market.config import MAX_ITEMS, MarketConfig
+from medusa.contracts.market.holdings import SLACK, Holdings, Key, Placed
+from medusa.contracts.market.messages import Item
+from medusa.contracts.market.partners import PartnerState
 
 LOOKED_AT: Final = 2 * MAX_ITEMS
 """Tasks considered for an offer; the others come first the next time. So the cost of an offer does

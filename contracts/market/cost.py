@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Final, Protocol
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 UTILISATION_AT_CAPACITY: Final = 0.8
 """Declared capacity as a share of the machine. Beyond it queues grow fast, and the mechanism needs

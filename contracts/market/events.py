@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from contracts.market.messages import Item, Message
+from medusa.contracts.market.messages import Item, Message
 
 
 def anything(_: Item) -> bool:

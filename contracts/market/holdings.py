@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.config import MarketConfig
-from contracts.market.cost import Cost, unit_cost
-from contracts.market.messages import Item
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.cost import Cost, unit_cost
+from medusa.contracts.market.messages import Item
 
 SLACK: Final = 1e-6
 """Units of load below which two loads count as equal: sums of floats drift."""

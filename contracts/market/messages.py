@@ -6,9 +6,9 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from contracts.deals import MAX_CONTRACT
-from contracts.market.config import MAX_ITEMS
-from overlay.names import MAX_NAME
+from medusa.contracts.deals import MAX_CONTRACT
+from medusa.contracts.market.config import MAX_ITEMS
+from medusa.overlay.names import MAX_NAME
 
 MAX_STREAMS: Final = 256
 """Streams that one task reads: the most inputs of a union."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.config import MarketConfig
-from contracts.market.events import Partner
-from contracts.market.holdings import Key
-from contracts.market.messages import Answer
-from contracts.market.prices import MAX_PRICE
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.events import Partner
+from medusa.contracts.market.holdings import Key
+from medusa.contracts.market.messages import Answer
+from medusa.contracts.market.prices import MAX_PRICE
 
 UNKNOWN: Final = -1
 """The partner's bid is not known: it is asked at the lowest price."""

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.config import MAX_HOPS, MarketConfig
-from contracts.market.holdings import Key
-from contracts.market.partners import PartnerState
+from medusa.contracts.market.config import MAX_HOPS, MarketConfig
+from medusa.contracts.market.holdings import Key
+from medusa.contracts.market.partners import PartnerState
 
 FAR_RESTS: Final = 4
 """The number of first waits (`retry_s`) up to which an overloaded peer still searches beyond its

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.cost import Cost, unit_cost
-from overlay.errors import InvalidInputError
+from medusa.contracts.market.cost import Cost, unit_cost
+from medusa.overlay.errors import InvalidInputError
 
 MAX_PRICE: Final = 2**40
 """Micros per unit and second: a million of the parties' money; amounts stay within 64 bits."""

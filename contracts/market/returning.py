@@ -6,10 +6,10 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.config import MarketConfig
-from contracts.market.events import Effect, GiveBack, Recall
-from contracts.market.holdings import SLACK, Holdings, Key, Placed
-from contracts.market.partners import PartnerState
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.events import Effect, GiveBack, Recall
+from medusa.contracts.market.holdings import SLACK, Holdings, Key, Placed
+from medusa.contracts.market.partners import PartnerState
 
 SIBLING_RECALL: Final = 0.5
 """A task at a sibling peer comes home if it costs less than this share of its cost when it left.

@@ -6,15 +6,15 @@ import math
 from dataclasses import replace
 from random import Random  # noqa: TID251  # the type; the generator is passed in
 
-from contracts.market.choosing import Chooser, Need
-from contracts.market.config import MarketConfig
-from contracts.market.events import Effect, Move, Note, Send
-from contracts.market.holdings import SLACK, Holdings, Key
-from contracts.market.messages import Answer, Item, Offer
-from contracts.market.partners import NONE, PartnerState
-from contracts.market.pressing import Pressing
-from contracts.market.prices import MAX_PRICE
-from contracts.market.taking import Taker
+from medusa.contracts.market.choosing import Chooser, Need
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.events import Effect, Move, Note, Send
+from medusa.contracts.market.holdings import SLACK, Holdings, Key
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.contracts.market.partners import NONE, PartnerState
+from medusa.contracts.market.pressing import Pressing
+from medusa.contracts.market.prices import MAX_PRICE
+from medusa.contracts.market.taking import Taker
 
 
 class Outstanding:

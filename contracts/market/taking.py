@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Final
 
-from contracts.market.config import MAX_HOPS, MAX_ITEMS, MarketConfig
-from contracts.market.events import Effect, Note, Send
-from contracts.market.holdings import SLACK, Holdings, Key
-from contracts.market.messages import Answer, Item, Offer
-from contracts.market.partners import NONE, PartnerState
-from overlay.errors import printable
+from medusa.contracts.market.config import MAX_HOPS, MAX_ITEMS, MarketConfig
+from medusa.contracts.market.events import Effect, Note, Send
+from medusa.contracts.market.holdings import SLACK, Holdings, Key
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.contracts.market.partners import NONE, PartnerState
+from medusa.overlay.errors import printable
 
 MAX_LOAD: Final = 1e6
 """Units of one task: ten thousand cores; more is nonsense."""

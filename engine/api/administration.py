@@ -13,19 +13,24 @@ from typing import TypeVar
 import msgspec
 from msgspec import UNSET
 
-from dht.catalog import Catalog
-from engine.objects.alteration import Alteration, listed
-from engine.objects.catalog_records import QUERY, STREAM, find, lookup
-from engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
-from engine.objects.readers import readers_in_words
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.queries import QueryHost
-from engine.streams.store import StreamStore
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, UnavailableError
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName, PeerId
-from overlay.node import Overlay
-from overlay.rpc import Caller
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.alteration import Alteration, listed
+from medusa.engine.objects.catalog_records import QUERY, STREAM, find, lookup
+from medusa.engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
+from medusa.engine.objects.readers import readers_in_words
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.streams.store import StreamStore
+from medusa.overlay.errors import (
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller
 
 T = TypeVar("T", bound=msgspec.Struct)
 

@@ -1,16 +1,16 @@
 from __future__ import annotations
 
-from engine.api.administration import Administration
-from engine.api.definitions import SchemaCalls, StreamCalls
-from engine.api.documents import DocumentCalls, QueryCalls, ViewCalls
-from engine.api.flow import FlowCalls
-from engine.api.listing import ListingCalls
-from engine.api.moving import MovingCalls
-from engine.api.own_status import OwnStatus, OwnTasks
-from engine.api.replicas import ReplicaCalls
-from engine.api.status import StatusCalls
-from engine.engine import Engine
-from overlay.clients import Clients
+from medusa.engine.api.administration import Administration
+from medusa.engine.api.definitions import SchemaCalls, StreamCalls
+from medusa.engine.api.documents import DocumentCalls, QueryCalls, ViewCalls
+from medusa.engine.api.flow import FlowCalls
+from medusa.engine.api.listing import ListingCalls
+from medusa.engine.api.moving import MovingCalls
+from medusa.engine.api.own_status import OwnStatus, OwnTasks
+from medusa.engine.api.replicas import ReplicaCalls
+from medusa.engine.api.status import StatusCalls
+from medusa.engine.engine import Engine
+from medusa.overlay.clients import Clients
 
 
 def register_calls(engine: Engine, clients: Clients) -> None:

@@ -7,8 +7,8 @@ import msgspec
 import trio
 from msgspec import UNSET
 
-from engine.api.administration import Administration
-from engine.api.messages import (
+from medusa.engine.api.administration import Administration
+from medusa.engine.api.messages import (
     AlterStream,
     Created,
     CreateSchema,
@@ -18,9 +18,9 @@ from engine.api.messages import (
     Reopened,
     ReopenStream,
 )
-from engine.objects.alteration import altered, listed, schemas_differ, streams_differ
-from engine.objects.catalog_records import SCHEMA, STREAM, find, lookup
-from engine.objects.definitions import (
+from medusa.engine.objects.alteration import altered, listed, schemas_differ, streams_differ
+from medusa.engine.objects.catalog_records import SCHEMA, STREAM, find, lookup
+from medusa.engine.objects.definitions import (
     StreamDefinition,
     StreamEntry,
     base_of,
@@ -28,21 +28,21 @@ from engine.objects.definitions import (
     check_not_late,
     check_stream,
 )
-from engine.objects.files import SchemaFiles
-from engine.objects.schema import check_schema
-from engine.replication.announcements import Announcements
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.modifier import Modifier
-from engine.replication.sources import Sources
-from engine.replication.term import Term
-from engine.streams.messages import Done
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, entries_of
-from overlay.concurrency import Locks
-from overlay.errors import ConflictError, InvalidInputError, UnavailableError
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
-from overlay.rpc import Caller
+from medusa.engine.objects.files import SchemaFiles
+from medusa.engine.objects.schema import check_schema
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.modifier import Modifier
+from medusa.engine.replication.sources import Sources
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.messages import Done
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, entries_of
+from medusa.overlay.concurrency import Locks
+from medusa.overlay.errors import ConflictError, InvalidInputError, UnavailableError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import ObjectName
+from medusa.overlay.rpc import Caller
 
 
 @dataclass(frozen=True, eq=False)

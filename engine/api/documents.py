@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
-from dht.catalog import Catalog, Kind
-from engine.api.administration import Administration
-from engine.api.definitions import SchemaCalls, StreamCalls
-from engine.api.messages import (
+from medusa.dht.catalog import Catalog, Kind
+from medusa.engine.api.administration import Administration
+from medusa.engine.api.definitions import SchemaCalls, StreamCalls
+from medusa.engine.api.messages import (
     Created,
     CreateQuery,
     CreateSchema,
@@ -23,36 +23,36 @@ from engine.api.messages import (
     QueryStatusSet,
     SetQueryStatus,
 )
-from engine.language.classes import applied, check_secondary
-from engine.language.document import Document
-from engine.language.modification import Modified, ModifyQuery
-from engine.language.reading import read_draft
-from engine.objects.alteration import Alteration, queries_differ
-from engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
-from engine.objects.definitions import QueryEntry, StreamEntry
-from engine.objects.query import Query, QueryStatus
-from engine.objects.readers import Readers
-from engine.objects.schema import Schema
-from engine.objects.view import View
-from engine.replication.modifier import Modifier
-from engine.replication.queries import QueryHost
-from engine.replication.views.host import Views
-from engine.replication.views.locating import Locator
-from engine.replication.views.messages import (
+from medusa.engine.language.classes import applied, check_secondary
+from medusa.engine.language.document import Document
+from medusa.engine.language.modification import Modified, ModifyQuery
+from medusa.engine.language.reading import read_draft
+from medusa.engine.objects.alteration import Alteration, queries_differ
+from medusa.engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
+from medusa.engine.objects.definitions import QueryEntry, StreamEntry
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import Schema
+from medusa.engine.objects.view import View
+from medusa.engine.replication.modifier import Modifier
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.views.host import Views
+from medusa.engine.replication.views.locating import Locator
+from medusa.engine.replication.views.messages import (
     CreateView,
     DeleteView,
     Locate,
     Located,
     ViewCreated,
 )
-from engine.streams.messages import Done
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role
-from overlay.errors import ConflictError, InvalidInputError, NotFoundError
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
-from overlay.node import Overlay
-from overlay.rpc import MAX_STRUCT_BYTES, Caller
+from medusa.engine.streams.messages import Done
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role
+from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 Found = TypeVar("Found", Schema, StreamEntry)
 

@@ -15,20 +15,20 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.definitions import StreamEntry, may_write
-from engine.objects.readers import Readers
-from engine.objects.schema import BEGINNING, END
-from engine.replication.copies import Copies
-from engine.replication.directory import Directory
-from engine.replication.following.origin import SUBSCRIBE
-from engine.replication.leaders import changing
-from engine.replication.leaders.changing import take_posts
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.term import Term
-from engine.streams.acceptance import Writer
-from engine.streams.delivery import Delivery
-from engine.streams.feed import Feed, cursor_for, message_of
-from engine.streams.messages import (
+from medusa.engine.objects.definitions import StreamEntry, may_write
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copies import Copies
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.origin import SUBSCRIBE
+from medusa.engine.replication.leaders import changing
+from medusa.engine.replication.leaders.changing import take_posts
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.delivery import Delivery
+from medusa.engine.streams.feed import Feed, cursor_for, message_of
+from medusa.engine.streams.messages import (
     Acknowledge,
     Post,
     Posted,
@@ -37,13 +37,13 @@ from engine.streams.messages import (
     Subscribe,
     Tuples,
 )
-from engine.streams.retention import too_old
-from engine.streams.store import REPLICATED, StreamStore
-from engine.streams.stream_state import Role, StreamState
-from engine.streams.subscriptions import Subscriptions, reader_in_words
-from overlay.concurrency import until_one_ends
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.engine.streams.retention import too_old
+from medusa.engine.streams.store import REPLICATED, StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.subscriptions import Subscriptions, reader_in_words
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     BrokenError,
     ClosedError,
     InvalidInputError,
@@ -53,10 +53,10 @@ from overlay.errors import (
     StoppedError,
     UnavailableError,
 )
-from overlay.names import ObjectName
-from overlay.node import Overlay
-from overlay.rpc import Caller, Duplex, EndOfCall
-from overlay.streams import Buffer
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller, Duplex, EndOfCall
+from medusa.overlay.streams import Buffer
 
 MAX_PULL_S: Final = 30.0
 """The longest that a pull waits for tuples, seconds: an abandoned call ends."""

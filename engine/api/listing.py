@@ -11,11 +11,11 @@ from typing import Final
 import msgspec
 import trio
 
-from dht.catalog import Catalog, Kind
-from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
-from engine.api.status import ASK_PEER_S
-from engine.objects.availability import Availability, Mode
-from engine.objects.catalog_records import (
+from medusa.dht.catalog import Catalog, Kind
+from medusa.engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
+from medusa.engine.api.status import ASK_PEER_S
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.catalog_records import (
     PRODUCER,
     QUERY,
     SCHEMA,
@@ -24,21 +24,21 @@ from engine.objects.catalog_records import (
     Definition,
     find,
 )
-from engine.objects.definitions import StreamEntry
-from engine.replication.queries import QueryHost
-from engine.replication.status import PeerStatus, Status
-from engine.tasks.status import TaskStatus
-from overlay.concurrency import one_error
-from overlay.errors import (
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.status import PeerStatus, Status
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
     UnavailableError,
     UntrustedError,
 )
-from overlay.names import ObjectName, PeerId
-from overlay.node import Overlay
-from overlay.rpc import Caller
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller
 
 LISTED_QUERIES: Final = 64
 """Queries of a listing whose availability is looked up, at once: each is a lookup in the DHT."""

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability, AvailabilityRequest
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, QueryStatus
-from engine.objects.schema import Schema
-from engine.tasks.status import TaskStatus
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.availability import Availability, AvailabilityRequest
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.schema import Schema
+from medusa.engine.tasks.status import TaskStatus
 
 
 class CreateSchema(Struct, frozen=True):

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import trio
 
-from engine.objects.readers import Readers
-from engine.replication.following.origin import READ_INPUT
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.checks import check_worker
-from engine.replication.moves.messages import (
+from medusa.engine.objects.readers import Readers
+from medusa.engine.replication.following.origin import READ_INPUT
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.checks import check_worker
+from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -23,17 +23,17 @@ from engine.replication.moves.messages import (
     Release,
     Released,
 )
-from engine.replication.moves.mover import Mover
-from engine.replication.queries import QueryHost
-from engine.streams.delivery import Delivery
-from engine.streams.feed import Cursor, Feed
-from engine.streams.messages import Acknowledge, Done, Tuples
-from overlay.errors import NotAuthorisedError, NotFoundError
-from overlay.identity import parse_optional_peer_id
-from overlay.killpoints import KillPoint, kill_point
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.streams.delivery import Delivery
+from medusa.engine.streams.feed import Cursor, Feed
+from medusa.engine.streams.messages import Acknowledge, Done, Tuples
+from medusa.overlay.errors import NotAuthorisedError, NotFoundError
+from medusa.overlay.identity import parse_optional_peer_id
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -8,28 +8,28 @@ import msgspec
 import psutil
 import trio
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.schema import BEGINNING, END
-from engine.replication.directory import Directory
-from engine.replication.moves.assignments import Assignments
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.primaries import Primaries
-from engine.replication.replicas.secondary_state import SecondaryState
-from engine.replication.replicas.standby import Standby
-from engine.replication.replicas.standbys import Standbys
-from engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
-from engine.replication.term import Term
-from engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role
-from engine.tasks.execution import Executor
-from engine.tasks.status import TaskStatus
-from overlay.addresses import shown
-from overlay.client_tokens import in_words
-from overlay.clients import Clients, Session
-from overlay.node import Overlay
-from overlay.troubles import Reason, Trouble
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.replication.replicas.secondary_state import SecondaryState
+from medusa.engine.replication.replicas.standby import Standby
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role
+from medusa.engine.tasks.execution import Executor
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.addresses import shown
+from medusa.overlay.client_tokens import in_words
+from medusa.overlay.clients import Clients, Session
+from medusa.overlay.node import Overlay
+from medusa.overlay.troubles import Reason, Trouble
 
 SHOWN_EVENTS: Final = 50
 """Events of one peer in a snapshot."""

@@ -5,12 +5,12 @@ from functools import partial
 
 import trio
 
-from engine.objects.availability import Mode
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.origin import READ_REPLICA
-from engine.replication.mending import Mending
-from engine.replication.queries import QueryHost
-from engine.replication.replicas.messages import (
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.origin import READ_REPLICA
+from medusa.engine.replication.mending import Mending
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
     Incumbent,
@@ -19,15 +19,15 @@ from engine.replication.replicas.messages import (
     ReadReplica,
     StandBy,
 )
-from engine.replication.replicas.primaries import Primaries
-from engine.replication.replicas.standbys import Standbys
-from engine.streams.feed import Cursor, Feed, at_once
-from engine.streams.log import StreamLog
-from engine.streams.messages import Acknowledge, Done, Tuples
-from overlay.errors import NotAuthorisedError
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.streams.feed import Cursor, Feed, at_once
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Acknowledge, Done, Tuples
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 
 @dataclass(frozen=True, eq=False)

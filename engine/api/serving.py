@@ -12,11 +12,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from overlay.client_tokens import Scope
-from overlay.concurrency import Bell
-from overlay.errors import UnavailableError
-from overlay.events import Events
-from overlay.rpc import Caller, Duplex, Service
+from medusa.overlay.client_tokens import Scope
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.rpc import Caller, Duplex, Service
 
 
 class PeerService(Service):

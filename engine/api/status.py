@@ -14,19 +14,19 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.api.own_status import OwnStatus
-from engine.objects.readers import Readers
-from engine.replication.copies import Copies
-from engine.replication.status import PeerStatus, Snapshot, Status
-from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role
-from overlay.encoding import encode
-from overlay.errors import DecodeError, InvalidInputError, MedusaError
-from overlay.names import SCHEME, PeerId
-from overlay.node import Overlay
-from overlay.plain import plain
-from overlay.rpc import MAX_STRUCT_BYTES, Caller
+from medusa.engine.api.own_status import OwnStatus
+from medusa.engine.objects.readers import Readers
+from medusa.engine.replication.copies import Copies
+from medusa.engine.replication.status import PeerStatus, Snapshot, Status
+from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError
+from medusa.overlay.names import SCHEME, PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.plain import plain
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 SNAPSHOT_BYTES: Final = MAX_STRUCT_BYTES * 3 // 4
 """Bytes of all peers in one answer to a client, which is one message."""

@@ -29,12 +29,12 @@ from typing import Final
 
 from msgspec import structs
 
-from engine.functions.code import digest, read_code
-from engine.language.user_functions import check_names, without_unused
-from engine.objects.functions import UserFunction, check_function
-from engine.objects.query import Query
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.functions.code import digest, read_code
+from medusa.engine.language.user_functions import check_names, without_unused
+from medusa.engine.objects.functions import UserFunction, check_function
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
 
 ENTRY: Final = "entry"
 """Begins the source of an installed function."""

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 MAX_CODE_BYTES: Final = 2**22
 """Bytes of a file of functions: it is read whole, and hashed."""

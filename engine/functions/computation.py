@@ -1,8 +1,8 @@
 """An executor of tasks that call functions of users, around one of tasks that do not.
 
-A task is computed in parts (`engine.tasks.calls`): the other executor computes the arguments, the
-functions' processes the results, the other executor the rest. Where a part only chooses columns,
-Arrow does it.
+A task is computed in parts (`medusa.engine.tasks.calls`): the other executor computes the
+arguments, the functions' processes the results, the other executor the rest. Where a part only
+chooses columns, Arrow does it.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.functions.allowed import AllowedFunction, Functions
-from engine.functions.process import ROWS, CallError, FunctionProcess
-from engine.language.steps import MapStep
-from engine.language.typed import FieldRef
-from engine.objects.functions import UserFunction
-from engine.objects.schema import STIME
-from engine.streams.epochs import read_group, reading
-from engine.streams.ordering import between
-from engine.streams.parquet import write_parquet
-from engine.streams.retention import dated
-from engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
-from engine.tasks.canonical import canonical
-from engine.tasks.execution import Computation, Executor, Result
-from engine.tasks.plan import Task
-from engine.tasks.windows import Interval
-from overlay.errors import InternalError, printable
-from overlay.files import storing
+from medusa.engine.functions.allowed import AllowedFunction, Functions
+from medusa.engine.functions.process import ROWS, CallError, FunctionProcess
+from medusa.engine.language.steps import MapStep
+from medusa.engine.language.typed import FieldRef
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import STIME
+from medusa.engine.streams.epochs import read_group, reading
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.parquet import write_parquet
+from medusa.engine.streams.retention import dated
+from medusa.engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
+from medusa.engine.tasks.canonical import canonical
+from medusa.engine.tasks.execution import Computation, Executor, Result
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.errors import InternalError, printable
+from medusa.overlay.files import storing
 
 SHOWN: Final = 40
 """Characters of an argument in an error."""
@@ -49,7 +49,7 @@ AT_ONCE: Final = 4
 
 
 class CallingExecutor:
-    """Implements `engine.tasks.execution.Executor` for all tasks.
+    """Implements `medusa.engine.tasks.execution.Executor` for all tasks.
 
     Attributes:
         executor: of tasks that call no functions. functions: those that may run here.
@@ -184,7 +184,7 @@ def _named(
 
 @dataclass(frozen=True)
 class _Calling:
-    """A task that calls functions; see `engine.tasks.execution.Computation`."""
+    """A task that calls functions; see `medusa.engine.tasks.execution.Computation`."""
 
     executor: CallingExecutor
     task: Task

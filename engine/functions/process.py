@@ -20,9 +20,9 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
-from engine.functions.allowed import AllowedFunction, Form, entry_point, version_of
-from engine.functions.worker import FAILED, HEAD, LENGTH, READY, SAID, Failure, Start
-from overlay.errors import InternalError, printable
+from medusa.engine.functions.allowed import AllowedFunction, Form, entry_point, version_of
+from medusa.engine.functions.worker import FAILED, HEAD, LENGTH, READY, SAID, Failure, Start
+from medusa.overlay.errors import InternalError, printable
 
 ROWS: Final = 8_192
 """Rows of one request: some hundred microseconds of the simplest function."""
@@ -126,7 +126,7 @@ class FunctionProcess:
         progress = self._progress_file.fileno()
         try:
             self._process = process = subprocess.Popen(
-                [sys.executable, "-m", "engine.functions.worker", str(progress)],
+                [sys.executable, "-m", "medusa.engine.functions.worker", str(progress)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -271,7 +271,7 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
 def _environment() -> dict[str, str]:
     """The variables of a function: none of the peer's secrets."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    here = str(Path(__file__).parents[2])  # the same release as this one
+    here = str(Path(__file__).parents[3])  # the same release as this one
     paths = [here, *filter(None, [passed.get("PYTHONPATH")])]
     return {**passed, **_OWN, "PYTHONPATH": os.pathsep.join(paths)}
 

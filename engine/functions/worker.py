@@ -1,4 +1,4 @@
-"""The process of one function: `python -m engine.functions.worker`.
+"""The process of one function: `python -m medusa.engine.functions.worker`.
 
 It reads columns from its standard input, and writes the column of results. It has its own limit of
 memory; the peer ends it when a call takes too long. The function's standard output is /dev/null.
@@ -26,7 +26,7 @@ import msgspec
 import psutil
 import pyarrow as pa
 
-from engine.functions.code import digest, read_code
+from medusa.engine.functions.code import digest, read_code
 
 HEAD: Final = struct.Struct("<cQQ")
 """Of an answer: kind, CPU nanoseconds, bytes that follow."""
@@ -52,7 +52,7 @@ class Start(msgspec.Struct, frozen=True):
     """The function that the process runs, and its limits.
 
     Attributes:
-        path, module, name: of the code; see `engine.functions.allowed.Code`.
+        path, module, name: of the code; see `medusa.engine.functions.allowed.Code`.
         fingerprint, version: what the code must have; the package's name and version.
         form: value, arrow or pandas. nulls: by argument, whether it takes a null one.
         result: the type of results, as one field of Arrow's schema; serialised.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.language.operators import FLOATS, INTEGERS, NUMBERS, ORDERED
-from engine.objects.query import Function
-from engine.objects.schema import FieldType
+from medusa.engine.language.operators import FLOATS, INTEGERS, NUMBERS, ORDERED
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import FieldType
 
 _ANY: Final = frozenset(FieldType)
 _NUMBER: Final = frozenset(NUMBERS)
@@ -48,7 +48,7 @@ def aggregate_type(function: Function, argument: FieldType | None) -> FieldType 
     Sums of integers are long, of floats double; an average is double; null arguments are skipped,
     except by firstval and lastval, which take the window's first and last tuple as it is. Over no
     values, the counts give 0 and the others null; a sum that does not fit is null. The variance of
-    a sample of one value is null. `engine.language.aggregates` defines the rest.
+    a sample of one value is null. `medusa.engine.language.aggregates` defines the rest.
     """
     if argument is None:
         return FieldType.LONG if function is Function.COUNT else None

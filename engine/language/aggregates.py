@@ -10,7 +10,7 @@ behind all numbers, and strings are by code point; nulls do not count.
     percentile_disc(x, p)     the value ceil(n p), from 1; for p = 0 the least
     f(x desc, ...)            of these three, array_agg and string_agg: the same of the values in
                               descending order; percentile(x desc, p) is percentile(x, 1 - p)
-    approx_percentile(x, p)   about the same value: see `engine.language.buckets`
+    approx_percentile(x, p)   about the same value: see `medusa.engine.language.buckets`
     top_k(x, k)               the k most frequent values, of equally frequent ones the least:
                               [[value,number],...]
     array_agg(x)              all values in ascending order: [value,...]
@@ -54,8 +54,8 @@ from decimal import Decimal
 from enum import Enum, auto
 from typing import Final
 
-from engine.objects.query import AggregateFunction, Function
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.query import AggregateFunction, Function
+from medusa.overlay.errors import InvalidInputError
 
 COUNTS: Final = frozenset({Function.COUNT, Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT})
 """The functions that are never null."""
@@ -149,13 +149,13 @@ class Kind(Enum):
     """The value: which ones there are."""
 
     REGISTERS = auto()
-    """The register of a sketch, with its greatest rank: `engine.language.distinct`."""
+    """The register of a sketch, with its greatest rank: `medusa.engine.language.distinct`."""
 
     NUMBERS = auto()
     """The value, with how often it occurs."""
 
     BUCKETS = auto()
-    """The bucket of a sketch, with how often: `engine.language.buckets`."""
+    """The bucket of a sketch, with how often: `medusa.engine.language.buckets`."""
 
     BINS = auto()
     """The bin of a histogram, with how often."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from engine.language import joins, matches, totals, tuple_windows
-from engine.language.aggregates import check_parameter
-from engine.objects.query import (
+from medusa.engine.language import joins, matches, totals, tuple_windows
+from medusa.engine.language.aggregates import check_parameter
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,
@@ -27,7 +27,7 @@ from engine.objects.query import (
     inputs_of,
     outputs_of,
 )
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 MAX_PORTS: Final = 256
 """Inputs of a union or outputs of a filter: each may be a log to wait for or to write."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.language.aggregates import function_named
-from engine.objects.query import Function, Measure, OrderBy, order_by
-from overlay.errors import InvalidInputError
+from medusa.engine.language.aggregates import function_named
+from medusa.engine.objects.query import Function, Measure, OrderBy, order_by
+from medusa.overlay.errors import InvalidInputError
 
 _CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import msgspec
 
-from engine.language import joins, matches, totals, tuple_windows
-from engine.language.aggregate_types import aggregate_type
-from engine.language.aggregates import CHOSEN, COUNTS
-from engine.language.box_shapes import about, check_shape
-from engine.language.operators import nullable
-from engine.language.steps import (
+from medusa.engine.language import joins, matches, totals, tuple_windows
+from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.language.aggregates import CHOSEN, COUNTS
+from medusa.engine.language.box_shapes import about, check_shape
+from medusa.engine.language.operators import nullable
+from medusa.engine.language.steps import (
     AggregateStep,
     CumulateStep,
     FilterStep,
@@ -27,9 +27,9 @@ from engine.language.steps import (
     TupleWindowsStep,
     TypedAggregate,
 )
-from engine.language.typed import Expression, FieldRef, calls_in
-from engine.language.user_functions import Declared, refuse_calls
-from engine.objects.query import (
+from medusa.engine.language.typed import Expression, FieldRef, calls_in
+from medusa.engine.language.user_functions import Declared, refuse_calls
+from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
@@ -48,8 +48,8 @@ from engine.objects.query import (
     Union,
     inputs_of,
 )
-from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema, check_schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema, check_schema
+from medusa.overlay.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +142,12 @@ class _Input:
         self._functions = functions
 
     def expression(self, text: str) -> Expression:
-        from engine.language.parse_expression import parse_expression  # see above
+        from medusa.engine.language.parse_expression import parse_expression  # see above
 
         return parse_expression(text, self._types, self._nodes, self._functions)
 
     def predicate(self, text: str) -> Expression:
-        from engine.language.parse_expression import parse_predicate  # see above
+        from medusa.engine.language.parse_expression import parse_predicate  # see above
 
         return parse_predicate(text, self._types, self._nodes, self._functions)
 

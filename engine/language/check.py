@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from engine.language.box_shapes import about, check_shape, refuse_repeated
-from engine.language.box_types import type_box
-from engine.language.classes import check_availability
-from engine.language.history_range import check_history_range
-from engine.language.panes import check_panes
-from engine.language.user_functions import (
+from medusa.engine.language.box_shapes import about, check_shape, refuse_repeated
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.classes import check_availability
+from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.panes import check_panes
+from medusa.engine.language.user_functions import (
     check_declared,
     declared,
 )
-from engine.objects.query import (
+from medusa.engine.objects.query import (
     Box,
     Query,
     inputs_of,
@@ -23,8 +23,8 @@ from engine.objects.query import (
     streams_read,
     streams_written,
 )
-from engine.objects.schema import Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import InvalidInputError
 
 MAX_BOXES: Final = 256
 """Boxes in one query: each costs a peer a task at worst."""

@@ -26,16 +26,16 @@ from typing import Final
 
 import msgspec
 
-from engine.language.user_functions import called_by
-from engine.objects.availability import (
+from medusa.engine.language.user_functions import called_by
+from medusa.engine.objects.availability import (
     DEFAULT_CHECKPOINT_S,
     Availability,
     AvailabilityRequest,
     Mode,
     Recovery,
 )
-from engine.objects.functions import UserFunction
-from engine.objects.query import (
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,
@@ -51,8 +51,8 @@ from engine.objects.query import (
     TupleWindows,
     Union,
 )
-from overlay.errors import InvalidInputError
-from overlay.identity import parse_peer_id
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.identity import parse_peer_id
 
 MIN_BOUND_S: Final = 0.1
 """No detector tells a dead peer from a slow one sooner."""

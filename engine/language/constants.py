@@ -6,11 +6,11 @@ import re
 import struct
 from typing import cast
 
-from engine.language.operators import CAST, can_cast
-from engine.language.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
-from engine.language.typed import Constant, Expression, Operation
-from engine.objects.moments import moment_of
-from engine.objects.schema import FieldType
+from medusa.engine.language.operators import CAST, can_cast
+from medusa.engine.language.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
+from medusa.engine.language.typed import Constant, Expression, Operation
+from medusa.engine.objects.moments import moment_of
+from medusa.engine.objects.schema import FieldType
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 

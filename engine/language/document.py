@@ -6,10 +6,10 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, streams_written
-from engine.objects.schema import Schema
-from engine.objects.view import View
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query, streams_written
+from medusa.engine.objects.schema import Schema
+from medusa.engine.objects.view import View
 
 
 @dataclass(frozen=True, slots=True)

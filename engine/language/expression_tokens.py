@@ -17,11 +17,11 @@ import sqlglot
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from engine.language.operators import CAST, OPERATORS
-from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
-from engine.language.written_forms import FormError, as_calls
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.operators import CAST, OPERATORS
+from medusa.engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
+from medusa.engine.language.written_forms import FormError, as_calls
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 8192
 """Characters: one predicate of a few hundred comparisons."""

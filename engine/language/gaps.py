@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from engine.language.unsaid import span_text
-from engine.objects.query import Aggregate, Box, Query, TupleWindows
+from medusa.engine.language.unsaid import span_text
+from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows
 
 
 def gaps(queries: Iterable[Query]) -> tuple[str, ...]:

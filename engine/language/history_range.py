@@ -11,12 +11,12 @@ from collections.abc import Callable
 
 import msgspec
 
-from engine.objects.availability import Availability
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import Box, Filter, Join, Query, Union, streams_written
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import Box, Filter, Join, Query, Union, streams_written
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 
 def check_history_range(query: Query) -> None:

@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from engine.language.typed import Expression, Operation, fields_in
-from engine.objects.query import Join, JoinKind
-from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.typed import Expression, Operation, fields_in
+from medusa.engine.objects.query import Join, JoinKind
+from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 LEFT: Final = "left."
 RIGHT: Final = "right."

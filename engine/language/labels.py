@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 
-from engine.language.check import ordered_boxes
-from engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamEntry, base_of
-from engine.objects.query import Query, inputs_of, outputs_of
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamEntry, base_of
+from medusa.engine.objects.query import Query, inputs_of, outputs_of
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 Readers = tuple[str, ...]
 """The readers of one stream, as its owner declares them."""

@@ -20,18 +20,18 @@ from typing import Final
 
 import msgspec
 
-from engine.language.aggregate_types import aggregate_type
-from engine.language.steps import MatchStep, TypedMeasure, Variable
-from engine.language.typed import Expression, FieldRef
-from engine.objects.query import (
+from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.language.steps import MatchStep, TypedMeasure, Variable
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.objects.query import (
     Contiguity,
     Function,
     Match,
     Measure,
     PatternStep,
 )
-from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
+from medusa.overlay.errors import InvalidInputError
 
 MAX_VARIABLES: Final = 32
 """Variables of a pattern: the condition of each may stand after each one before it."""

@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.language.check import MAX_BOXES
-from engine.language.xml.boxes import read_box
-from engine.language.xml.parameters import parameters_of, type_of
-from engine.language.xml.tree import Node, parse_xml
-from engine.objects.availability import Availability
-from engine.objects.functions import unpinned
-from engine.objects.query import Aggregate, Box, Query, TupleWindows, inputs_of, outputs_of
-from overlay.errors import InvalidInputError
+from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.xml.boxes import read_box
+from medusa.engine.language.xml.parameters import parameters_of, type_of
+from medusa.engine.language.xml.tree import Node, parse_xml
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.functions import unpinned
+from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows, inputs_of, outputs_of
+from medusa.overlay.errors import InvalidInputError
 
 
 class BoxChange(Struct, frozen=True):

@@ -12,7 +12,7 @@ an explicit `cast` where a number is widened, so no engine coerces by rules of i
     and or (2 and more operands)  not  is_null  in (value, then members)    three-valued logic
     like                  (string, constant pattern): % and _, a backslash makes them plain
     case                  (condition, value, condition, value, ..., else), a first match
-    cast                  see `engine.language.casts`
+    cast                  see `medusa.engine.language.casts`
     coalesce              the first that is not null
     least greatest        nulls are skipped; null if all are
     lower upper trim      trim takes spaces off both ends
@@ -33,9 +33,9 @@ an explicit `cast` where a number is widened, so no engine coerces by rules of i
                           the sign; null if n is not from 0 to 31 (of a long 63)
     is [not] distinct from  as `<>` and `=`, with null equal to null
 
-The heads of `engine.language.operators_time` and `engine.language.operators_text` have the
-operators on moments and on texts, `engine.language.rewriting` the functions that are other ones in
-short.
+The heads of `medusa.engine.language.operators_time` and `medusa.engine.language.operators_text`
+have the operators on moments and on texts, `medusa.engine.language.rewriting` the functions that
+are other ones in short.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.language.casts import CAST, can_cast
-from engine.language.operators_text import TEXT_OPERATORS
-from engine.language.operators_time import TIME_OPERATORS
-from engine.language.type_rules import (
+from medusa.engine.language.casts import CAST, can_cast
+from medusa.engine.language.operators_text import TEXT_OPERATORS
+from medusa.engine.language.operators_time import TIME_OPERATORS
+from medusa.engine.language.type_rules import (
     ANY,
     FLOATS,
     INTEGER_RANGE,
@@ -64,8 +64,8 @@ from engine.language.type_rules import (
     fixed,
     uniform,
 )
-from engine.language.typed import Call, Constant, Expression, FieldRef
-from engine.objects.schema import FieldType
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef
+from medusa.engine.objects.schema import FieldType
 
 __all__ = [
     "CAST",

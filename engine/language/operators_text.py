@@ -1,4 +1,4 @@
-"""Operators on texts, a part of the table in `engine.language.operators`.
+"""Operators on texts, a part of the table in `medusa.engine.language.operators`.
 
 Positions and lengths are in code points. What can make a long text of a short one gives null for
 more than `MAX_MADE`.
@@ -25,8 +25,9 @@ more than `MAX_MADE`.
                           $9 in `other` are groups, any other $ and a backslash are refused. The
                           pattern must not match ""; null if `longest_replaced` says that the result
                           could have more than MAX_MADE
-                          The patterns are those of `engine.language.patterns`; null for a text of
-                          more code points than `engine.language.pattern_work.longest_text`
+                          The patterns are those of `medusa.engine.language.patterns`; null for a
+                          text of more code points than
+                          `medusa.engine.language.pattern_work.longest_text`
     json_value            (text, constant path) of a text that begins with a JSON document (RFC
                           8259): the string at the path; true or false; a number. One without
                           exponent and of at most 38 digits (of its fraction, too) is without zeros
@@ -55,10 +56,10 @@ import re
 from ipaddress import ip_network
 from typing import Final
 
-from engine.language.json_paths import PathError, read_path
-from engine.language.pattern_work import longest_text
-from engine.language.patterns import PatternError, read_pattern
-from engine.language.type_rules import (
+from medusa.engine.language.json_paths import PathError, read_path
+from medusa.engine.language.pattern_work import longest_text
+from medusa.engine.language.patterns import PatternError, read_pattern
+from medusa.engine.language.type_rules import (
     SOME_STRING,
     Literals,
     Nulls,
@@ -67,7 +68,7 @@ from engine.language.type_rules import (
     fixed,
     uniform,
 )
-from engine.objects.schema import FieldType
+from medusa.engine.objects.schema import FieldType
 
 MAX_MADE: Final = 65_536
 """Code points of a text that a function makes of a shorter one."""

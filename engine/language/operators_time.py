@@ -1,4 +1,4 @@
-"""Operators on moments, a part of the table in `engine.language.operators`.
+"""Operators on moments, a part of the table in `medusa.engine.language.operators`.
 
 A timestamp is a count of microseconds since 1970-01-01, UTC, of 64 bits; the calendar is the
 Gregorian one, also for the time before it (years -290,308 to 294,247; year 0 is 1 BC).
@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from engine.language.time_units import (
+from medusa.engine.language.time_units import (
     CALENDAR_UNITS,
     PARTS,
     UNITS_US,
@@ -37,8 +37,8 @@ from engine.language.time_units import (
     read_parsed_format,
     unit_of,
 )
-from engine.language.type_rules import Literals, Nulls, Operator, either, fixed
-from engine.objects.schema import FieldType
+from medusa.engine.language.type_rules import Literals, Nulls, Operator, either, fixed
+from medusa.engine.objects.schema import FieldType
 
 PLUS_INTERVAL: Final = "+ interval"
 """The operator of a timestamp and an interval, in microseconds."""

@@ -7,8 +7,8 @@ tuples of an ordinary stream of the query, `OUTPUT/panes`. So both tasks have no
 of their input, and they move, fail over, fork and are revised like any others.
 
 The partial result of a group in a pane is one tuple, with the fields below for each function.
-Values that are counted (`engine.language.aggregates.Kind`) are fields of the group: a tuple for
-each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tuples for a group.
+Values that are counted (`medusa.engine.language.aggregates.Kind`) are fields of the group: a tuple
+for each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tuples for a group.
 
     count                     how many
     sum, avg of integers      the sum; of longs in two halves, which do not overflow; avg: how many
@@ -21,9 +21,9 @@ each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tup
     variances of floats       how many, the mean, the sum of squares around it; put together in
                               ascending order in a pane, and pane after pane
     count_distinct            nothing beside the value
-    approx_count_distinct     the greatest rank of the register: see `engine.language.distinct`
-    percentiles, top_k, texts how many tuples have the value
-    approx_percentile         how many are in the bucket: see `engine.language.buckets`
+    approx_count_distinct     the greatest rank of the register: see
+    `medusa.engine.language.distinct` percentiles, top_k, texts how many tuples have the value
+    approx_percentile         how many are in the bucket: see `medusa.engine.language.buckets`
     histogram                 how many are in the bin
 
 Results of functions that need one tuple a pane and group cannot stand beside values that make
@@ -36,7 +36,7 @@ values are one before they are put in order.
 
 A last field tells the panes of two editions apart. A query that is modified may have windows open
 that overlap: for as long as a window lasts, its panes are made by the old parameters and by the new
-ones (`engine.tasks.query_editions`).
+ones (`medusa.engine.tasks.query_editions`).
 """
 
 from __future__ import annotations
@@ -49,15 +49,15 @@ from typing import Final
 
 import msgspec
 
-from engine.language.aggregates import KINDS, VARIANCES, Kind
-from engine.language.operators import FLOATS
-from engine.language.steps import AggregateStep, Form, TypedAggregate
-from engine.language.typed import Expression
-from engine.objects.definitions import PANES, REVISIONS
-from engine.objects.query import Aggregate, Function, Query
-from engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
+from medusa.engine.language.typed import Expression
+from medusa.engine.objects.definitions import PANES, REVISIONS
+from medusa.engine.objects.query import Aggregate, Function, Query
+from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 _SECOND_US: Final = 1_000_000
 _WIDTHS_US: Final = tuple(_SECOND_US * s for s in (10, 60, 600, 3_600, 21_600, 86_400))

@@ -10,9 +10,9 @@ from typing import Final, TypeVar, cast
 from sqlglot import Dialect, Token, exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from engine.language.constants import folded, number, widened
-from engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
-from engine.language.operators import (
+from medusa.engine.language.constants import folded, number, widened
+from medusa.engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
+from medusa.engine.language.operators import (
     CAST,
     INTEGER_RANGE,
     IS_SAME,
@@ -20,8 +20,8 @@ from engine.language.operators import (
     can_cast,
     common_type,
 )
-from engine.language.operators_time import PLUS_INTERVAL
-from engine.language.rewriting import (
+from medusa.engine.language.operators_time import PLUS_INTERVAL
+from medusa.engine.language.rewriting import (
     OTHER_NAMES,
     SHORT_FORMS,
     Typed,
@@ -29,15 +29,15 @@ from engine.language.rewriting import (
     interval_us,
     with_backslashes,
 )
-from engine.language.type_rules import fixed
-from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
-from engine.language.unread import unread, watch
-from engine.language.user_functions import Declared
-from engine.language.words import OURS, NotingParser, own_words, position_of
-from engine.language.written_forms import INTERVAL
-from engine.objects.functions import UserFunction
-from engine.objects.schema import STIME, FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.type_rules import fixed
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
+from medusa.engine.language.unread import unread, watch
+from medusa.engine.language.user_functions import Declared
+from medusa.engine.language.words import OURS, NotingParser, own_words, position_of
+from medusa.engine.language.written_forms import INTERVAL
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import STIME, FieldType
+from medusa.overlay.errors import InvalidInputError
 
 T = TypeVar("T")
 
@@ -46,8 +46,8 @@ MAX_DEPTH: Final = 100
 
 MAX_NODES: Final = 4096
 """Nodes of a typed expression: a text that is within the limits of
-`engine.language.expression_tokens` and repeats nothing has no more. Measured: Spark takes 4 s to
-build so many, and 0.4 s of an epoch."""
+`medusa.engine.language.expression_tokens` and repeats nothing has no more. Measured: Spark takes 4
+s to build so many, and 0.4 s of an epoch."""
 
 SHORT_TEXT: Final = 64
 """Characters of a text whose tree is remembered: a `*` writes the same names in each box, and

@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.language.pattern_nodes import (
+from medusa.engine.language.pattern_nodes import (
     Anchor,
     Branches,
     Chars,
@@ -25,7 +25,7 @@ from engine.language.pattern_nodes import (
     least_length,
     union,
 )
-from engine.language.patterns import Pattern, PatternError, read_pattern
+from medusa.engine.language.patterns import Pattern, PatternError, read_pattern
 
 MAX_STEPS: Final = 2**24
 """Of one match: some 0.1 s in Java, a second in Python."""

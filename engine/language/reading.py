@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.language.document import Draft
+from medusa.engine.language.document import Draft
 
 
 def read_draft(text: str, base: str | None = None) -> Draft:
@@ -15,9 +15,11 @@ def read_draft(text: str, base: str | None = None) -> Draft:
         InvalidInputError: it is neither; names the place and the reason.
     """
     if text.lstrip().startswith("<"):
-        from engine.language.xml.documents import XmlDraft
+        from medusa.engine.language.xml.documents import XmlDraft
 
         return XmlDraft(text, base)
-    from engine.language.sql.script import Script  # sqlglot is imported with the first script
+    from medusa.engine.language.sql.script import (
+        Script,  # sqlglot is imported with the first script
+    )
 
     return Script(text, base)

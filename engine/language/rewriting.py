@@ -23,10 +23,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from engine.language.time_units import CALENDAR_UNITS, PARTS, UNITS_US, unit_of
-from engine.language.type_rules import FLOATS, INTEGER_RANGE
-from engine.language.typed import Constant, Expression, Operation
-from engine.objects.schema import FieldType
+from medusa.engine.language.time_units import CALENDAR_UNITS, PARTS, UNITS_US, unit_of
+from medusa.engine.language.type_rules import FLOATS, INTEGER_RANGE
+from medusa.engine.language.typed import Constant, Expression, Operation
+from medusa.engine.objects.schema import FieldType
 
 Typed: TypeAlias = Expression | None
 """None: a bare `null`; it gets the type of its neighbours."""

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from engine.language.box_types import type_box
-from engine.language.check import check_query
-from engine.language.steps import Step
-from engine.language.user_functions import declared
-from engine.objects.functions import unpinned
-from engine.objects.query import (
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import check_query
+from medusa.engine.language.steps import Step
+from medusa.engine.language.user_functions import declared
+from medusa.engine.objects.functions import unpinned
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -29,7 +29,7 @@ from engine.objects.query import (
     Union,
     streams_read,
 )
-from engine.objects.schema import Schema
+from medusa.engine.objects.schema import Schema
 
 
 def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:

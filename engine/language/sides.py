@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import Token, TokenType
 
-from engine.language.expression_tokens import tokens_of
-from engine.language.sql.expressions import name_text
+from medusa.engine.language.expression_tokens import tokens_of
+from medusa.engine.language.sql.expressions import name_text
 
 Sides = Mapping[str, tuple[str, Mapping[str, str]]]
 """By the name of a side, its new name, and the new names of its fields; the others stay."""

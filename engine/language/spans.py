@@ -6,8 +6,8 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from engine.language.time_units import UNITS_US
-from overlay.errors import InvalidInputError
+from medusa.engine.language.time_units import UNITS_US
+from medusa.overlay.errors import InvalidInputError
 
 Span = str | timedelta
 """A length of time: `"90 seconds"`, `"-1 hour"`, or a timedelta."""

@@ -1,7 +1,7 @@
 """Typed steps of a task, ready to be compiled.
 
-A step's `nodes` count those of its expressions (`engine.language.typed`), as often as Spark's form
-repeats them.
+A step's `nodes` count those of its expressions (`medusa.engine.language.typed`), as often as
+Spark's form repeats them.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Final
 
-from engine.language.aggregates import VARIANCES
-from engine.language.joins import AS_OF
-from engine.language.typed import Expression, FieldRef
-from engine.objects.query import Contiguity, Function, JoinKind, OrderBy
-from engine.objects.schema import END, Field, FieldType
+from medusa.engine.language.aggregates import VARIANCES
+from medusa.engine.language.joins import AS_OF
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.objects.query import Contiguity, Function, JoinKind, OrderBy
+from medusa.engine.objects.schema import END, Field, FieldType
 
 AVERAGE_REPEATS: Final = 5
 """Most times that Spark's form of an aggregate has its argument: an average of longs has it in two
@@ -26,8 +26,9 @@ REPEATS: Final[Mapping[Function, int]] = {
     Function.APPROX_PERCENTILE: 8,
     Function.HISTOGRAM: 9,
 }
-"""The same of functions that repeat it more often: `engine.spark.variances` has it in nine sums,
-`engine.spark.buckets` and `engine.spark.bags` in the number of a bucket or bin."""
+"""The same of functions that repeat it more often: `medusa.engine.spark.variances` has it in nine
+sums, `medusa.engine.spark.buckets` and `medusa.engine.spark.bags` in the number of a bucket or
+bin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class TypedAggregate:
 
 
 class Form(Enum):
-    """What an aggregate reads and makes; see `engine.language.panes`."""
+    """What an aggregate reads and makes; see `medusa.engine.language.panes`."""
 
     WHOLE = "tuples to results"
     PARTIAL = "tuples to partial results of panes"
@@ -89,14 +90,15 @@ class AggregateStep:
     """Windows [k * advance, k * advance + size) of stime, microseconds, by group.
 
     The output tuple: stime = window end - 1; `window_start`, the group-by fields, the functions'
-    outputs. Of panes: stime, the group-by fields, the fields of `engine.language.panes.Layout`.
+    outputs. Of panes: stime, the group-by fields, the fields of
+    `medusa.engine.language.panes.Layout`.
 
     Attributes:
         functions: of the window, in each form.
         grain_us: the tuples of the input stand for so many microseconds up to their stime: the
             width of the panes, if it reads panes.
         former_after: if it reads panes: after this boundary, microseconds, it takes those of the
-            edition before (`engine.language.panes.Layout.former`); up to it, the others.
+            edition before (`medusa.engine.language.panes.Layout.former`); up to it, the others.
     """
 
     size_us: int
@@ -120,7 +122,7 @@ class AggregateStep:
 @dataclass(frozen=True, slots=True)
 class RankStep:
     """The first tuples of windows [k * size, (k + 1) * size) of stime; see
-    `engine.objects.query.Rank`.
+    `medusa.engine.objects.query.Rank`.
 
     Attributes:
         fields: of the input, and of the output before the place.
@@ -148,7 +150,7 @@ class RankStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionsStep:
-    """Sessions of each group; see `engine.objects.query.Sessions`."""
+    """Sessions of each group; see `medusa.engine.objects.query.Sessions`."""
 
     gap_us: int
     longest_us: int
@@ -173,7 +175,7 @@ class SessionsStep:
 
 @dataclass(frozen=True, slots=True)
 class CumulateStep:
-    """Windows that grow; see `engine.objects.query.Cumulate`."""
+    """Windows that grow; see `medusa.engine.objects.query.Cumulate`."""
 
     step_us: int
     size_us: int
@@ -204,7 +206,7 @@ WindowStep = AggregateStep | RankStep
 
 @dataclass(frozen=True, slots=True)
 class JoinStep:
-    """Pairs of tuples of two streams; see `engine.objects.query.Join`.
+    """Pairs of tuples of two streams; see `medusa.engine.objects.query.Join`.
 
     Attributes:
         left, right: the streams.
@@ -276,7 +278,7 @@ class JoinStep:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A variable of a pattern; see `engine.objects.query.PatternStep`.
+    """A variable of a pattern; see `medusa.engine.objects.query.PatternStep`.
 
     Attributes:
         condition: over fields called `f`, `V.f` and `prev.f`.
@@ -315,7 +317,7 @@ class TypedMeasure:
 
 @dataclass(frozen=True, slots=True)
 class MatchStep:
-    """Sequences of tuples that fit a pattern; see `engine.objects.query.Match`."""
+    """Sequences of tuples that fit a pattern; see `medusa.engine.objects.query.Match`."""
 
     partition_by: tuple[Field, ...]
     variables: tuple[Variable, ...]
@@ -345,7 +347,7 @@ class MatchStep:
 
 @dataclass(frozen=True, slots=True)
 class TotalsStep:
-    """Totals of groups, with what they are made of: see `engine.language.totals`.
+    """Totals of groups, with what they are made of: see `medusa.engine.language.totals`.
 
     Attributes:
         changes: the key of the input, if it is read as a table; else empty.
@@ -364,8 +366,8 @@ class TotalsStep:
 
 @dataclass(frozen=True, slots=True)
 class TupleWindowsStep:
-    """Windows of so many tuples: see `engine.objects.query.TupleWindows`. Its output has the tuples
-    as well: see `engine.language.tuple_windows`.
+    """Windows of so many tuples: see `medusa.engine.objects.query.TupleWindows`. Its output has the
+    tuples as well: see `medusa.engine.language.tuple_windows`.
 
     Attributes:
         fields: of the input, that the functions take.
@@ -386,7 +388,7 @@ class TupleWindowsStep:
 
 @dataclass(frozen=True, slots=True)
 class TopStep:
-    """The first tuples of partitions: see `engine.objects.query.Top`.
+    """The first tuples of partitions: see `medusa.engine.objects.query.Top`.
 
     Attributes:
         fields: of the input, all of which are in the output.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from engine.language.check import ordered_boxes
-from engine.language.panes import panes_name
-from engine.objects.query import Join, Map, Query, Top, Totals, TupleWindows
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.panes import panes_name
+from medusa.engine.objects.query import Join, Map, Query, Top, Totals, TupleWindows
 
 
 def tables_read(query: Query) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 Both boxes have one state: the tuples that they have made. A task of one reads its own output as a
 table, up to the boundary from which it goes on. So the boundary stays its whole position; what is
-folded of its output (`engine.streams.folding`) is what nobody needs any more.
+folded of its output (`medusa.engine.streams.folding`) is what nobody needs any more.
 
 Totals are two tasks, as the windows are that are folded from panes: totals with what they are made
 of, `OUT/panes`, and of these the results alone. The former has for each group a tuple at each stime
@@ -16,12 +16,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.language.operators import FLOATS
-from engine.language.steps import FilterStep, MapStep, TotalsStep, TypedAggregate
-from engine.language.typed import Constant, FieldRef, Operation
-from engine.objects.query import Function, Top, Totals
-from engine.objects.schema import DELETED, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import FilterStep, MapStep, TotalsStep, TypedAggregate
+from medusa.engine.language.typed import Constant, FieldRef, Operation
+from medusa.engine.objects.query import Function, Top, Totals
+from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 ADDED: Final = frozenset({Function.COUNT, Function.SUM, Function.AVG})
 """The functions of a table: a tuple that goes is taken away from them."""

@@ -2,7 +2,7 @@
 
 Which tuple is the nth depends on all before it. So a task counts them in what it makes,
 `OUT/panes`, which it reads as a table up to the boundary from which it goes on, as totals do
-(`engine.language.totals`). `OUT/panes` has
+(`medusa.engine.language.totals`). `OUT/panes` has
 
 * for each tuple of the input its number in its group, and the fields that functions take. Its part
   is 1 and the number's remainder by the size: so a folded table has the last tuples of each group,
@@ -18,11 +18,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.language.steps import FilterStep, MapStep, TupleWindowsStep, TypedAggregate
-from engine.language.typed import Constant, FieldRef, Operation, fields_in
-from engine.objects.query import TupleWindows
-from engine.objects.schema import STIME, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.steps import FilterStep, MapStep, TupleWindowsStep, TypedAggregate
+from medusa.engine.language.typed import Constant, FieldRef, Operation, fields_in
+from medusa.engine.objects.query import TupleWindows
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 MOST_TUPLES: Final = 1_000
 """Tuples of a window: as many of each group are read in each job."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from engine.objects.schema import FieldType
+from medusa.engine.objects.schema import FieldType
 
 NUMBERS: Final = (
     FieldType.BYTE,

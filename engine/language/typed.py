@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
-from engine.language.casts import CAST
-from engine.language.type_rules import INTEGERS
-from engine.objects.functions import UserFunction
-from engine.objects.schema import FieldType
+from medusa.engine.language.casts import CAST
+from medusa.engine.language.type_rules import INTEGERS
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import FieldType
 
 _REPEATED: Final = {
     "floor": (3,),
@@ -35,7 +35,8 @@ _REPEATED: Final = {
     "json_double": (3,),
     "hash64": (2,),
 }
-"""How often Spark's form (`engine.spark.columns`) of an operation has each operand; others: 1."""
+"""How often Spark's form (`medusa.engine.spark.columns`) of an operation has each operand; others:
+1."""
 
 _REPEATED_CASTS: Final = {
     **{(FieldType.STRING, integer): 2 for integer in INTEGERS},

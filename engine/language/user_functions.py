@@ -11,11 +11,11 @@ from contextlib import suppress
 
 import msgspec
 
-from engine.language.steps import FilterStep, MapStep, Step
-from engine.language.typed import Call, Expression, calls_in
-from engine.objects.functions import UserFunction, check_functions
-from engine.objects.query import Box, Function, Query, texts_of
-from overlay.errors import InvalidInputError
+from medusa.engine.language.steps import FilterStep, MapStep, Step
+from medusa.engine.language.typed import Call, Expression, calls_in
+from medusa.engine.objects.functions import UserFunction, check_functions
+from medusa.engine.objects.query import Box, Function, Query, texts_of
+from medusa.overlay.errors import InvalidInputError
 
 Declared = Mapping[str, UserFunction]
 """The functions that expressions may call, by name."""
@@ -39,7 +39,7 @@ def check_declared(query: Query) -> None:
 
 def check_names(functions: Sequence[UserFunction]) -> None:
     """Check that they are no names of the language. Raises: InvalidInputError: one is."""
-    from engine.language.expression_tokens import FUNCTIONS, KEYWORDS  # they import sqlglot
+    from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS  # they import sqlglot
 
     for each in functions:
         if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in set(Function):
@@ -52,7 +52,7 @@ def called_by(box: Box, functions: Declared) -> tuple[UserFunction, ...]:
     """The functions that a box calls, each once. A text that is no expression calls none."""
     if not functions:
         return ()
-    from engine.language.expression_tokens import FUNCTION, tokens_of  # they import sqlglot
+    from medusa.engine.language.expression_tokens import FUNCTION, tokens_of  # they import sqlglot
 
     names: dict[str, None] = {}
     for text in texts_of(box):

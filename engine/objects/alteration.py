@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from engine.objects.definitions import Idle, StreamDefinition, check_stream
-from engine.objects.functions import unpinned
-from engine.objects.query import Box, Query
-from engine.objects.schema import Field, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.definitions import Idle, StreamDefinition, check_stream
+from medusa.engine.objects.functions import unpinned
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.objects.schema import Field, Schema
+from medusa.overlay.errors import InvalidInputError
 
 
 class Alteration(Struct, frozen=True, omit_defaults=True):

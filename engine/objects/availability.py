@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 DEFAULT_CHECKPOINT_S: Final = 1.0
 """Between two checkpoints of a passive standby, seconds: as an epoch."""
@@ -73,7 +73,7 @@ MODE_WORDS: Final = {
 class AvailabilityRequest(Struct, frozen=True):
     """The given parts of an `Availability`; null: not given.
 
-    `engine.language.classes.applied` completes them.
+    `medusa.engine.language.classes.applied` completes them.
 
     Attributes:
         bound_s, checkpoint_s: seconds.

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, TypeVar
 
-from dht.catalog import Catalog, Kind, Published
-from engine.objects.definitions import (
+from medusa.dht.catalog import Catalog, Kind, Published
+from medusa.engine.objects.definitions import (
     REVISIONS,
     Producer,
     QueryEntry,
@@ -17,10 +17,10 @@ from engine.objects.definitions import (
     check_label,
     check_stream,
 )
-from engine.objects.schema import REVISION, Schema, check_schema
-from engine.objects.view import View, check_view
-from overlay.errors import DecodeError, InvalidInputError, NotFoundError
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import REVISION, Schema, check_schema
+from medusa.engine.objects.view import View, check_view
+from medusa.overlay.errors import DecodeError, InvalidInputError, NotFoundError
+from medusa.overlay.names import ObjectName
 
 SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
 """Readable by the readers of any stream of this schema; it is created before those streams."""

@@ -6,11 +6,11 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
-from engine.objects.query import Query, QueryStatus
-from engine.objects.schema import BEGINNING, Schema
-from engine.objects.view import View, check_view
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName, check_participant
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.schema import BEGINNING, Schema
+from medusa.engine.objects.view import View, check_view
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName, check_participant
 
 LATE = "late"
 """The last segment of the name of the stream of a source's late tuples."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from engine.objects.schema import Schema
-from overlay.errors import DamagedError
-from overlay.json_folder import JsonFolder, refuse
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import DamagedError
+from medusa.overlay.json_folder import JsonFolder, refuse
 
 
 class SchemaFiles:

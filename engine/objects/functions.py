@@ -1,5 +1,6 @@
 """Functions of users, as queries name them: their types, and which code it is. The code itself is a
-file or an installed package at each peer that runs it (`engine.functions`); it never travels."""
+file or an installed package at each peer that runs it (`medusa.engine.functions`); it never
+travels."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
 
 MAX_FUNCTIONS: Final = 64
 """Functions of one query: each is a process at the peer that computes it."""

@@ -11,7 +11,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.schema import BEGINNING, END
 
 MOMENT_FORM: Final = (
     r"(?P<year>\d{4}|[+-]\d{4,6})-(?P<day>"

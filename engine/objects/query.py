@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.availability import Availability
-from engine.objects.functions import UserFunction
-from engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import BEGINNING, END
 
 
 class Filter(Struct, frozen=True, tag="filter"):
@@ -75,7 +75,7 @@ class AggregateFunction(Struct, frozen=True, omit_defaults=True):
     """One aggregate: `function(argument, parameter) AS output`; count may have no argument.
 
     Attributes:
-        parameter: the constant that the function takes: see `engine.language.aggregates`.
+        parameter: the constant that the function takes: see `medusa.engine.language.aggregates`.
         descending: its values are taken from the greatest to the least.
     """
 
@@ -418,11 +418,11 @@ class Query(Struct, frozen=True, omit_defaults=True):
             BEGINNING: from the oldest tuple that is kept; END: it does not end.
         version: 0; of a copy, one more than the original's.
         readers: (stream, its readers) of its streams with readers of their own, more or fewer than
-            its inputs allow: see `engine.language.labels`.
+            its inputs allow: see `medusa.engine.language.labels`.
         panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
-            `engine.language.panes`. Its peer decides that when the query is created.
+            `medusa.engine.language.panes`. Its peer decides that when the query is created.
         functions: those of users that its expressions may call, with the fingerprints of the peer
-            that made it: see `engine.functions`.
+            that made it: see `medusa.engine.functions`.
     """
 
     name: str

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dht.catalog import Catalog
-from engine.objects.catalog_records import QUERY, SCHEMA, STREAM
-from engine.objects.definitions import (
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.catalog_records import QUERY, SCHEMA, STREAM
+from medusa.engine.objects.definitions import (
     ANY,
     CONTRACT,
     Policy,
@@ -18,10 +18,10 @@ from engine.objects.definitions import (
     StreamEntry,
     may_write,
 )
-from engine.objects.schema import Schema
-from overlay.errors import NotAuthorisedError
-from overlay.listeners import Decision, Listeners
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.names import ObjectName
 
 
 class Readers:

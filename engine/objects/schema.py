@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import pyarrow as pa  # late below: most commands see no tuples, and start without it
@@ -27,7 +27,7 @@ REVISED_SEQ: Final = "revised_seq"
 REVISION_KIND: Final = "revision_kind"
 SCENARIO: Final = "revision_scenario"
 REVISION: Final = frozenset({REVISED_STIME, REVISED_SEQ, REVISION_KIND, SCENARIO})
-"""Columns of revisions: see `engine.streams.revisions.columns`."""
+"""Columns of revisions: see `medusa.engine.streams.revisions.columns`."""
 RESERVED: Final = frozenset({STIME, SEQ}) | REVISION
 
 DELETED: Final = "deleted"

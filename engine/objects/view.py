@@ -10,9 +10,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, END, STIME, Schema
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import BEGINNING, END, STIME, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 MAX_ROWS: Final = 100_000_000
 """Tuples of one view, if it is counted in tuples: some gigabytes; more is a typing error."""

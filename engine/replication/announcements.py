@@ -8,17 +8,17 @@ from typing import Final
 import trio
 from msgspec.structs import replace
 
-from dht.catalog import Catalog
-from engine.objects.catalog_records import PRODUCER, QUERY, STREAM
-from engine.objects.definitions import Producer, StreamEntry, base_of
-from engine.replication.directory import Directory
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
-from engine.streams.config import Timing
-from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
-from overlay.events import Events
-from overlay.killpoints import KillPoint, kill_point
-from overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM
+from medusa.engine.objects.definitions import Producer, StreamEntry, base_of
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
 """The longest wait for nodes that should hear of a change, seconds; others hear of it later."""

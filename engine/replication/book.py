@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from engine.replication.term import HIGHEST_NUMBER, Term
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.overlay.names import NO_PEER, PeerId
 
 K = TypeVar("K")
 T = TypeVar("T")

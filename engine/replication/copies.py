@@ -3,14 +3,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.moves.assignments import Assignments
-from engine.replication.queries import QueryHost
-from engine.replication.replicas.standbys import Standbys
-from engine.replication.stored_query import StoredQuery
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import StreamState
-from engine.tasks.network import Network
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.tasks.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)

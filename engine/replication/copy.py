@@ -14,29 +14,29 @@ from functools import partial
 
 import trio
 
-from engine.functions.allowed import Functions
-from engine.objects.readers import Readers
-from engine.objects.schema import BEGINNING, END
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
-from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import LEASE_S, Place
-from engine.replication.moves.placements import Placement, Placements, at_owner
-from engine.replication.term import OWNERS_WORD, Term
-from engine.streams.config import EngineConfig
-from engine.streams.retention import Hold
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import StreamState
-from engine.tasks.execution import Executor
-from engine.tasks.fork import Fork
-from engine.tasks.plan import Task
-from engine.tasks.revisions.runner import runner_of
-from engine.tasks.status import TaskStatus
-from engine.tasks.windows import needed_after
-from overlay.concurrency import Watched, until_one_ends
-from overlay.errors import ClosedError, InvalidInputError, NotRetainedError
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.replication.following.follower import Course, Follower
+from medusa.engine.replication.following.origin import LEASE_S, Place
+from medusa.engine.replication.moves.placements import Placement, Placements, at_owner
+from medusa.engine.replication.term import OWNERS_WORD, Term
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.tasks.execution import Executor
+from medusa.engine.tasks.fork import Fork
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.revisions.runner import runner_of
+from medusa.engine.tasks.status import TaskStatus
+from medusa.engine.tasks.windows import needed_after
+from medusa.overlay.concurrency import Watched, until_one_ends
+from medusa.overlay.errors import ClosedError, InvalidInputError, NotRetainedError
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 OWNER = "owner"
 """The owner's name as a subscriber of its workers."""

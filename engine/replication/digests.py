@@ -12,16 +12,16 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from engine.objects.availability import Mode
-from engine.replication.book import key_of
-from engine.replication.directory import Directory
-from engine.replication.queries import QueryHost
-from engine.streams.config import EngineConfig
-from overlay.concurrency import Bell, next_beat
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.book import key_of
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.streams.config import EngineConfig
+from medusa.overlay.concurrency import Bell, next_beat
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 PUBLISH_S: Final = 1.0
 """How often a digest is made, seconds; gossip spreads it no faster than its packets go."""

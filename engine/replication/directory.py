@@ -11,24 +11,24 @@ from typing import Final
 
 import trio
 
-from dht.catalog import Catalog, Published
-from engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
-from engine.objects.definitions import Producer, QueryEntry, StreamEntry
-from engine.replication.book import Book, Rendition, remember
-from engine.replication.term import HIGHEST_NUMBER, Term
-from overlay.concurrency import Watched
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.dht.catalog import Catalog, Published
+from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
+from medusa.engine.objects.definitions import Producer, QueryEntry, StreamEntry
+from medusa.engine.replication.book import Book, Rendition, remember
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.identity import parse_optional_peer_id
-from overlay.listeners import Listeners
-from overlay.names import NO_PEER, ObjectName, PeerId
-from overlay.node import Overlay
+from medusa.overlay.identity import parse_optional_peer_id
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.overlay.node import Overlay
 
 LOOK_UP_S: Final = 0.25
 """How long the catalog is waited for if an earlier answer of it is known, seconds: it is slow when
@@ -165,13 +165,13 @@ class Directory:
         return believed
 
     async def query(self, query: str) -> QueryEntry:
-        """A query as published. Raises: see `engine.objects.catalog_records.lookup`."""
+        """A query as published. Raises: see `medusa.engine.objects.catalog_records.lookup`."""
         return (await lookup(self._catalog, QUERY, ObjectName.parse(query))).value
 
     async def entry(self, stream: str) -> StreamEntry:
         """A stream as published; as it was before, if the catalog is slow or away.
 
-        Raises: see `engine.objects.catalog_records.lookup`.
+        Raises: see `medusa.engine.objects.catalog_records.lookup`.
         """
         if stream in self._entries:
             await self._wait_for(stream, self._learn_entry)

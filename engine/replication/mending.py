@@ -22,23 +22,23 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING
-from engine.replication.following.book import INPUT
-from engine.replication.following.follower import epochs
-from engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
-from engine.replication.queries import QueryHost
-from engine.streams.epochs import EpochFile
-from engine.streams.feed import Cursor, Feed
-from engine.streams.log import StreamLog
-from engine.streams.messages import Subscribe, Tuples
-from engine.streams.recent import Epoch
-from engine.streams.scanning import check_whole, rows_in_words, write_anew
-from engine.streams.stream_state import LogKey, Role, StreamState
-from overlay.concurrency import next_beat
-from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.names import ObjectName, PeerId
-from overlay.node import Overlay
-from overlay.rpc import Caller, Duplex, EndOfCall
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.following.book import INPUT
+from medusa.engine.replication.following.follower import epochs
+from medusa.engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.streams.epochs import EpochFile
+from medusa.engine.streams.feed import Cursor, Feed
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.scanning import check_whole, rows_in_words, write_anew
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller, Duplex, EndOfCall
 
 LEND: Final = "log.lend"
 

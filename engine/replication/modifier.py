@@ -12,9 +12,9 @@ The steps of a modification, each with the effect of a crash after it:
 
 A former edition is dropped once no peer can come to compute it any more.
 
-An output is altered as a source stream is (`engine.replication.sources`), but the query's entry
-takes the place of the journal: its file and the secondary get it, then the workers, and each later
-primary.
+An output is altered as a source stream is (`medusa.engine.replication.sources`), but the query's
+entry takes the place of the journal: its file and the secondary get it, then the workers, and each
+later primary.
 """
 
 from __future__ import annotations
@@ -28,34 +28,41 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.functions.allowed import Functions
-from engine.language.modification import Modified, ModifyQuery, modified_query, told
-from engine.objects.alteration import Alteration, altered
-from engine.objects.availability import Mode
-from engine.objects.definitions import AlteredOutput
-from engine.objects.moments import boundary_in_words
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING
-from engine.replication.moves.mover import Mover
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.query_history import modified, postponed, settled, withdrawn
-from engine.replication.replicas import secondary_state as upkeep
-from engine.replication.replicas.primaries import Primaries
-from engine.replication.stored_query import StoredQuery
-from engine.streams.retention import dated
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
-from overlay.concurrency import next_beat
-from overlay.errors import (
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.language.modification import Modified, ModifyQuery, modified_query, told
+from medusa.engine.objects.alteration import Alteration, altered
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import AlteredOutput
+from medusa.engine.objects.moments import boundary_in_words
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.query_history import modified, postponed, settled, withdrawn
+from medusa.engine.replication.replicas import secondary_state as upkeep
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.retention import dated
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import (
+    Footing,
+    changed,
+    earliest,
+    made_since,
+    succeeded,
+    trimmed,
+)
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 MOVE_S: Final = 10.0
 """The longest wait for a move of a task that is to be modified, seconds."""

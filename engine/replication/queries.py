@@ -9,32 +9,32 @@ from typing import Final
 import msgspec
 import trio
 
-from dht.catalog import Catalog
-from engine.objects.alteration import queries_differ
-from engine.objects.availability import Mode
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import Query, QueryStatus
-from engine.objects.schema import END
-from engine.replication.announcements import Announcements
-from engine.replication.copy import Copy, Workshop
-from engine.replication.moves.placements import Placement, replaced
-from engine.replication.query_copy import QueryCopy, drop_logs
-from engine.replication.query_creation import Creation
-from engine.replication.stored_query import QueryFiles, StoredQuery, written
-from engine.replication.term import HIGHEST_NUMBER, Term
-from engine.streams.stream_state import LogKey
-from engine.tasks.plan import Task
-from engine.tasks.status import TaskStatus
-from overlay.errors import (
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.alteration import queries_differ
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.copy import Copy, Workshop
+from medusa.engine.replication.moves.placements import Placement, replaced
+from medusa.engine.replication.query_copy import QueryCopy, drop_logs
+from medusa.engine.replication.query_creation import Creation
+from medusa.engine.replication.stored_query import QueryFiles, StoredQuery, written
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import (
     ConflictError,
     MedusaError,
     NotFoundError,
     StorageError,
     UnavailableError,
 )
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Decision, Listeners
-from overlay.names import NO_PEER
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.names import NO_PEER
 
 _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 

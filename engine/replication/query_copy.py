@@ -8,22 +8,22 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import msgspec
 import trio
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamEntry, is_panes
-from engine.objects.schema import BEGINNING, END
-from engine.replication.announcements import Announcements
-from engine.replication.copy import Copy, Workshop
-from engine.replication.following.origin import FOR_QUERIES, short_digest
-from engine.replication.replicas.positions import needed
-from engine.replication.stored_query import StoredQuery
-from engine.streams.store import REPLICA
-from engine.streams.stream_state import Role, StreamState
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import changing
-from engine.tasks.windows import read_after
-from overlay.concurrency import Job
-from overlay.errors import StorageError
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import StreamEntry, is_panes
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.copy import Copy, Workshop
+from medusa.engine.replication.following.origin import FOR_QUERIES, short_digest
+from medusa.engine.replication.replicas.positions import needed
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.store import REPLICA
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import changing
+from medusa.engine.tasks.windows import read_after
+from medusa.overlay.concurrency import Job
+from medusa.overlay.errors import StorageError
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 
 def carrier(stored: StoredQuery) -> str:

@@ -3,23 +3,34 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from dht.catalog import Catalog
-from engine.functions.allowed import Functions
-from engine.language.check import MAX_BOXES
-from engine.language.panes import with_panes
-from engine.language.tables import tables_read
-from engine.objects.catalog_records import STREAM, find
-from engine.objects.definitions import ANY, QueryEntry, StreamEntry, check_members, check_not_late
-from engine.objects.query import Query, QueryStatus, streams_read, streams_written
-from engine.objects.readers import Readers
-from engine.objects.schema import BEGINNING, Schema
-from engine.replication.stored_query import StoredQuery
-from engine.streams.revisions.columns import revisions_entry
-from engine.streams.store import StreamStore
-from engine.tasks.network import Network, planned
-from overlay.errors import ConflictError, InvalidInputError, NotAuthorisedError, NotFoundError
-from overlay.names import ObjectName
-from overlay.node import Overlay
+from medusa.dht.catalog import Catalog
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.panes import with_panes
+from medusa.engine.language.tables import tables_read
+from medusa.engine.objects.catalog_records import STREAM, find
+from medusa.engine.objects.definitions import (
+    ANY,
+    QueryEntry,
+    StreamEntry,
+    check_members,
+    check_not_late,
+)
+from medusa.engine.objects.query import Query, QueryStatus, streams_read, streams_written
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import BEGINNING, Schema
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.revisions.columns import revisions_entry
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.tasks.network import Network, planned
+from medusa.overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+)
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay
 
 
 class Creation:

@@ -7,12 +7,12 @@ from typing import Final
 
 import msgspec
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING
-from engine.replication.stored_query import StoredQuery
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import (
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import (
     MAX_EDITIONS,
     Edition,
     affected,
@@ -20,8 +20,8 @@ from engine.tasks.query_editions import (
     check_history,
     restored,
 )
-from overlay.encoding import encode
-from overlay.errors import BusyError, InvalidInputError
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import BusyError, InvalidInputError
 
 MAX_BYTES: Final = 2**19
 """Bytes of a query with its editions: one message, which holds twice as much, has all of it."""

@@ -20,26 +20,26 @@ from typing import Final
 import trio
 from msgspec.structs import replace
 
-from engine.objects.definitions import ANY, CONTRACT, StreamEntry
-from engine.objects.readers import Readers
-from engine.replication.announcements import Announcements
-from engine.replication.copy import Copy
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.checks import check_worker
-from engine.replication.moves.guest import Guest
-from engine.replication.moves.mover import Mover
-from engine.replication.moves.returning import Returning
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.standbys import Standbys
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState
-from engine.streams.subscriptions import Subscriptions, consumer_of
-from engine.tasks.network import Network
-from overlay.concurrency import Bell, next_beat
-from overlay.errors import MedusaError, NotAuthorisedError
-from overlay.events import Events
-from overlay.names import ObjectName
+from medusa.engine.objects.definitions import ANY, CONTRACT, StreamEntry
+from medusa.engine.objects.readers import Readers
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.checks import check_worker
+from medusa.engine.replication.moves.guest import Guest
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.moves.returning import Returning
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.subscriptions import Subscriptions, consumer_of
+from medusa.engine.tasks.network import Network
+from medusa.overlay.concurrency import Bell, next_beat
+from medusa.overlay.errors import MedusaError, NotAuthorisedError
+from medusa.overlay.events import Events
+from medusa.overlay.names import ObjectName
 
 AGAIN_S: Final = 5.0
 """The wait before a failed change is tried again, and between looks without a message, seconds."""

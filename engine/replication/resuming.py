@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from engine.objects.availability import Mode
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import tidy_logs
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import HIGHEST_NUMBER
-from overlay.errors import InvalidInputError, StorageError
-from overlay.names import NO_PEER
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import tidy_logs
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import HIGHEST_NUMBER
+from medusa.overlay.errors import InvalidInputError, StorageError
+from medusa.overlay.names import NO_PEER
 
 
 class Resuming:

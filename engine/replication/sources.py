@@ -12,7 +12,7 @@ After a crash behind step 1, the start of the peer, or the next leader, does the
 
 A stream is deleted once its folder is renamed, with its late tuples and revisions; the catalog
 follows, after a crash when the peer starts again. Before that nothing has changed.
-`engine.replication.leaders.changing` deletes streams with replicas.
+`medusa.engine.replication.leaders.changing` deletes streams with replicas.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from dataclasses import dataclass, field
 import trio
 from msgspec.structs import replace
 
-from engine.objects.alteration import Alteration, altered, listed
-from engine.objects.schema import END
-from engine.replication.announcements import Announcements
-from engine.replication.following.book import Followers
-from engine.replication.leaders import changing
-from engine.replication.leaders.keeper import Keeper
-from engine.replication.leaders.leaders import Leaders
-from engine.replication.leaders.logs import HOLDER
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState, entries_of
-from engine.streams.subscriptions import Subscriptions
-from overlay.concurrency import Locks
-from overlay.errors import (
+from medusa.engine.objects.alteration import Alteration, altered, listed
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.replication.leaders import changing
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.leaders import Leaders
+from medusa.engine.replication.leaders.logs import HOLDER
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState, entries_of
+from medusa.engine.streams.subscriptions import Subscriptions
+from medusa.overlay.concurrency import Locks
+from medusa.overlay.errors import (
     ConflictError,
     MedusaError,
     NotFoundError,
     StorageError,
     UnavailableError,
 )
-from overlay.events import Events
+from medusa.overlay.events import Events
 
 
 @dataclass(frozen=True, kw_only=True)

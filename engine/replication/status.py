@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.objects.availability import Mode, Recovery
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.troubles import Trouble
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.troubles import Trouble
 
 
 class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):

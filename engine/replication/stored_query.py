@@ -14,20 +14,20 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from engine.objects.availability import Availability
-from engine.objects.definitions import QueryEntry, StreamEntry
-from engine.objects.files import file_name
-from engine.objects.schema import BEGINNING
-from engine.replication.moves import placements as records
-from engine.replication.moves.placements import Placements, WrittenPlacement, at_owner
-from engine.replication.term import Term
-from engine.tasks.network import Network
-from engine.tasks.query_editions import Edition
-from overlay.errors import DamagedError, NotFoundError, StorageError
-from overlay.files import load_json, save_json, storing
-from overlay.identity import parse_optional_peer_id, parse_peer_id
-from overlay.json_folder import JsonFolder, refuse
-from overlay.names import PeerId
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.definitions import QueryEntry, StreamEntry
+from medusa.engine.objects.files import file_name
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.moves import placements as records
+from medusa.engine.replication.moves.placements import Placements, WrittenPlacement, at_owner
+from medusa.engine.replication.term import Term
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.query_editions import Edition
+from medusa.overlay.errors import DamagedError, NotFoundError, StorageError
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.overlay.identity import parse_optional_peer_id, parse_peer_id
+from medusa.overlay.json_folder import JsonFolder, refuse
+from medusa.overlay.names import PeerId
 
 
 class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):

@@ -19,10 +19,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING
-from overlay.clock import MILLIS, latest_number
-from overlay.errors import InvalidInputError
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.clock import MILLIS, latest_number
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import NO_PEER, PeerId
 
 
 class Term(Struct, frozen=True):

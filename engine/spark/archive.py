@@ -5,8 +5,8 @@ its classes into a file (a dynamic archive, JEP 350), which later ones map into 
 with Java 17, profile `edge`: 12.4 -> 6.6 CPU-s and 11.8 -> 6.7 s to a small query's first results.
 
 The first Spark of a user that finds no archive starts a process that makes one
-(`engine.spark.training`), at the lowest priority; it outlives its Spark. Nothing depends on it:
-without an archive that fits, the JVM loads classes as usual. ADR 18.
+(`medusa.engine.spark.training`), at the lowest priority; it outlives its Spark. Nothing depends
+on it: without an archive that fits, the JVM loads classes as usual. ADR 18.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Final
 
 import psutil
 
-from overlay.events import wall_clock
+from medusa.overlay.events import wall_clock
 
 SHAPING: Final = (
     "spark.driver.memory",
@@ -121,7 +121,7 @@ class ClassArchive:
         with contextlib.suppress(OSError), self._alone() as lock:
             if lock is None or not self._is_wanted() or not self._has_room():
                 return
-            program = [sys.executable, "-P", "-m", "engine.spark.training"]
+            program = [sys.executable, "-P", "-m", "medusa.engine.spark.training"]
             archive = json.dumps([str(self.folder), self.key, dict(self.shape)])
             subprocess.run(
                 ["sh", "-c", _APART, "sh", *program, archive],

@@ -1,4 +1,5 @@
-"""Functions of how often values occur, as Spark columns; `engine.language.aggregates` defines them.
+"""Functions of how often values occur, as Spark columns; `medusa.engine.language.aggregates`
+defines them.
 
 Their values are one row each by now. So an array of them is as long as there are different values.
 """
@@ -13,13 +14,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.aggregates import MARK, MILLION, PERCENTILES, TEXT_LIMIT, millionths
-from engine.language.operators import INTEGERS
-from engine.language.steps import TypedAggregate
-from engine.objects.query import Function
-from engine.objects.schema import FieldType
-from engine.spark.buckets import estimate
-from engine.spark.columns import SPARK_TYPES
+from medusa.engine.language.aggregates import MARK, MILLION, PERCENTILES, TEXT_LIMIT, millionths
+from medusa.engine.language.operators import INTEGERS
+from medusa.engine.language.steps import TypedAggregate
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.spark.buckets import estimate
+from medusa.engine.spark.columns import SPARK_TYPES
 
 _LONG: Final = T.LongType()
 _DOUBLE: Final = T.DoubleType()

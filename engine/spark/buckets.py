@@ -1,4 +1,5 @@
-"""The sketch of `approx_percentile` as Spark columns; `engine.language.buckets` defines it."""
+"""The sketch of `approx_percentile` as Spark columns; `medusa.engine.language.buckets` defines
+it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.buckets import (
+from medusa.engine.language.buckets import (
     EXPONENT_LIMIT,
     INFINITE,
     LEAST_EXPONENT,

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from overlay.addresses import outward_host
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.files import read_secret
+from medusa.overlay.addresses import outward_host
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.files import read_secret
 
 SECRET: Final = "spark.authenticate.secret"  # noqa: S105 - the setting's name
 

@@ -1,4 +1,5 @@
-"""Expressions to Spark columns, as `engine.language.operators` defines them: total on any data.
+"""Expressions to Spark columns, as `medusa.engine.language.operators` defines them: total on any
+data.
 
 Spark runs with ANSI mode off, so most failures give null. Where Spark wraps, saturates or raises,
 this file takes another form.
@@ -16,13 +17,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.casts import BEYOND_SINGLE, INTEGER, NUMBER, WORD
-from engine.language.operators import FLOATS, INTEGER_RANGE, INTEGERS, IS_SAME
-from engine.language.type_rules import Literal, Literals
-from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
-from engine.objects.schema import BEGINNING, END, STIME, FieldType
-from engine.spark.columns_text import TEXT_COLUMNS
-from engine.spark.columns_time import TIME_COLUMNS, moment
+from medusa.engine.language.casts import BEYOND_SINGLE, INTEGER, NUMBER, WORD
+from medusa.engine.language.operators import FLOATS, INTEGER_RANGE, INTEGERS, IS_SAME
+from medusa.engine.language.type_rules import Literal, Literals
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
+from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType
+from medusa.engine.spark.columns_text import TEXT_COLUMNS
+from medusa.engine.spark.columns_time import TIME_COLUMNS, moment
 
 SPARK_TYPES: Final[Mapping[FieldType, T.DataType]] = {
     FieldType.BOOL: T.BooleanType(),

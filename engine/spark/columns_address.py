@@ -1,4 +1,4 @@
-"""IP addresses as Spark columns; `engine.language.operators_text` defines their operations.
+"""IP addresses as Spark columns; `medusa.engine.language.operators_text` defines their operations.
 
 An address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6), while it is worked with. Where a
 part is needed several times, it is the variable of a function over an array of one: so it is
@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from engine.language.type_rules import Literals
+from medusa.engine.language.type_rules import Literals
 
 Columns = Sequence[Column]
 

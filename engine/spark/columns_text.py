@@ -1,4 +1,4 @@
-"""Operations on texts as Spark columns; `engine.language.operators_text` defines them."""
+"""Operations on texts as Spark columns; `medusa.engine.language.operators_text` defines them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.json_paths import in_brackets, read_path
-from engine.language.operators_text import (
+from medusa.engine.language.json_paths import in_brackets, read_path
+from medusa.engine.language.operators_text import (
     JSON_NUMBER,
     MAX_MADE,
     NEGATIVE_ZERO,
     longest_replaced,
 )
-from engine.language.pattern_work import longest_text
-from engine.language.patterns import read_pattern
-from engine.language.type_rules import Literals
-from engine.spark.columns_address import ADDRESS_COLUMNS
+from medusa.engine.language.pattern_work import longest_text
+from medusa.engine.language.patterns import read_pattern
+from medusa.engine.language.type_rules import Literals
+from medusa.engine.spark.columns_address import ADDRESS_COLUMNS
 
 Columns = Sequence[Column]
 

@@ -1,4 +1,4 @@
-"""Operations on moments as Spark columns; `engine.language.operators_time` defines them.
+"""Operations on moments as Spark columns; `medusa.engine.language.operators_time` defines them.
 
 Spark's own functions are total over all timestamps, but for `date_trunc`: it fails where the result
 does not fit. The session's time zone is UTC.
@@ -13,8 +13,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators_time import PLUS_INTERVAL
-from engine.language.time_units import (
+from medusa.engine.language.operators_time import PLUS_INTERVAL
+from medusa.engine.language.time_units import (
     UNITS_US,
     YEARS_FROM,
     YEARS_UNTIL,
@@ -25,7 +25,7 @@ from engine.language.time_units import (
     shape_of,
     unit_of,
 )
-from engine.language.type_rules import Literals
+from medusa.engine.language.type_rules import Literals
 
 Columns = Sequence[Column]
 

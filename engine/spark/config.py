@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from engine.spark.cluster import SECRET, cluster_settings
-from engine.spark.workforce import Patience
-from overlay.errors import InvalidInputError
+from medusa.engine.spark.cluster import SECRET, cluster_settings
+from medusa.engine.spark.workforce import Patience
+from medusa.overlay.errors import InvalidInputError
 
 MEND: Final = "mend [spark.options], or master in [spark], in medusa.toml, and start the peer again"
 """The remedy for settings that Spark refuses. A peer reads them when it starts."""

@@ -18,10 +18,10 @@ from urllib.parse import quote
 from pyspark.errors import PySparkException, PySparkImportError
 from pyspark.sql import SparkSession
 
-from engine.spark.config import MEND, SETTINGS, SparkConfig
-from engine.spark.session import BREAKAGE, SparkLostError, first_line
-from overlay.errors import InternalError, InvalidInputError, NotFoundError
-from overlay.files import read_secret
+from medusa.engine.spark.config import MEND, SETTINGS, SparkConfig
+from medusa.engine.spark.session import BREAKAGE, SparkLostError, first_line
+from medusa.overlay.errors import InternalError, InvalidInputError, NotFoundError
+from medusa.overlay.files import read_secret
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class ConnectSpark:
 
     @property
     def shares(self) -> bool:
-        """As `engine.spark.session.Spark.shares`: the server is elsewhere."""
+        """As `medusa.engine.spark.session.Spark.shares`: the server is elsewhere."""
         return False
 
     @property

@@ -1,4 +1,5 @@
-"""The sketch of `approx_count_distinct` as Spark columns; `engine.language.distinct` defines it."""
+"""The sketch of `approx_count_distinct` as Spark columns; `medusa.engine.language.distinct` defines
+it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.distinct import (
+from medusa.engine.language.distinct import (
     RANK_BITS,
     REGISTER_BITS,
     REGISTERS,
@@ -16,8 +17,8 @@ from engine.language.distinct import (
     SEED,
     SIGMA_TERMS,
 )
-from engine.language.operators import FLOATS
-from engine.objects.schema import FieldType
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.objects.schema import FieldType
 
 _CODE_BITS: Final = 6
 """Bits of a rank, which is at most 1 + RANK_BITS."""

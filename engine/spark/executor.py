@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
-from engine.spark.config import SparkConfig
-from engine.spark.sharing import Sharing
-from engine.spark.workforce import LOOK_S, Workforce
-from engine.tasks.execution import Executor, Result
-from engine.tasks.plan import MatchStep, RankStep, Task
-from engine.tasks.revisions.tasks import by_arrival
-from engine.tasks.windows import Interval
-from overlay.errors import InternalError, MedusaError
-from overlay.events import Events
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.sharing import Sharing
+from medusa.engine.spark.workforce import LOOK_S, Workforce
+from medusa.engine.tasks.execution import Executor, Result
+from medusa.engine.tasks.plan import MatchStep, RankStep, Task
+from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.errors import InternalError, MedusaError
+from medusa.overlay.events import Events
 
 if TYPE_CHECKING:  # a peer that computes nothing does not wait for PySpark, nor keep it in memory
     from pyspark.sql import SparkSession
 
-    from engine.spark.program import Program
-    from engine.spark.session import Spark
-    from engine.spark.shared_jobs import Order, SharedJob
+    from medusa.engine.spark.program import Program
+    from medusa.engine.spark.session import Spark
+    from medusa.engine.spark.shared_jobs import Order, SharedJob
 
 __all__ = ["Executor", "SparkExecutor", "open_executor"]
 
@@ -35,7 +35,7 @@ JOBS_AT_ONCE = 8
 """Threads that wait for Spark: more than the cores of a small peer, so that planning overlaps."""
 
 Epoch = tuple[Mapping[str, Sequence[Path]], int, int, Interval]
-"""The arguments of a run; see `engine.tasks.execution.Computation`."""
+"""The arguments of a run; see `medusa.engine.tasks.execution.Computation`."""
 
 Kind = tuple[Hashable, Callable[[], "SharedJob"]]
 """A group of tasks that can be in one job, and how to make the job."""
@@ -118,7 +118,7 @@ class SparkExecutor:
             SparkLostError: Spark was lost meanwhile; the next call starts it again.
         """
         spark = await self._ensure_running()
-        from engine.spark.session import SparkLostError  # imported by now: it was made
+        from medusa.engine.spark.session import SparkLostError  # imported by now: it was made
 
         try:
             return await trio.to_thread.run_sync(
@@ -156,7 +156,10 @@ class SparkExecutor:
     async def _compute(self, computation: SparkComputation, asked: Epoch) -> Result:
         spark = await self._ensure_running()
         if spark.shares:
-            from engine.spark.shared_jobs import Order, is_small  # PySpark is imported by now
+            from medusa.engine.spark.shared_jobs import (  # PySpark is imported by now
+                Order,
+                is_small,
+            )
 
             order = Order(computation.task, *asked)
             if is_small(order.paths) and (kind := await computation.kind()) is not None:
@@ -228,7 +231,7 @@ class SparkExecutor:
 
 
 class SparkComputation:
-    """One task as a Spark job; see `engine.tasks.execution.Computation`."""
+    """One task as a Spark job; see `medusa.engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: SparkExecutor, task: Task) -> None:
         self.task = task
@@ -273,12 +276,12 @@ class SparkComputation:
             await self.run(*blank)
 
     def _blank_epoch(self, folder: Path) -> Epoch:
-        from engine.spark.program import blank_epoch  # in a worker thread: see `_compiled`
+        from medusa.engine.spark.program import blank_epoch  # in a worker thread: see `_compiled`
 
         return blank_epoch(self.task, folder)
 
     def _compiled(self) -> Program:
-        from engine.spark.program import Program  # in a worker thread: this takes a while
+        from medusa.engine.spark.program import Program  # in a worker thread: this takes a while
 
         if self._program is None:
             self._program = Program(self.task)
@@ -299,10 +302,10 @@ async def open_executor(
 
     def make() -> AnySpark:
         if config.remote:
-            from engine.spark.connect import ConnectSpark
+            from medusa.engine.spark.connect import ConnectSpark
 
             return ConnectSpark(config)
-        from engine.spark.session import Spark
+        from medusa.engine.spark.session import Spark
 
         ours.append(Spark(config, logs))
         return ours[0]
@@ -332,7 +335,7 @@ async def open_executor(
 def kind_of(task: Task) -> Kind | None:
     """The group of the tasks that can be in one job with a task, and how to make that job. None: it
     always runs alone. Blocking: it imports PySpark."""
-    from engine.spark import rows, shared_matches, shared_rows, shared_windows
+    from medusa.engine.spark import rows, shared_matches, shared_rows, shared_windows
 
     if task.recalls or isinstance(task.window, RankStep):
         return None

@@ -10,18 +10,18 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.aggregates import BAGS, KINDS, VARIANCES, Kind
-from engine.language.operators import FLOATS
-from engine.language.panes import Counted, Layout, layout
-from engine.language.steps import AggregateStep, Form, TypedAggregate
-from engine.language.typed import Expression
-from engine.objects.query import Function
-from engine.objects.schema import SEQ, STIME, Field, FieldType
-from engine.spark.bags import Bag, bag_of, bin_of, of_bag
-from engine.spark.buckets import bucket_of
-from engine.spark.columns import column, quoted, without_negative_zero
-from engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
-from engine.spark.variances import TRIPLE, combined_moments, moments_of, variance
+from medusa.engine.language.aggregates import BAGS, KINDS, VARIANCES, Kind
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.panes import Counted, Layout, layout
+from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
+from medusa.engine.language.typed import Expression
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import SEQ, STIME, Field, FieldType
+from medusa.engine.spark.bags import Bag, bag_of, bin_of, of_bag
+from medusa.engine.spark.buckets import bucket_of
+from medusa.engine.spark.columns import column, quoted, without_negative_zero
+from medusa.engine.spark.distinct import code_of, estimate, estimate_of_codes, rank_of, register_of
+from medusa.engine.spark.variances import TRIPLE, combined_moments, moments_of, variance
 
 
 class Functions:
@@ -221,7 +221,8 @@ _UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
 }
 
 
-# -- of panes: `engine.language.panes` defines their fields ---------------------------------------
+# -- of panes: `medusa.engine.language.panes` defines their fields
+# ---------------------------------------
 
 
 def _partial(step: AggregateStep, order: Column, part: str) -> Functions:

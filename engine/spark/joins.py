@@ -12,16 +12,23 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.joins import AS_OF, LEFT, RIGHT, equalities, has_equality, necessary_equalities
-from engine.language.operators import FLOATS
-from engine.language.steps import JoinStep
-from engine.language.typed import fields_in
-from engine.objects.query import JoinKind
-from engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
-from engine.spark.columns import column, output, quoted, within, without_negative_zero
-from engine.spark.rows import row_schema
-from engine.spark.scans import reader_of
-from engine.tasks.windows import Interval
+from medusa.engine.language.joins import (
+    AS_OF,
+    LEFT,
+    RIGHT,
+    equalities,
+    has_equality,
+    necessary_equalities,
+)
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import JoinStep
+from medusa.engine.language.typed import fields_in
+from medusa.engine.objects.query import JoinKind
+from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
+from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
+from medusa.engine.spark.rows import row_schema
+from medusa.engine.spark.scans import reader_of
+from medusa.engine.tasks.windows import Interval
 
 _SPARK_KINDS: Final = {
     JoinKind.INNER: "inner",
@@ -281,7 +288,7 @@ def _unless_too_many(step: JoinStep) -> Column:
 
 
 def _stime_of(step: JoinStep) -> Column:
-    """The stime of a pair, or of a tuple alone: see `engine.objects.query.Join`."""
+    """The stime of a pair, or of a tuple alone: see `medusa.engine.objects.query.Join`."""
     left = later(quoted(_LEFT_TIME), step.left_waits_us)
     if step.table or step.kind in {JoinKind.SEMI, JoinKind.ANTI}:
         return left

@@ -19,11 +19,11 @@ from pyspark.errors import PySparkException
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.java_gateway import launch_gateway
 
-from engine.spark.archive import ClassArchive, archive_for
-from engine.spark.config import MEND
-from overlay.errors import InvalidInputError, StoppedError, UnavailableError, printable
-from overlay.events import wall_clock
-from overlay.files import SECRET_MODE
+from medusa.engine.spark.archive import ClassArchive, archive_for
+from medusa.engine.spark.config import MEND
+from medusa.overlay.errors import InvalidInputError, StoppedError, UnavailableError, printable
+from medusa.overlay.events import wall_clock
+from medusa.overlay.files import SECRET_MODE
 
 LEAST_JAVA: Final = 17
 """Spark 4 runs on Java 17 and later."""

@@ -8,11 +8,11 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from engine.language.panes import layout
-from engine.language.steps import AggregateStep
-from engine.objects.schema import STIME
-from engine.spark.columns import changing, quoted
-from engine.spark.slices import due, folds
+from medusa.engine.language.panes import layout
+from medusa.engine.language.steps import AggregateStep
+from medusa.engine.objects.schema import STIME
+from medusa.engine.spark.columns import changing, quoted
+from medusa.engine.spark.slices import due, folds
 
 WINDOWS: Final = 62
 """Windows of one job at most: a mask is a long, and is made of powers of two up to 2^62."""

@@ -9,13 +9,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.aggregates import BAGS, KINDS
-from engine.language.panes import panes_fields
-from engine.language.steps import AggregateStep, Form
-from engine.objects.schema import STIME, Field
-from engine.spark.columns import quoted
-from engine.spark.functions import functions_of
-from engine.spark.slices import grouped
+from medusa.engine.language.aggregates import BAGS, KINDS
+from medusa.engine.language.panes import panes_fields
+from medusa.engine.language.steps import AggregateStep, Form
+from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.spark.columns import quoted
+from medusa.engine.spark.functions import functions_of
+from medusa.engine.spark.slices import grouped
 
 
 def counts_values(step: AggregateStep) -> bool:

@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.spark.cpu import meter_of
-from overlay.errors import InternalError
+from medusa.engine.spark.cpu import meter_of
+from medusa.overlay.errors import InternalError
 
 SLOT_BYTES: Final = 16 * 2**20
 """Bytes of a slot's file, at most: Spark plans one partition of this size, and would not see what

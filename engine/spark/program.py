@@ -16,25 +16,25 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.language.operators import FLOATS
-from engine.language.steps import CumulateStep, Form, SessionsStep
-from engine.objects.schema import BEGINNING, SEQ, STIME, Field
-from engine.spark.columns import column, output, quoted, within, without_negative_zero
-from engine.spark.cpu import meter_of
-from engine.spark.joins import Joins
-from engine.spark.matches import Matches
-from engine.spark.ranks import Ranks
-from engine.spark.rows import merged_fields, row_schema
-from engine.spark.scans import reader_of
-from engine.spark.spans import Spans
-from engine.spark.top import TopOf
-from engine.spark.totals import TotalsOf
-from engine.spark.tuple_windows import TupleWindowsOf
-from engine.spark.windows import Windows, names_made
-from engine.streams.parquet import write_parquet
-from engine.tasks.canonical import canonical
-from engine.tasks.execution import Result
-from engine.tasks.plan import (
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import CumulateStep, Form, SessionsStep
+from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Field
+from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
+from medusa.engine.spark.cpu import meter_of
+from medusa.engine.spark.joins import Joins
+from medusa.engine.spark.matches import Matches
+from medusa.engine.spark.ranks import Ranks
+from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.scans import reader_of
+from medusa.engine.spark.spans import Spans
+from medusa.engine.spark.top import TopOf
+from medusa.engine.spark.totals import TotalsOf
+from medusa.engine.spark.tuple_windows import TupleWindowsOf
+from medusa.engine.spark.windows import Windows, names_made
+from medusa.engine.streams.parquet import write_parquet
+from medusa.engine.tasks.canonical import canonical
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,
     JoinStep,
@@ -47,8 +47,8 @@ from engine.tasks.plan import (
     TotalsStep,
     TupleWindowsStep,
 )
-from engine.tasks.revisions.tasks import by_arrival
-from engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.windows import Interval, needs
 
 LARGE_BYTES: Final = 16 * 2**20
 """Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan: a
@@ -72,7 +72,7 @@ class Program:
         upto: int,
         interval: Interval,
     ) -> Result:
-        """As `engine.tasks.execution.Computation.run`; blocking."""
+        """As `medusa.engine.tasks.execution.Computation.run`; blocking."""
         if not any(files.get(name) for name in self._task.inputs):
             return Result(self._schema.empty_table(), 0.0)
         compiled = self._compiled

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.steps import RankStep
-from engine.objects.query import OrderBy
-from engine.objects.schema import SEQ, STIME, Field
-from engine.spark.columns import quoted
-from engine.spark.functions import order_of
+from medusa.engine.language.steps import RankStep
+from medusa.engine.objects.query import OrderBy
+from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.spark.columns import quoted
+from medusa.engine.spark.functions import order_of
 
 _PLACE: Final = "place of its own"
 """No field's name has a blank."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as T
 
-from engine.objects.schema import SEQ, STIME, Field, Schema
-from engine.spark.columns import SPARK_TYPES
+from medusa.engine.objects.schema import SEQ, STIME, Field, Schema
+from medusa.engine.spark.columns import SPARK_TYPES
 
 
 def merged_fields(schemas: Sequence[Schema]) -> tuple[Field, ...]:

@@ -23,9 +23,9 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from engine.spark.config import MEND, SparkConfig
-from engine.spark.jvm import Jvm
-from overlay.errors import BusyError, InternalError, UnavailableError
+from medusa.engine.spark.config import MEND, SparkConfig
+from medusa.engine.spark.jvm import Jvm
+from medusa.overlay.errors import BusyError, InternalError, UnavailableError
 
 T = TypeVar("T")
 
@@ -73,7 +73,7 @@ class Spark:
     @property
     def shares(self) -> bool:
         """Whether small jobs read their rows from files of this machine; see
-        `engine.spark.prepared`."""
+        `medusa.engine.spark.prepared`."""
         return self._config.local
 
     @property

@@ -1,4 +1,4 @@
-"""The orders and the results of one job for several tasks; see `engine.spark.sharing`."""
+"""The orders and the results of one job for several tasks; see `medusa.engine.spark.sharing`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from engine.objects.schema import SEQ, STIME, Field
-from engine.streams.epochs import read_group, reading
-from engine.streams.ordering import between, is_ordered
-from engine.tasks.canonical import without_negative_zeros
-from engine.tasks.execution import Result
-from engine.tasks.plan import Task
-from engine.tasks.windows import Interval
+from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.streams.epochs import read_group, reading
+from medusa.engine.streams.ordering import between, is_ordered
+from medusa.engine.tasks.canonical import without_negative_zeros
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import Interval
 
 MOST_ROWS: Final = 2**18
 """Rows of one job, about; those of a window count once for each window that they are in. Beyond,
@@ -29,7 +29,7 @@ SHARED_BYTES: Final = 4 * 2**20
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Order:
-    """One epoch of a task to compute: as `engine.tasks.execution.Computation.run`."""
+    """One epoch of a task to compute: as `medusa.engine.tasks.execution.Computation.run`."""
 
     task: Task
     files: Mapping[str, Sequence[Path]]
@@ -65,7 +65,7 @@ def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.T
     """The rows of an order's interval, by stime; floats without -0.0. None: there are too many.
 
     Raises:
-        As `engine.streams.epochs.reading`.
+        As `medusa.engine.streams.epochs.reading`.
     """
     names = [STIME, *([SEQ] if with_seq else []), *(field.name for field in fields)]
     types = [pa.int64()] * (len(names) - len(fields)) + [field.type.arrow for field in fields]

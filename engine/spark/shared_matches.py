@@ -15,17 +15,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.objects.schema import STIME, Field
-from engine.spark.columns import output, quoted
-from engine.spark.matches import Matches
-from engine.spark.prepared import Prepared
-from engine.spark.program import leaves_by, mapped
-from engine.spark.rows import merged_fields, row_schema
-from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from engine.tasks.canonical import canonical
-from engine.tasks.execution import Result
-from engine.tasks.plan import FilterStep, MapStep, MatchStep, Task
-from engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.spark.columns import output, quoted
+from medusa.engine.spark.matches import Matches
+from medusa.engine.spark.prepared import Prepared
+from medusa.engine.spark.program import leaves_by, mapped
+from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
+from medusa.engine.tasks.canonical import canonical
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import FilterStep, MapStep, MatchStep, Task
+from medusa.engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
 """The number of an order; no field's name has a blank."""

@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from engine.objects.schema import STIME, Field
-from engine.spark.columns import output, quoted
-from engine.spark.prepared import Prepared
-from engine.spark.program import leaves_by
-from engine.spark.rows import merged_fields, row_schema
-from engine.spark.shared_jobs import Order, read_input, shared_out
-from engine.streams.ordering import between
-from engine.tasks.canonical import canonical, is_strict
-from engine.tasks.execution import Result
-from engine.tasks.plan import FilterStep, MapStep, Step, Task
+from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.spark.columns import output, quoted
+from medusa.engine.spark.prepared import Prepared
+from medusa.engine.spark.program import leaves_by
+from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.shared_jobs import Order, read_input, shared_out
+from medusa.engine.streams.ordering import between
+from medusa.engine.tasks.canonical import canonical, is_strict
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import FilterStep, MapStep, Step, Task
 
 MOST_TASKS: Final = 128
 """Tasks of one job: its columns are their number."""

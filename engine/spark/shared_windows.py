@@ -18,17 +18,17 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from engine.language.steps import CumulateStep, Form, SessionsStep
-from engine.objects.schema import STIME, Field
-from engine.spark.columns import output, quoted
-from engine.spark.prepared import Prepared
-from engine.spark.program import leaves_by, mapped
-from engine.spark.rows import merged_fields, row_schema
-from engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from engine.spark.windows import TaggedWindows, names_made
-from engine.tasks.canonical import canonical
-from engine.tasks.execution import Result
-from engine.tasks.plan import (
+from medusa.engine.language.steps import CumulateStep, Form, SessionsStep
+from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.spark.columns import output, quoted
+from medusa.engine.spark.prepared import Prepared
+from medusa.engine.spark.program import leaves_by, mapped
+from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
+from medusa.engine.spark.windows import TaggedWindows, names_made
+from medusa.engine.tasks.canonical import canonical
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,
     JoinStep,
@@ -41,7 +41,7 @@ from engine.tasks.plan import (
     TotalsStep,
     TupleWindowsStep,
 )
-from engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.revisions.tasks import by_arrival
 
 TASK: Final = "task "
 START: Final = "start "

@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
-from engine.tasks.execution import Result
-from engine.tasks.plan import Task
-from overlay.concurrency import Bell
-from overlay.errors import MedusaError
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import Task
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import MedusaError
 
 if TYPE_CHECKING:  # PySpark is imported with the first job
-    from engine.spark.shared_jobs import Order, SharedJob
+    from medusa.engine.spark.shared_jobs import Order, SharedJob
 
 GATHER_S: Final = 0.02
 """How long an order waits for others, seconds: the runners of a hundred tasks wake up meanwhile."""

@@ -9,12 +9,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from engine.language.aggregates import KINDS, VARIANCES, Kind
-from engine.language.panes import layout
-from engine.language.steps import AggregateStep, Form
-from engine.objects.query import Function
-from engine.objects.schema import END, STIME
-from engine.spark.columns import changing, quoted
+from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
+from medusa.engine.language.panes import layout
+from medusa.engine.language.steps import AggregateStep, Form
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import END, STIME
+from medusa.engine.spark.columns import changing, quoted
 
 
 def first_and_last(step: AggregateStep, after: int, upto: int) -> tuple[Column, Column]:

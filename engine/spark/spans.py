@@ -10,12 +10,12 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.steps import AggregateStep, CumulateStep, SessionsStep, SpanStep
-from engine.objects.query import WINDOW_END, WINDOW_START
-from engine.objects.schema import STIME, Field
-from engine.spark.columns import changing, quoted, within
-from engine.spark.joins import later
-from engine.spark.windows import TaggedWindows
+from medusa.engine.language.steps import AggregateStep, CumulateStep, SessionsStep, SpanStep
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START
+from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.spark.columns import changing, quoted, within
+from medusa.engine.spark.joins import later
+from medusa.engine.spark.windows import TaggedWindows
 
 _START: Final = "span start"
 _AT: Final = "span at"
@@ -69,7 +69,7 @@ class Spans:
 
 def _sessions(frame: DataFrame, step: SessionsStep) -> DataFrame:
     """The rows, each with the session, or the part of one, that it is in: see
-    `engine.objects.query.Sessions`."""
+    `medusa.engine.objects.query.Sessions`."""
     keys = [quoted(each.name) for each in step.group_by]
     time, gap = quoted(STIME), F.lit(step.gap_us).cast(T.LongType())
     longest = F.lit(step.longest_us).cast(T.LongType())

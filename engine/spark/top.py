@@ -13,11 +13,11 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.steps import TopStep
-from engine.objects.query import order_by
-from engine.objects.schema import BEGINNING, SEQ, STIME
-from engine.spark.columns import quoted
-from engine.spark.ranks import ordered
+from medusa.engine.language.steps import TopStep
+from medusa.engine.objects.query import order_by
+from medusa.engine.objects.schema import BEGINNING, SEQ, STIME
+from medusa.engine.spark.columns import quoted
+from medusa.engine.spark.ranks import ordered
 
 _NEW: Final = "is new "
 _TURN: Final = "turn "

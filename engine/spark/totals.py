@@ -15,12 +15,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators import FLOATS
-from engine.language.steps import TotalsStep, TypedAggregate
-from engine.language.totals import State, layout_of, totals_schema
-from engine.objects.query import Function
-from engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
-from engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import TotalsStep, TypedAggregate
+from medusa.engine.language.totals import State, layout_of, totals_schema
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
+from medusa.engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
 
 _SIGN: Final = "sign "
 _NEW: Final = "is new "

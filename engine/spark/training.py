@@ -1,7 +1,7 @@
 """The training run: a Spark that computes a little of everything, and archives the classes it used.
 
-`ClassArchive.make_apart` starts it as `python -m engine.spark.training ARCHIVE`, at the lowest
-priority. It takes 13 s of a core to run and 20 s to write.
+`ClassArchive.make_apart` starts it as `python -m medusa.engine.spark.training ARCHIVE`, at the
+lowest priority. It takes 13 s of a core to run and 20 s to write.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from engine.language.aggregates import PARAMETERS, Parameter
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark.archive import ClassArchive
-from engine.spark.config import SparkConfig
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.plan import Task, plan
-from overlay.errors import MedusaError, UnavailableError
+from medusa.engine.language.aggregates import PARAMETERS, Parameter
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark.archive import ClassArchive
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import Task, plan
+from medusa.overlay.errors import MedusaError, UnavailableError
 
 END_S: Final = 1_800.0
 """Longest that the JVM may take to write the archive and end, seconds: the cores may be busy."""

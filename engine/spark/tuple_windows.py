@@ -17,12 +17,12 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.steps import AggregateStep, TupleWindowsStep
-from engine.language.tuple_windows import layout_of, tuples_schema
-from engine.objects.schema import SEQ, STIME, Field
-from engine.spark.columns import SPARK_TYPES, quoted
-from engine.spark.functions import order_of
-from engine.spark.windows import TaggedWindows
+from medusa.engine.language.steps import AggregateStep, TupleWindowsStep
+from medusa.engine.language.tuple_windows import layout_of, tuples_schema
+from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.spark.columns import SPARK_TYPES, quoted
+from medusa.engine.spark.functions import order_of
+from medusa.engine.spark.windows import TaggedWindows
 
 _NEW: Final = "is new "
 _BASE: Final = "number before "

@@ -1,4 +1,4 @@
-"""Variances as Spark columns; `engine.language.aggregates` defines them."""
+"""Variances as Spark columns; `medusa.engine.language.aggregates` defines them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from engine.language.operators import FLOATS
-from engine.objects.query import Function
-from engine.objects.schema import STIME, FieldType
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import STIME, FieldType
 
 _BITS: Final = 32
 _MASK: Final = 2**_BITS - 1
@@ -54,7 +54,7 @@ def variance(function: Function, found: Sequence[Column], type_: FieldType) -> C
 
 
 def _sums(argument: Column) -> list[Column]:
-    """The sums `engine.language.panes.MOMENTS`."""
+    """The sums `medusa.engine.language.panes.MOMENTS`."""
     x = argument.cast(T.LongType())
     high, low = F.shiftright(x, _BITS), x.bitwiseAND(F.lit(_MASK))
     squares, crossed, lows = high * high, high * low, low * low  # the last without a sign

@@ -13,15 +13,15 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from engine.language.panes import layout, panes_fields
-from engine.language.steps import AggregateStep, Form
-from engine.objects.query import WINDOW_START
-from engine.objects.schema import END, STIME, Field
-from engine.spark.columns import quoted
-from engine.spark.functions import Functions, functions_of
-from engine.spark.masks import Masks
-from engine.spark.one_pane import OnePane, counts_values, in_parts
-from engine.spark.slices import (
+from medusa.engine.language.panes import layout, panes_fields
+from medusa.engine.language.steps import AggregateStep, Form
+from medusa.engine.objects.query import WINDOW_START
+from medusa.engine.objects.schema import END, STIME, Field
+from medusa.engine.spark.columns import quoted
+from medusa.engine.spark.functions import Functions, functions_of
+from medusa.engine.spark.masks import Masks
+from medusa.engine.spark.one_pane import OnePane, counts_values, in_parts
+from medusa.engine.spark.slices import (
     due,
     first_and_last,
     grouped,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.events import Level
+from medusa.overlay.events import Level
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the executors; one takes three calls into the JVM."""

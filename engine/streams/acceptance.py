@@ -13,15 +13,15 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import BEGINNING, END
-from engine.streams.entries import MAX_META_BYTES
-from engine.streams.lateness import Judged, judge
-from engine.streams.presence import Claim, Presence, PresenceState
-from engine.streams.remembered import Remembered
-from engine.streams.validate import Batch
-from overlay.encoding import decode
-from overlay.errors import ConflictError, InvalidInputError, SequenceGapError
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.entries import MAX_META_BYTES
+from medusa.engine.streams.lateness import Judged, judge
+from medusa.engine.streams.presence import Claim, Presence, PresenceState
+from medusa.engine.streams.remembered import Remembered
+from medusa.engine.streams.validate import Batch
+from medusa.overlay.encoding import decode
+from medusa.overlay.errors import ConflictError, InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream. Past it the participant with the most of them loses the one that

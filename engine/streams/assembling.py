@@ -4,12 +4,12 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.ipc import decode
-from engine.streams.messages import Tuples
-from engine.streams.ordering import between, bounds, is_ordered
-from engine.streams.recent import Epoch
-from overlay.errors import DecodeError
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.ipc import decode
+from medusa.engine.streams.messages import Tuples
+from medusa.engine.streams.ordering import between, bounds, is_ordered
+from medusa.engine.streams.recent import Epoch
+from medusa.overlay.errors import DecodeError
 
 MAX_EPOCH_BYTES: Final = 512 * 2**20
 """The most that a receiver gathers of one epoch before it takes the sender for hostile. Our leaders

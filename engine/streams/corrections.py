@@ -20,9 +20,9 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import STIME
-from engine.streams.ordering import between, repeated
-from engine.streams.recent import Epoch
+from medusa.engine.objects.schema import STIME
+from medusa.engine.streams.ordering import between, repeated
+from medusa.engine.streams.recent import Epoch
 
 TENTATIVE_BYTES: Final = 256 * 2**20
 """Arrow bytes of tentative tuples kept for comparison. In a longer failure the oldest are taken

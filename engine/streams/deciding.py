@@ -10,10 +10,10 @@ from typing import Final
 import pyarrow.compute as pc
 from msgspec import structs
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.acceptance import Acceptance, Entry, Inserted
-from engine.streams.lateness import chosen, judge
-from engine.streams.validate import Batch
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.acceptance import Acceptance, Entry, Inserted
+from medusa.engine.streams.lateness import chosen, judge
+from medusa.engine.streams.validate import Batch
 
 LEAP_US: Final = 86_400 * 1_000_000
 """A day: a stream that was idle, or a peer that was off, for less time goes on at once."""

@@ -12,10 +12,10 @@ from typing import Final
 
 import trio
 
-from engine.streams.parts import PART_BYTES
-from overlay.errors import BusyError
-from overlay.memory import Memory
-from overlay.rpc import Caller
+from medusa.engine.streams.parts import PART_BYTES
+from medusa.overlay.errors import BusyError
+from medusa.overlay.memory import Memory
+from medusa.overlay.rpc import Caller
 
 TURNS: Final = 2
 """Parts that are read and encoded at once; each takes up to three times `PART_BYTES`. More would

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.streams.retention import Hold
-from engine.streams.stream_state import LogKey
-from overlay.concurrency import Watched
-from overlay.errors import StorageFullError
-from overlay.events import Events
-from overlay.troubles import Reason, Trouble
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import StorageFullError
+from medusa.overlay.events import Events
+from medusa.overlay.troubles import Reason, Trouble
 
 NEARLY: Final = 0.8
 """The share of the quota at which a person is warned, in time to act: tuples kept for a network

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.errors import DecodeError, InvalidInputError
+from medusa.overlay.errors import DecodeError, InvalidInputError
 
 HEAD: Final = struct.Struct("<III")
 

@@ -29,12 +29,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.objects.schema import STIME
-from engine.streams.ordering import between, bounds, is_ordered
-from engine.streams.parquet import open_parquet
-from engine.streams.storage import TEMPORARY, sync_file
-from overlay.errors import DamagedError, InternalError, StorageError
-from overlay.files import storing
+from medusa.engine.objects.schema import STIME
+from medusa.engine.streams.ordering import between, bounds, is_ordered
+from medusa.engine.streams.parquet import open_parquet
+from medusa.engine.streams.storage import TEMPORARY, sync_file
+from medusa.overlay.errors import DamagedError, InternalError, StorageError
+from medusa.overlay.files import storing
 
 GROUP_BYTES: Final = 4 * 2**20
 """Arrow bytes in one row group, at most unless a row has more: a reader gets one at a time."""

@@ -11,15 +11,15 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.delivery import Shares
-from engine.streams.log import StreamLog
-from engine.streams.messages import Acknowledge, Tuples
-from engine.streams.parts import Part
-from engine.streams.stream_state import StreamState
-from overlay.concurrency import until_one_ends
-from overlay.rpc import EndOfCall
-from overlay.streams import Buffer
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.delivery import Shares
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Acknowledge, Tuples
+from medusa.engine.streams.parts import Part
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.rpc import EndOfCall
+from medusa.overlay.streams import Buffer
 
 
 class Cursor:

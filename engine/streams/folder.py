@@ -25,8 +25,8 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.epochs import (
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.epochs import (
     GROUP_BYTES,
     JOB_BYTES,
     EpochFile,
@@ -36,11 +36,11 @@ from engine.streams.epochs import (
     path_of,
     read_groups,
 )
-from engine.streams.ordering import tidy
-from engine.streams.storage import sync_folder
-from overlay.errors import InternalError, StorageError
-from overlay.files import storing
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.streams.ordering import tidy
+from medusa.engine.streams.storage import sync_folder
+from medusa.overlay.errors import InternalError, StorageError
+from medusa.overlay.files import storing
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 
 class EpochFolder:

@@ -13,9 +13,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
-from engine.streams.ordering import tidy
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
+from medusa.engine.streams.ordering import tidy
 
 MORE: Final = 0.5
 """A log is folded when its files behind the folded one have this share of its rows: so a tuple is

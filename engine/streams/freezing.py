@@ -18,13 +18,13 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from engine.streams.log import StreamLog
-from engine.streams.storage import TEMPORARY
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import StoredStream
-from overlay.errors import NotFoundError
-from overlay.files import load_json, save_json, storing
-from overlay.inventory import SUFFIX
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.storage import TEMPORARY
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import StoredStream
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.overlay.inventory import SUFFIX
 
 SIZES: Final = "sizes.json"
 """The file in the frozen folder with the lengths of the others."""

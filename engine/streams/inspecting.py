@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from engine.objects.definitions import LATE, REVISIONS
-from engine.objects.schema import BEGINNING
-from engine.streams.entries import is_torn, whole_entries
-from engine.streams.epochs import EpochFile
-from engine.streams.revisions.columns import revisions_schema
-from engine.streams.scanning import look
-from engine.streams.store import GONE, read_entry
-from engine.streams.stream_state import StoredStream
-from overlay.errors import DamagedError, NotFoundError
-from overlay.files import storing
-from overlay.inventory import SUFFIX, Inventory, is_missing
+from medusa.engine.objects.definitions import LATE, REVISIONS
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams.entries import is_torn, whole_entries
+from medusa.engine.streams.epochs import EpochFile
+from medusa.engine.streams.revisions.columns import revisions_schema
+from medusa.engine.streams.scanning import look
+from medusa.engine.streams.store import GONE, read_entry
+from medusa.engine.streams.stream_state import StoredStream
+from medusa.overlay.errors import DamagedError, NotFoundError
+from medusa.overlay.files import storing
+from medusa.overlay.inventory import SUFFIX, Inventory, is_missing
 
 LOG: Final = "log"
 

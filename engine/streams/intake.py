@@ -6,21 +6,21 @@ from typing import Final, NamedTuple
 
 import trio
 
-from engine.objects.definitions import Idle
-from engine.objects.schema import END
-from engine.streams.acceptance import Writer
-from engine.streams.config import EngineConfig
-from engine.streams.disk_quota import DiskQuota
-from engine.streams.leader import Leader
-from engine.streams.load import Pacer
-from engine.streams.messages import Post, Posted
-from engine.streams.stream_state import LogKey, StreamState
-from overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
-from overlay.concurrency import until_one_ends
-from overlay.errors import BusyError, InternalError, InvalidInputError, StorageError
-from overlay.events import Events
-from overlay.log import bound
-from overlay.troubles import Reason, Trouble
+from medusa.engine.objects.definitions import Idle
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.disk_quota import DiskQuota
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.load import Pacer
+from medusa.engine.streams.messages import Post, Posted
+from medusa.engine.streams.stream_state import LogKey, StreamState
+from medusa.overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.errors import BusyError, InternalError, InvalidInputError, StorageError
+from medusa.overlay.events import Events
+from medusa.overlay.log import bound
+from medusa.overlay.troubles import Reason, Trouble
 
 HURRY_SHARE: Final = 0.125
 """Share of the bytes that may wait for their boundary: past it an epoch is cut before its time."""

@@ -14,9 +14,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.streams.messages import MAX_BATCH_BYTES
-from engine.streams.ordering import copied, tidy
-from overlay.errors import DecodeError, InvalidInputError
+from medusa.engine.streams.messages import MAX_BATCH_BYTES
+from medusa.engine.streams.ordering import copied, tidy
+from medusa.overlay.errors import DecodeError, InvalidInputError
 
 MAX_BATCH_ROWS: Final = 2**20
 """Most rows in one body. A leader adds 16 bytes to each row, so rows of a few bits must not

@@ -12,8 +12,8 @@ The files after a crash, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so the newest segments remain, without a gap.
 
-The segments are in the inventory of the folder (`overlay.inventory`), which is beside it: a missing
-one is told, be it the oldest, the newest, or the whole folder.
+The segments are in the inventory of the folder (`medusa.overlay.inventory`), which is beside it: a
+missing one is told, be it the oldest, the newest, or the whole folder.
 
 Any other fault that `open` finds is damage: by the disk, or by a loss of power if the journal is
 not `durable` (then an entry survives the death of the process, not of the machine). A damaged
@@ -37,11 +37,19 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO, Final, Protocol
 
-from engine.streams.entries import HEAD, Bytes, head, is_torn, length_of_whole, split, whole_entries
-from engine.streams.storage import TEMPORARY, keep_aside, sweep, sync_folder
-from overlay.errors import DamagedError, DecodeError, NotRetainedError, StorageError
-from overlay.files import storing
-from overlay.inventory import Inventory
+from medusa.engine.streams.entries import (
+    HEAD,
+    Bytes,
+    head,
+    is_torn,
+    length_of_whole,
+    split,
+    whole_entries,
+)
+from medusa.engine.streams.storage import TEMPORARY, keep_aside, sweep, sync_folder
+from medusa.overlay.errors import DamagedError, DecodeError, NotRetainedError, StorageError
+from medusa.overlay.files import storing
+from medusa.overlay.inventory import Inventory
 
 _NAME: Final = re.compile(r"(\d{12})\.journal")
 

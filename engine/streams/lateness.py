@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.validate import Batch
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.validate import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,25 +14,25 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import StreamDefinition, is_revised
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.streams.acceptance import Offsets, Writer
-from engine.streams.config import SourceConfig
-from engine.streams.deciding import is_held
-from engine.streams.entries import Bytes
-from engine.streams.epochs import EpochDamagedError
-from engine.streams.journal import Position
-from engine.streams.log import StreamLog
-from engine.streams.messages import Posted
-from engine.streams.recent import RECENT_BYTES, SharedMemory
-from engine.streams.replica import Replica
-from engine.streams.revisions.columns import revisions_schema
-from engine.streams.revisions.revising import Revising
-from engine.streams.source import Source
-from engine.streams.sources import journal_folders, logged_before, open_sources
-from overlay.concurrency import Watched
-from overlay.errors import InvalidInputError, UnavailableError
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.objects.definitions import StreamDefinition, is_revised
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.streams.acceptance import Offsets, Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.deciding import is_held
+from medusa.engine.streams.entries import Bytes
+from medusa.engine.streams.epochs import EpochDamagedError
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.recent import RECENT_BYTES, SharedMemory
+from medusa.engine.streams.replica import Replica
+from medusa.engine.streams.revisions.columns import revisions_schema
+from medusa.engine.streams.revisions.revising import Revising
+from medusa.engine.streams.source import Source
+from medusa.engine.streams.sources import journal_folders, logged_before, open_sources
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import InvalidInputError, UnavailableError
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""

@@ -25,9 +25,9 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import DEFAULT_HISTORY_US
-from engine.objects.schema import BEGINNING, END
-from engine.streams.epochs import (
+from medusa.engine.objects.definitions import DEFAULT_HISTORY_US
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.epochs import (
     JOB_BYTES,
     EpochDamagedError,
     EpochFile,
@@ -38,16 +38,16 @@ from engine.streams.epochs import (
     reach_of,
     tail_of,
 )
-from engine.streams.folder import EpochFolder, choose, merge
-from engine.streams.folding import folded, worth_folding
-from engine.streams.load import metered
-from engine.streams.ordering import tidy
-from engine.streams.parts import Part, read_part
-from engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
-from engine.streams.retention import Hold, Retention
-from engine.streams.scanning import lost_in_words, not_here, read_all, scan
-from overlay.concurrency import Watched
-from overlay.errors import (
+from medusa.engine.streams.folder import EpochFolder, choose, merge
+from medusa.engine.streams.folding import folded, worth_folding
+from medusa.engine.streams.load import metered
+from medusa.engine.streams.ordering import tidy
+from medusa.engine.streams.parts import Part, read_part
+from medusa.engine.streams.recent import RECENT_BYTES, Epoch, Recent, SharedMemory
+from medusa.engine.streams.retention import Hold, Retention
+from medusa.engine.streams.scanning import lost_in_words, not_here, read_all, scan
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import (
     BusyError,
     ClosedError,
     InternalError,
@@ -55,9 +55,9 @@ from overlay.errors import (
     StorageFullError,
     UnavailableError,
 )
-from overlay.files import storing
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Decision, Listeners
+from medusa.overlay.files import storing
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Decision, Listeners
 
 _ENCODE_INLINE_BYTES: Final = 2**20
 """An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING
+from medusa.engine.objects.schema import BEGINNING
 
 MAX_BATCH_BYTES: Final = 8 * 2**20
 """Most bytes of Arrow IPC in one message: bounds the memory that a receiver needs per peer."""
@@ -35,7 +35,8 @@ class Post(Struct, frozen=True):
         boundary: the producer promises no later tuple of its own with stime <= boundary
             (microseconds).
         end: no tuple follows at all. Of another participant than the owner: none of this producer.
-        revisions: the body is revisions of earlier tuples (`engine.streams.revisions.columns`).
+        revisions: the body is revisions of earlier tuples
+            (`medusa.engine.streams.revisions.columns`).
         offsets: the producer's place in its source before and after this post, in words of its own
             (Kafka Connect's source offsets). The latter is stored with the tuples; a post is
             refused unless it begins where the last one ended.

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import STIME
+from medusa.engine.objects.schema import STIME
 
 _CHUNK_BYTES: Final = 256 * 2**10
 """Chunks smaller than this on average are combined: many tiny chunks make every later step slow."""

@@ -15,7 +15,7 @@ from typing import IO, Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.objects.schema import STIME
+from medusa.engine.objects.schema import STIME
 
 Sink: TypeAlias = Path | IO[bytes] | io.RawIOBase
 

@@ -14,10 +14,10 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.schema import STIME
-from engine.streams.epochs import EpochFile, reading, rows_of
-from engine.streams.ipc import encode, reopen
-from engine.streams.ordering import between, rows_upto, tidy
+from medusa.engine.objects.schema import STIME
+from medusa.engine.streams.epochs import EpochFile, reading, rows_of
+from medusa.engine.streams.ipc import encode, reopen
+from medusa.engine.streams.ordering import between, rows_upto, tidy
 
 PART_ROWS: Final = 2**17
 """Rows of one part at most, about."""

@@ -13,15 +13,15 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.remembered import Remembered
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.remembered import Remembered
 
 MAX_PRESENT: Final = 1_000
 """Producers that one stream waits for. Past it the participant with the most of them is waited for
 with one less, the one that has been quiet longest. Each post looks at all of them: in 0.1 ms."""
 
 OWNER: Final = ""
-"""The owner of the stream, in place of its name: see `engine.streams.acceptance.Writer`."""
+"""The owner of the stream, in place of its name: see `medusa.engine.streams.acceptance.Writer`."""
 
 
 class Claim(Struct, frozen=True, array_like=True):

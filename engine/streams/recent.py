@@ -8,9 +8,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.streams import parts
-from engine.streams.ordering import between, tidy
-from engine.streams.parts import Part, first_part
+from medusa.engine.streams import parts
+from medusa.engine.streams.ordering import between, tidy
+from medusa.engine.streams.parts import Part, first_part
 
 RECENT_BYTES: Final = 24 * 2**20
 """Bytes of one log: a subscriber that is further behind is served from disk."""

@@ -1,7 +1,7 @@
 """A replica of a source stream: its journal has the same bytes as the leader's.
 
 The leader's own replica `lead`s, and takes posts; the others `follow` the leader's journal.
-`engine.replication.leaders` decides which peer leads, and when.
+`medusa.engine.replication.leaders` decides which peer leads, and when.
 
 A reopened stream goes on with a segment that begins before its end. A replica shortens its logs
 before it stores that segment. A log that is at the end after that has reached a new end.
@@ -9,14 +9,14 @@ before it stores that segment. A log that is at the end after that has reached a
 
 from __future__ import annotations
 
-from engine.objects.schema import END
-from engine.streams.acceptance import decode_snapshot
-from engine.streams.entries import Bytes, split
-from engine.streams.journal import Position
-from engine.streams.settling import Settling
-from engine.streams.source import Source
-from overlay.errors import DecodeError
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.acceptance import decode_snapshot
+from medusa.engine.streams.entries import Bytes, split
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.settling import Settling
+from medusa.engine.streams.source import Source
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 
 class Replica:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import NotRetainedError
-from overlay.listeners import Listeners
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import NotRetainedError
+from medusa.overlay.listeners import Listeners
 
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.objects.moments import boundary_in_words
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.epochs import (
+from medusa.engine.objects.moments import boundary_in_words
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.epochs import (
     EpochDamagedError,
     EpochFile,
     EpochWriter,
@@ -32,11 +32,11 @@ from engine.streams.epochs import (
     read_groups,
     reading,
 )
-from engine.streams.ordering import between
-from engine.streams.recent import Epoch
-from engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
-from overlay.errors import DamagedError, InternalError, NotRetainedError
-from overlay.files import storing
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.storage import WRITTEN_BACK_S, keep_aside, sweep
+from medusa.overlay.errors import DamagedError, InternalError, NotRetainedError
+from medusa.overlay.files import storing
 
 MADE_EMPTY: Final = 0.0
 """The time of a file that was made empty, to say that an interval is lost: it is not torn."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from engine.streams.journal import START, Position
+from medusa.engine.streams.journal import START, Position
 
 
 class Settling:

@@ -7,7 +7,7 @@ that the log has its epoch. So a crash anywhere loses nothing. Rows with stime <
 are in the log already, so recovery repeats nothing.
 
 Posts go through in the order of the calls. All calls block, for at most the write of one post, one
-at a time: `engine.streams.leader` adds the lock and the thread.
+at a time: `medusa.engine.streams.leader` adds the lock and the thread.
 
 Late rows go to another source, that of `<stream>/late`, under our own count of posts with late
 rows. So a replay gives them again, and that source knows them as duplicates.
@@ -27,10 +27,10 @@ import msgspec
 import pyarrow as pa
 from msgspec import structs
 
-from engine.objects.definitions import Idle, StreamDefinition, is_revised
-from engine.objects.moments import boundary_in_words
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.streams.acceptance import (
+from medusa.engine.objects.definitions import Idle, StreamDefinition, is_revised
+from medusa.engine.objects.moments import boundary_in_words
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.streams.acceptance import (
     Acceptance,
     Entry,
     Offsets,
@@ -39,22 +39,22 @@ from engine.streams.acceptance import (
     decode_entry,
     decode_snapshot,
 )
-from engine.streams.config import SourceConfig
-from engine.streams.deciding import by_clock, by_slack, decide
-from engine.streams.entries import Bytes
-from engine.streams.ipc import encode
-from engine.streams.journal import Journal, Position, Record
-from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.settling import Settling
-from engine.streams.validate import Batch, check_ahead, read_post
-from engine.streams.waiting import WaitingRevisions, WaitingTuples, taken_by
-from overlay.errors import (
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.deciding import by_clock, by_slack, decide
+from medusa.engine.streams.entries import Bytes
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.journal import Journal, Position, Record
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
+from medusa.engine.streams.settling import Settling
+from medusa.engine.streams.validate import Batch, check_ahead, read_post
+from medusa.engine.streams.waiting import WaitingRevisions, WaitingTuples, taken_by
+from medusa.overlay.errors import (
     InternalError,
     InvalidInputError,
     StorageError,
     UnavailableError,
 )
-from overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 _NUMBERED_BYTES: Final = 16
 """Bytes that a leader adds to each row: stime and seq."""
@@ -207,7 +207,7 @@ class Source:
             end: no tuple follows: all later posts are late. Of another participant than the owner,
                 as `done`.
             done: nobody waits for more of this producer; with the number 0 that is all.
-            offsets: the producer's place in its source; see `engine.streams.messages.Post`.
+            offsets: the producer's place in its source; see `medusa.engine.streams.messages.Post`.
             now: seconds since the epoch.
 
         Raises:

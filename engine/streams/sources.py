@@ -4,12 +4,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from engine.objects.schema import BEGINNING, Schema
-from engine.streams.acceptance import decode_snapshot
-from engine.streams.config import SourceConfig
-from engine.streams.entries import whole_entries
-from engine.streams.source import Source
-from overlay.errors import DecodeError
+from medusa.engine.objects.schema import BEGINNING, Schema
+from medusa.engine.streams.acceptance import decode_snapshot
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.entries import whole_entries
+from medusa.engine.streams.source import Source
+from medusa.overlay.errors import DecodeError
 
 
 def open_sources(

@@ -14,32 +14,32 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.objects.definitions import StreamEntry, base_of
-from engine.objects.files import file_name
-from engine.objects.schema import END
-from engine.streams.config import EngineConfig, SourceConfig, Timing
-from engine.streams.epochs import EpochFile
-from engine.streams.intake import Intake
-from engine.streams.leader import open_leader
-from engine.streams.log import StreamLog
-from engine.streams.messages import StreamStatus
-from engine.streams.recent import SHARED_BYTES, SharedMemory
-from engine.streams.scanning import lost_in_words
-from engine.streams.sources import open_sources
-from engine.streams.stream_state import LogKey, Role, StoredStream, StreamState, entries_of
-from engine.streams.subscriptions import Lease, Subscriptions
-from engine.streams.tending import Tending
-from overlay.clock import Clock
-from overlay.concurrency import Locks
-from overlay.errors import BrokenError, NotFoundError, StorageError
-from overlay.events import Events
-from overlay.files import load_json, save_json, storing
-from overlay.inventory import Inventory, forgotten, is_missing
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Decision, Listeners
-from overlay.memory import Budgets
-from overlay.names import ObjectName
-from overlay.troubles import Reason, Trouble
+from medusa.engine.objects.definitions import StreamEntry, base_of
+from medusa.engine.objects.files import file_name
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.config import EngineConfig, SourceConfig, Timing
+from medusa.engine.streams.epochs import EpochFile
+from medusa.engine.streams.intake import Intake
+from medusa.engine.streams.leader import open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.streams.recent import SHARED_BYTES, SharedMemory
+from medusa.engine.streams.scanning import lost_in_words
+from medusa.engine.streams.sources import open_sources
+from medusa.engine.streams.stream_state import LogKey, Role, StoredStream, StreamState, entries_of
+from medusa.engine.streams.subscriptions import Lease, Subscriptions
+from medusa.engine.streams.tending import Tending
+from medusa.overlay.clock import Clock
+from medusa.overlay.concurrency import Locks
+from medusa.overlay.errors import BrokenError, NotFoundError, StorageError
+from medusa.overlay.events import Events
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.overlay.inventory import Inventory, forgotten, is_missing
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.memory import Budgets
+from medusa.overlay.names import ObjectName
+from medusa.overlay.troubles import Reason, Trouble
 
 OUTPUT: Final = "out"
 """The variant of the output of a task that this peer runs for another."""

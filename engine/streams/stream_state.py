@@ -11,16 +11,22 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from engine.objects.definitions import LATE, REVISIONS, StreamDefinition, StreamEntry, base_of
-from engine.objects.schema import BEGINNING, END
-from engine.streams.leader import Leader
-from engine.streams.load import Rate
-from engine.streams.log import StreamLog
-from engine.streams.messages import StreamStatus
-from engine.streams.revisions.columns import revisions_entry
-from engine.streams.suffix import Suffix
-from overlay.concurrency import Bell, Watched
-from overlay.memory import Share
+from medusa.engine.objects.definitions import (
+    LATE,
+    REVISIONS,
+    StreamDefinition,
+    StreamEntry,
+    base_of,
+)
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.load import Rate
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.streams.revisions.columns import revisions_entry
+from medusa.engine.streams.suffix import Suffix
+from medusa.overlay.concurrency import Bell, Watched
+from medusa.overlay.memory import Share
 
 
 class Role(StrEnum):

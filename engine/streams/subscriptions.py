@@ -17,16 +17,16 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from engine.objects.definitions import base_of
-from engine.objects.schema import END
-from engine.streams.config import EngineConfig
-from engine.streams.retention import Hold
-from engine.streams.stream_state import LogKey, StreamState
-from overlay.clock import shown
-from overlay.errors import BusyError, DamagedError, MedusaError, NotFoundError
-from overlay.events import Events
-from overlay.files import load_json, save_json
-from overlay.inventory import Inventory, is_missing
+from medusa.engine.objects.definitions import base_of
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import LogKey, StreamState
+from medusa.overlay.clock import shown
+from medusa.overlay.errors import BusyError, DamagedError, MedusaError, NotFoundError
+from medusa.overlay.events import Events
+from medusa.overlay.files import load_json, save_json
+from medusa.overlay.inventory import Inventory, is_missing
 
 MAX_LEASES: Final = 10_000
 """Named subscribers of one peer: strangers must not fill the file with names."""
@@ -149,7 +149,7 @@ class Leases:
 
 
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
-"""How a peer's subscriber name begins: see `engine.replication.following.book`."""
+"""How a peer's subscriber name begins: see `medusa.engine.replication.following.book`."""
 
 
 LEFT: Final = 256

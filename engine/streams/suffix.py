@@ -18,16 +18,16 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.epochs import reading
-from engine.streams.log import StreamLog
-from engine.streams.ordering import between
-from engine.streams.parquet import write_parquet
-from engine.streams.parts import Part
-from engine.streams.retention import Hold
-from overlay.concurrency import Watched
-from overlay.errors import ClosedError, NotRetainedError
-from overlay.files import storing
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.epochs import reading
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.parquet import write_parquet
+from medusa.engine.streams.parts import Part
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import ClosedError, NotRetainedError
+from medusa.overlay.files import storing
 
 SUFFIX_BYTES: Final = 2**30
 """Bytes of one stream's suffix on disk. Older tuples are dropped: they were sent when they were

@@ -6,14 +6,14 @@ from typing import Final
 
 import trio
 
-from engine.streams.config import EngineConfig
-from engine.streams.disk_quota import DiskQuota, Held, to_let_go
-from engine.streams.memory import give_back
-from engine.streams.stream_state import LogKey, StreamState
-from engine.streams.subscriptions import Subscriptions
-from overlay.concurrency import next_beat
-from overlay.errors import MedusaError, StorageError
-from overlay.events import Events
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.disk_quota import DiskQuota, Held, to_let_go
+from medusa.engine.streams.memory import give_back
+from medusa.engine.streams.stream_state import LogKey, StreamState
+from medusa.engine.streams.subscriptions import Subscriptions
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import MedusaError, StorageError
+from medusa.overlay.events import Events
 
 TIDY_S: Final = 0.1
 """Seconds between rounds for posts that find the disk full, at least: each looks at all streams."""

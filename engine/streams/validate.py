@@ -12,13 +12,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.moments import moment_text
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.ipc import decode
-from engine.streams.ordering import bounds, is_ordered
-from engine.streams.seconds import micros_of
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.moments import moment_text
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams.ipc import decode
+from medusa.engine.streams.ordering import bounds, is_ordered
+from medusa.engine.streams.seconds import micros_of
+from medusa.overlay.errors import InvalidInputError
 
 STIME_LIMIT: Final = 2**62
 """stime stays within +-146,000 years, microseconds: adding a window or slack cannot overflow."""

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import (
+from medusa.engine.objects.schema import (
     REVISED_SEQ,
     REVISED_STIME,
     REVISION_KIND,
@@ -19,17 +19,17 @@ from engine.objects.schema import (
     STIME,
     Schema,
 )
-from engine.streams.acceptance import Entry
-from engine.streams.config import SourceConfig
-from engine.streams.corrections import Kind
-from engine.streams.entries import Bytes
-from engine.streams.ipc import decode
-from engine.streams.journal import Position
-from engine.streams.lateness import Judged
-from engine.streams.ordering import bounds, copied, rows_upto, sort, tidy
-from engine.streams.revisions.columns import revisions_schema
-from engine.streams.validate import Batch, read_post
-from overlay.errors import BusyError, InvalidInputError
+from medusa.engine.streams.acceptance import Entry
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.entries import Bytes
+from medusa.engine.streams.ipc import decode
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.lateness import Judged
+from medusa.engine.streams.ordering import bounds, copied, rows_upto, sort, tidy
+from medusa.engine.streams.revisions.columns import revisions_schema
+from medusa.engine.streams.validate import Batch, read_post
+from medusa.overlay.errors import BusyError, InvalidInputError
 
 _NUMBERED_BYTES: Final = 16
 """Bytes that a leader adds to each row: stime and seq."""

@@ -1,8 +1,8 @@
 """Tasks whose last step calls functions of users, as parts that call none.
 
 The engine's executor computes a task up to the arguments of the calls; the functions' processes
-make columns of them (`engine.functions`); a last task of the executor makes the step's results of
-these columns. A call whose argument is another call takes one such stage more.
+make columns of them (`medusa.engine.functions`); a last task of the executor makes the step's
+results of these columns. A call whose argument is another call takes one such stage more.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from engine.language.steps import FilterStep, MapStep, Step
-from engine.language.typed import Call, Constant, Expression, FieldRef, Operation, calls_in
-from engine.language.user_functions import calls_of
-from engine.objects.functions import UserFunction
-from engine.objects.schema import STIME, Field, FieldType, Schema
-from engine.tasks.plan import Task
+from medusa.engine.language.steps import FilterStep, MapStep, Step
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation, calls_in
+from medusa.engine.language.user_functions import calls_of
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.engine.tasks.plan import Task
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import STIME
+from medusa.engine.objects.schema import STIME
 
 
 def without_negative_zeros(table: pa.Table) -> pa.Table:

@@ -14,10 +14,10 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from engine.tasks.canonical import canonical
-from engine.tasks.plan import Task
-from engine.tasks.windows import Interval
-from overlay.events import Events
+from medusa.engine.tasks.canonical import canonical
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.events import Events
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Computation(Protocol):
         Args:
             files: per input stream, Parquet files that together hold its tuples of `interval`, each
                 once; tuples outside it are ignored.
-            interval: `engine.tasks.windows.needs` of (after, upto].
+            interval: `medusa.engine.tasks.windows.needs` of (after, upto].
 
         Raises:
             MedusaError: it failed; the same epoch may be tried again.

@@ -8,11 +8,11 @@ from math import gcd
 
 from msgspec import Struct
 
-from engine.language.aggregates import call_of
-from engine.language.box_texts import order_text
-from engine.language.classes import BoxClass, class_of
-from engine.language.matches import pattern_text
-from engine.language.panes import (
+from medusa.engine.language.aggregates import call_of
+from medusa.engine.language.box_texts import order_text
+from medusa.engine.language.classes import BoxClass, class_of
+from medusa.engine.language.matches import pattern_text
+from medusa.engine.language.panes import (
     LIMIT_PANES,
     LONG,
     OVERLAP,
@@ -20,7 +20,7 @@ from engine.language.panes import (
     pane_us,
     panes_name,
 )
-from engine.language.steps import (
+from medusa.engine.language.steps import (
     AggregateStep,
     FilterStep,
     Form,
@@ -28,8 +28,8 @@ from engine.language.steps import (
     TotalsStep,
     TupleWindowsStep,
 )
-from engine.objects.functions import UserFunction
-from engine.objects.query import (
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,
@@ -47,11 +47,11 @@ from engine.objects.query import (
     inputs_of,
     outputs_of,
 )
-from engine.objects.schema import BEGINNING
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.windows import horizon_us
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import horizon_us
+from medusa.overlay.names import ObjectName
 
 
 class ExplainedCall(Struct, frozen=True):
@@ -77,11 +77,11 @@ class ExplainedTask(Struct, frozen=True):
         steps: in order, each with its box; empty: it is a union and no more.
         keeps_s: how much of its inputs it keeps behind its boundary, seconds.
         key: what tells the tuples of its output apart; empty: nothing.
-        box_class: the weakest of its boxes' classes: see `engine.language.classes.BoxClass`.
+        box_class: the weakest of its boxes' classes: see `medusa.engine.language.classes.BoxClass`.
         tables: the inputs that it reads as tables, of which it keeps the newest tuple of each key.
         recalls: its state is the table that its own output is.
         place: id (hex) of the peer that computes it; "": not known, or none does.
-        state: see `engine.tasks.status.TaskStatus`; "": not known.
+        state: see `medusa.engine.tasks.status.TaskStatus`; "": not known.
         calls: the functions of users that it calls.
     """
 

@@ -24,17 +24,17 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.config import EngineConfig
-from engine.streams.load import Pacer
-from engine.streams.stream_state import StreamState
-from engine.tasks.execution import Editions, Executor
-from engine.tasks.plan import Task
-from engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
-from engine.tasks.windows import Interval, needs, read_from
-from overlay.concurrency import Bell, until_one_ends
-from overlay.errors import MedusaError
-from overlay.events import Events
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.load import Pacer
+from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.tasks.execution import Editions, Executor
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
+from medusa.engine.tasks.windows import Interval, needs, read_from
+from medusa.overlay.concurrency import Bell, until_one_ends
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.events import Events
 
 ALPHA: Final = 0.9
 """The share of the bound for waiting; the rest is for the work itself (TODS 2008, and Borealis)."""

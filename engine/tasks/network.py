@@ -6,11 +6,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.language.check import check_query
-from engine.language.labels import Readers, label_of, labels
-from engine.language.panes import panes_name, widths
-from engine.language.tables import tables_of, totals_of
-from engine.objects.definitions import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.labels import Readers, label_of, labels
+from medusa.engine.language.panes import panes_name, widths
+from medusa.engine.language.tables import tables_of, totals_of
+from medusa.engine.objects.definitions import (
     ANY,
     DEFAULT_HISTORY_US,
     REVISIONS,
@@ -20,11 +20,11 @@ from engine.objects.definitions import (
     StreamEntry,
     base_of,
 )
-from engine.objects.query import Query
-from engine.objects.schema import Schema
-from engine.tasks.plan import Task, plan
-from engine.tasks.query_editions import Edition, restored, succeeded
-from engine.tasks.revisions.tasks import revised_streams, with_revisions
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import Schema
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.query_editions import Edition, restored, succeeded
+from medusa.engine.tasks.revisions.tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
 """The edition of a stream, at most: it sums those of its inputs, and must fit a message."""

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from engine.language import totals, tuple_windows
-from engine.language.box_types import TypedBox, type_box
-from engine.language.check import ordered_boxes
-from engine.language.panes import panes_name, panes_schema, split, widths
-from engine.language.steps import (
+from medusa.engine.language import totals, tuple_windows
+from medusa.engine.language.box_types import TypedBox, type_box
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.panes import panes_name, panes_schema, split, widths
+from medusa.engine.language.steps import (
     AggregateStep,
     CumulateStep,
     FilterStep,
@@ -33,10 +33,10 @@ from engine.language.steps import (
     TypedAggregate,
     WindowStep,
 )
-from engine.language.typed import FieldRef
-from engine.language.user_functions import calls_of, declared
-from engine.objects.functions import UserFunction
-from engine.objects.query import (
+from medusa.engine.language.typed import FieldRef
+from medusa.engine.language.user_functions import calls_of, declared
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,
@@ -52,8 +52,8 @@ from engine.objects.query import (
     Union,
     inputs_of,
 )
-from engine.objects.schema import BEGINNING, END, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.overlay.errors import InvalidInputError
 
 __all__ = [
     "AggregateStep",
@@ -92,7 +92,7 @@ class EditionSteps:
         upto: they make its output up to this boundary, microseconds.
         modified: the boundary of the modification that ended them: `upto`, or later.
         former: steps of the edition before, which a task of panes computes as well; it marks their
-            rows (`engine.language.panes.Layout.former`). Empty: none.
+            rows (`medusa.engine.language.panes.Layout.former`). Empty: none.
     """
 
     upto: int
@@ -174,7 +174,7 @@ class Task:
 
     @property
     def recalls(self) -> bool:
-        """Whether it reads its own output, as a table: see `engine.language.totals`."""
+        """Whether it reads its own output, as a table: see `medusa.engine.language.totals`."""
         return any(isinstance(step, RecallingStep) for step in self.steps)
 
     @property
@@ -217,7 +217,7 @@ def plan(
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
     reads it, if the box that makes it is a top or calls a function of a user, and between one
     aggregate, rank, pattern or join and the next. All others are fused away. The results do not
-    depend on the cut. The panes of a window (`engine.language.panes`) are a task, too.
+    depend on the cut. The panes of a window (`medusa.engine.language.panes`) are a task, too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.

@@ -22,12 +22,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.language.steps import Form
-from engine.objects.query import Box, Query, characters_of
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.tasks.plan import AggregateStep, EditionSteps, Step, Task, TupleWindowsStep
-from engine.tasks.windows import first_whole, whole_after
-from overlay.errors import ConflictError, InvalidInputError
+from medusa.engine.language.steps import Form
+from medusa.engine.objects.query import Box, Query, characters_of
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.tasks.plan import AggregateStep, EditionSteps, Step, Task, TupleWindowsStep
+from medusa.engine.tasks.windows import first_whole, whole_after
+from medusa.overlay.errors import ConflictError, InvalidInputError
 
 MAX_EDITIONS: Final = 32
 """Former editions of one query: a peer that computes it plans them all."""

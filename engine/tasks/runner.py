@@ -13,23 +13,23 @@ from typing import Final
 
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.config import EngineConfig
-from engine.streams.epochs import JOB_BYTES, EpochDamagedError
-from engine.streams.load import LoadMeter, Pacer, Rate
-from engine.streams.log import StreamLog
-from engine.streams.recent import Epoch
-from engine.streams.retention import Hold
-from engine.tasks.execution import Editions, Executor, Result
-from engine.tasks.plan import Task
-from engine.tasks.status import TaskStatus
-from engine.tasks.waiting import waiting
-from engine.tasks.windows import Interval, needed_after, needs, read_from, whole_after
-from overlay.concurrency import Watched
-from overlay.errors import InternalError, MedusaError, NotRetainedError
-from overlay.events import Events
-from overlay.killpoints import KillPoint, kill_point
-from overlay.log import bound
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.epochs import JOB_BYTES, EpochDamagedError
+from medusa.engine.streams.load import LoadMeter, Pacer, Rate
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.retention import Hold
+from medusa.engine.tasks.execution import Editions, Executor, Result
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.status import TaskStatus
+from medusa.engine.tasks.waiting import waiting
+from medusa.engine.tasks.windows import Interval, needed_after, needs, read_from, whole_after
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import InternalError, MedusaError, NotRetainedError
+from medusa.overlay.events import Events
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.log import bound
 
 RETRY_S: Final = (0.1, 0.5, 2.0, 5.0)
 """Waits before a failed epoch is tried again, seconds; the last one repeats."""

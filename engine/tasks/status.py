@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from engine.tasks.waiting import Waiting
-from overlay.troubles import Reason, Trouble
+from medusa.engine.tasks.waiting import Waiting
+from medusa.overlay.troubles import Reason, Trouble
 
 
 class TaskStatus(Struct, frozen=True):

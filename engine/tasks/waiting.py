@@ -12,8 +12,8 @@ from enum import StrEnum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import Task
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.tasks.plan import Task
 
 
 class Held(StrEnum):

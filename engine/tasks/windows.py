@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import JoinStep, Task, WindowStep
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.tasks.plan import JoinStep, Task, WindowStep
 
 
 @dataclass(frozen=True, slots=True)

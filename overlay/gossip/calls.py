@@ -8,20 +8,20 @@ from typing import Final
 
 import trio
 
-from overlay.addresses import Address
-from overlay.concurrency import Locks
-from overlay.datagrams import Datagrams
-from overlay.errors import DecodeError, MedusaError, UnavailableError
-from overlay.events import Events
-from overlay.gossip.detector import Detector
-from overlay.gossip.events import Doubt, Event, Reached, Synced
-from overlay.gossip.messages import MAX_STATE, PING_METHOD, SYNC_METHOD, Here, Knock, State
-from overlay.listening import dial_tcp
-from overlay.names import PeerId
-from overlay.peers import PeerTable
-from overlay.rpc import Caller, Service
-from overlay.streams import Buffer
-from overlay.transport import Transport
+from medusa.overlay.addresses import Address
+from medusa.overlay.concurrency import Locks
+from medusa.overlay.datagrams import Datagrams
+from medusa.overlay.errors import DecodeError, MedusaError, UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.gossip.detector import Detector
+from medusa.overlay.gossip.events import Doubt, Event, Reached, Synced
+from medusa.overlay.gossip.messages import MAX_STATE, PING_METHOD, SYNC_METHOD, Here, Knock, State
+from medusa.overlay.listening import dial_tcp
+from medusa.overlay.names import PeerId
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.streams import Buffer
+from medusa.overlay.transport import Transport
 
 SYNC_S: Final = 10.0
 """Seconds for a push-pull, including dialling over a slow line."""

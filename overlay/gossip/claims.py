@@ -15,11 +15,11 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from overlay.errors import DecodeError, UntrustedError
-from overlay.gossip.events import Persist
-from overlay.names import PEER_ID_BYTES, PeerId
-from overlay.peers import PeerTable
-from overlay.signing import sign, verify
+from medusa.overlay.errors import DecodeError, UntrustedError
+from medusa.overlay.gossip.events import Persist
+from medusa.overlay.names import PEER_ID_BYTES, PeerId
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.signing import sign, verify
 
 CLAIM_DOMAIN: Final = "medusa gossip claim"
 

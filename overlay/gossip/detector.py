@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from overlay.gossip.claims import MAX_INCARNATION, Keys, Standing
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.digests import Digests
-from overlay.gossip.events import (
+from medusa.overlay.gossip.claims import MAX_INCARNATION, Keys, Standing
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.digests import Digests
+from medusa.overlay.gossip.events import (
     Doubt,
     Effect,
     Event,
@@ -32,13 +32,13 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
-from overlay.gossip.members import Awareness, Counters, Members, Roster
-from overlay.gossip.messages import MAX_STATE, PER_ITEM, Kind, Packet, State
-from overlay.gossip.probe_cycle import Packing, ProbeCycle
-from overlay.gossip.probing import Prober
-from overlay.gossip.timers import Timers
-from overlay.gossip.verdicts import Verdicts
-from overlay.names import PeerId
+from medusa.overlay.gossip.members import Awareness, Counters, Members, Roster
+from medusa.overlay.gossip.messages import MAX_STATE, PER_ITEM, Kind, Packet, State
+from medusa.overlay.gossip.probe_cycle import Packing, ProbeCycle
+from medusa.overlay.gossip.probing import Prober
+from medusa.overlay.gossip.timers import Timers
+from medusa.overlay.gossip.verdicts import Verdicts
+from medusa.overlay.names import PeerId
 
 LATE: Final = 0.5
 """Part of the probe timeout: a tick later than this means that this process did not run, and missed

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from struct import Struct as Layout
 from typing import Final, Generic, TypeVar
 
-from overlay.errors import DecodeError, InvalidInputError
-from overlay.gossip.claims import MAX_INCARNATION, SIGNATURE_BYTES, Keys
-from overlay.gossip.members import Counters, Roster
-from overlay.gossip.messages import PER_ITEM
-from overlay.names import PeerId
+from medusa.overlay.errors import DecodeError, InvalidInputError
+from medusa.overlay.gossip.claims import MAX_INCARNATION, SIGNATURE_BYTES, Keys
+from medusa.overlay.gossip.members import Counters, Roster
+from medusa.overlay.gossip.messages import PER_ITEM
+from medusa.overlay.names import PeerId
 
 MAX_ITEMS: Final = 4096
 """Items waiting, some 0.5 MB. Further news is dropped here; push-pull carries it."""

@@ -11,18 +11,18 @@ from typing import Final
 
 import trio
 
-from overlay.addresses import Address
-from overlay.clock import MICROS, latest_number
-from overlay.concurrency import Bell
-from overlay.datagrams import Channel, Datagrams
-from overlay.errors import InvalidInputError, MedusaError
-from overlay.events import Events, Level, wall_clock
-from overlay.gossip.calls import Calls, Lines
-from overlay.gossip.claims import RESERVE, PeerKeys
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.detector import Detector, Start
-from overlay.gossip.digests import MAX_DIGEST
-from overlay.gossip.events import (
+from medusa.overlay.addresses import Address
+from medusa.overlay.clock import MICROS, latest_number
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.datagrams import Channel, Datagrams
+from medusa.overlay.errors import InvalidInputError, MedusaError
+from medusa.overlay.events import Events, Level, wall_clock
+from medusa.overlay.gossip.calls import Calls, Lines
+from medusa.overlay.gossip.claims import RESERVE, PeerKeys
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.detector import Detector, Start
+from medusa.overlay.gossip.digests import MAX_DIGEST
+from medusa.overlay.gossip.events import (
     Changed,
     Doubt,
     Effect,
@@ -40,14 +40,14 @@ from overlay.gossip.events import (
     Send,
     Tick,
 )
-from overlay.gossip.incarnation import next_incarnation, store_incarnation
-from overlay.gossip.members import Counters, Roster
-from overlay.gossip.messages import decode_packet, encode_packet
-from overlay.listeners import Listeners
-from overlay.names import PeerId
-from overlay.peers import PeerTable
-from overlay.rpc import Service
-from overlay.transport import Transport
+from medusa.overlay.gossip.incarnation import next_incarnation, store_incarnation
+from medusa.overlay.gossip.members import Counters, Roster
+from medusa.overlay.gossip.messages import decode_packet, encode_packet
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import PeerId
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.rpc import Service
+from medusa.overlay.transport import Transport
 
 ROSTER_GAP_S: Final = 0.05
 """Seconds between two readings of the peer table: many peers that join together are read in

@@ -7,8 +7,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from overlay.gossip.messages import Packet, State
-from overlay.names import PeerId
+from medusa.overlay.gossip.messages import Packet, State
+from medusa.overlay.names import PeerId
 
 
 class Health(StrEnum):

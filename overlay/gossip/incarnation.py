@@ -11,10 +11,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from overlay.clock import MICROS, latest_number
-from overlay.errors import DecodeError, NotFoundError
-from overlay.files import mended_by, read_public, write_atomically
-from overlay.gossip.claims import MAX_INCARNATION, RESERVE
+from medusa.overlay.clock import MICROS, latest_number
+from medusa.overlay.errors import DecodeError, NotFoundError
+from medusa.overlay.files import mended_by, read_public, write_atomically
+from medusa.overlay.gossip.claims import MAX_INCARNATION, RESERVE
 
 FILE: Final = "incarnation"
 
@@ -59,6 +59,6 @@ def load_incarnation(folder: Path) -> int:
 def store_incarnation(folder: Path, incarnation: int) -> None:
     """
     Raises:
-        StorageError: see `overlay.files`.
+        StorageError: see `medusa.overlay.files`.
     """
     write_atomically(folder / FILE, f"{incarnation}\n".encode())

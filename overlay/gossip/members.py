@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from overlay.gossip.claims import MAX_INCARNATION, Word
-from overlay.gossip.config import AWARENESS_MAX
-from overlay.gossip.events import Health
-from overlay.names import PeerId
+from medusa.overlay.gossip.claims import MAX_INCARNATION, Word
+from medusa.overlay.gossip.config import AWARENESS_MAX
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import PeerId
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError
-from overlay.names import NO_PEER, PEER_ID_BYTES, PeerId
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.names import NO_PEER, PEER_ID_BYTES, PeerId
 
 MAX_PACKET: Final = 1280
 """Bytes of a packet: with the datagram's envelope (some 110) at most 1400, which every path carries
@@ -49,7 +49,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     Attributes:
         number: of the probe that it belongs to, as the asker counts.
         peer: the peer that a PING_REQUEST is about, otherwise empty.
-        claims: see `overlay.gossip.claims`. digests: see `overlay.gossip.digests`.
+        claims: see `medusa.overlay.gossip.claims`. digests: see `medusa.overlay.gossip.digests`.
     """
 
     kind: Kind

@@ -5,15 +5,15 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.digests import Digests
-from overlay.gossip.events import Effect, Reach, Send
-from overlay.gossip.members import Members
-from overlay.gossip.messages import HEADER, MAX_PACKET, PER_ITEM, Kind, Packet
-from overlay.gossip.probing import Probe, Prober, Relay, Relays
-from overlay.gossip.timers import Timers
-from overlay.gossip.verdicts import Verdicts
-from overlay.names import NO_PEER, PeerId
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.digests import Digests
+from medusa.overlay.gossip.events import Effect, Reach, Send
+from medusa.overlay.gossip.members import Members
+from medusa.overlay.gossip.messages import HEADER, MAX_PACKET, PER_ITEM, Kind, Packet
+from medusa.overlay.gossip.probing import Probe, Prober, Relay, Relays
+from medusa.overlay.gossip.timers import Timers
+from medusa.overlay.gossip.verdicts import Verdicts
+from medusa.overlay.names import NO_PEER, PeerId
 
 
 class Packing:

@@ -9,10 +9,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.members import Awareness, Counters, Members
-from overlay.gossip.messages import MAX_NUMBER
-from overlay.names import PeerId
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.members import Awareness, Counters, Members
+from medusa.overlay.gossip.messages import MAX_NUMBER
+from medusa.overlay.names import PeerId
 
 MAX_TRIES: Final = 1024
 """Places tried to find a peer that may be probed: a table full of dead peers must not cost O(N)."""

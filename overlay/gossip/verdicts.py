@@ -21,13 +21,21 @@ from __future__ import annotations
 
 from typing import Final
 
-from overlay.errors import DecodeError
-from overlay.gossip.claims import Claim, Keys, Standing, Word, is_signed, make_claim, read_claim
-from overlay.gossip.config import QUORUM, GossipConfig, suspicion_timeout
-from overlay.gossip.digests import Broadcasts
-from overlay.gossip.events import Changed, Effect, Health
-from overlay.gossip.members import Awareness, Counters, Member, Members
-from overlay.names import PeerId
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.gossip.claims import (
+    Claim,
+    Keys,
+    Standing,
+    Word,
+    is_signed,
+    make_claim,
+    read_claim,
+)
+from medusa.overlay.gossip.config import QUORUM, GossipConfig, suspicion_timeout
+from medusa.overlay.gossip.digests import Broadcasts
+from medusa.overlay.gossip.events import Changed, Effect, Health
+from medusa.overlay.gossip.members import Awareness, Counters, Member, Members
+from medusa.overlay.names import PeerId
 
 BURST: Final = 32.0
 """Accusations of one peer at once: all connections of a stopped machine break together."""

@@ -1,4 +1,4 @@
-"""Measurements against references, made in the same run: `python -m testnet.bench`.
+"""Measurements against references, made in the same run: `python -m medusa.testnet.bench`.
 
 Each measuring module of this package has `measure() -> list[dict]`; each dict is an entry of
 bench.json:

@@ -15,7 +15,7 @@ from rich import box
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from testnet.bench import Entry
+from medusa.testnet.bench import Entry
 
 MINUTES: Final = {
     "epochs": 4,
@@ -112,7 +112,7 @@ def measured(name: str) -> Iterator[Entry]:
 
     The part runs in a process of its own, so that it does not affect the next one's figures.
     """
-    command = [sys.executable, "-m", "testnet.bench.part", name]
+    command = [sys.executable, "-m", "medusa.testnet.bench.part", name]
     failed = False
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

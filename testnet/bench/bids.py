@@ -15,11 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.objects.query import Join, JoinKind, Query
-from engine.objects.schema import END, STIME, Field, FieldType, Schema
-from engine.streams.epochs import EpochWriter
-from testnet.nexmark.generate import FIRST_AUCTION, generate
-from testnet.nexmark.texts import Integers
+from medusa.engine.objects.query import Join, JoinKind, Query
+from medusa.engine.objects.schema import END, STIME, Field, FieldType, Schema
+from medusa.engine.streams.epochs import EpochWriter
+from medusa.testnet.nexmark.generate import FIRST_AUCTION, generate
+from medusa.testnet.nexmark.texts import Integers
 
 INTERVAL: Final = "interval join, 10 s"
 AS_OF: Final = "join as of, 100 s"

@@ -26,21 +26,21 @@ from typing import Any, Final
 import trio
 import trio.testing
 
-from dht.catalog import Catalog, Kind, open_catalog_in
-from dht.config import DhtConfig
-from dht.directory import Address, Handler
-from dht.local_peer import LocalPeer, Names
-from dht.node import Node, open_node
-from dht.records import Publisher
-from overlay.certificates import public_key_of
-from overlay.datagrams import Channel, Datagrams, open_datagrams
-from overlay.errors import UnavailableError, UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.names import ObjectName, PeerId
-from overlay.peers import PeerTable
-from testnet.bench import Entry, entry
+from medusa.dht.catalog import Catalog, Kind, open_catalog_in
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Address, Handler
+from medusa.dht.local_peer import LocalPeer, Names
+from medusa.dht.node import Node, open_node
+from medusa.dht.records import Publisher
+from medusa.overlay.certificates import public_key_of
+from medusa.overlay.datagrams import Channel, Datagrams, open_datagrams
+from medusa.overlay.errors import UnavailableError, UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.peers import PeerTable
+from medusa.testnet.bench import Entry, entry
 
 NODES: Final = 50
 KEYS: Final = 100
@@ -55,7 +55,7 @@ def measure() -> Iterator[Entry]:
     """Entries of bench.json."""
     ours = statistics.median(trio.run(_lookups_ms))
     sizes = (NODES, KEYS, LOOKUPS, LOSSY_KEYS, LOSS)
-    command = [sys.executable, "-m", "testnet.bench.bare_kademlia", *map(str, sizes)]
+    command = [sys.executable, "-m", "medusa.testnet.bench.bare_kademlia", *map(str, sizes)]
     done = subprocess.run(command, capture_output=True, check=True)
     bare: dict[str, Any] = json.loads(done.stdout)
     yield entry(

@@ -11,10 +11,10 @@ from typing import Final
 
 import trio
 
-from engine.objects.query import Query
-from testnet.bench import Entry, entry
-from testnet.bench.flows import SECOND_US, STREAM, TOTALS, filtered, flows, output, windows
-from testnet.bench.running import POSTS_PER_S, Running, running
+from medusa.engine.objects.query import Query
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.flows import SECOND_US, STREAM, TOTALS, filtered, flows, output, windows
+from medusa.testnet.bench.running import POSTS_PER_S, Running, running
 
 RATE: Final = 2_500
 """Rows a second of wall time."""

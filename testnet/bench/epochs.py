@@ -25,18 +25,18 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark.config import SparkConfig
-from engine.spark.executor import kind_of
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.spark.shared_jobs import Order, SharedJob, is_small
-from engine.tasks.execution import Result
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
-from testnet.bench import Entry, entry
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import kind_of
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.spark.shared_jobs import Order, SharedJob, is_small
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
+from medusa.testnet.bench import Entry, entry
 
 SECOND_US: Final = 1_000_000
 WARM_UP_SMALL: Final = 8

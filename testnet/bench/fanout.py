@@ -22,18 +22,18 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.streams.ipc import encode
-from engine.streams.messages import Acknowledge, Post, Posted, PostEvent, Subscribe, Tuples
-from overlay.clients import open_client
-from overlay.concurrency import one_error
-from overlay.connection import BULK_WEIGHT, Connection
-from testnet.bench import Entry, entry
-from testnet.bench.sender import batches
-from testnet.connections.conn import conn_schema
-from testnet.connections.query import source_stream
-from testnet.kit.cast import cpu_seconds, publish
-from testnet.kit.peers import Peer, open_federation, participant_name
-from tools.client.async_client import Endpoint
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Acknowledge, Post, Posted, PostEvent, Subscribe, Tuples
+from medusa.overlay.clients import open_client
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.connection import BULK_WEIGHT, Connection
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.sender import batches
+from medusa.testnet.connections.conn import conn_schema
+from medusa.testnet.connections.query import source_stream
+from medusa.testnet.kit.cast import cpu_seconds, publish
+from medusa.testnet.kit.peers import Peer, open_federation, participant_name
+from medusa.tools.client.async_client import Endpoint
 
 SUBSCRIBERS: Final = 1_000
 CONNECTIONS: Final = 20
@@ -161,7 +161,7 @@ def _figures(delays: Sequence[Sequence[float]], cpu_s: float, plain_s: float) ->
 async def _plain_cpu_s() -> float:
     """CPU seconds of the reference, whose parts are read and dropped here."""
     numbers = map(str, (SUBSCRIBERS, PARTS, ROWS))
-    command = [sys.executable, "-m", "testnet.bench.plain_fanout", *numbers]
+    command = [sys.executable, "-m", "medusa.testnet.bench.plain_fanout", *numbers]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)
     assert process.stdout is not None
 

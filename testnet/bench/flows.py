@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import Field, FieldType, Schema
-from testnet.kit.peers import participant_name
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.testnet.kit.peers import participant_name
 
 SECOND_US: Final = 1_000_000
 SOURCES: Final = 100

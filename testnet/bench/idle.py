@@ -25,15 +25,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query, QueryStatus
-from overlay.concurrency import one_error
-from testnet.bench import Entry, entry
-from testnet.bench.path import resident_bytes
-from testnet.connections.conn import ARROW, conn_schema, fit
-from testnet.kit.cast import publish, until_status
-from testnet.kit.peers import Federation, Peer, open_federation, participant_name
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Query,
+    QueryStatus,
+)
+from medusa.overlay.concurrency import one_error
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.path import resident_bytes
+from medusa.testnet.connections.conn import ARROW, conn_schema, fit
+from medusa.testnet.kit.cast import publish, until_status
+from medusa.testnet.kit.peers import Federation, Peer, open_federation, participant_name
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STREAMS: Final = 100
 QUERIES: Final = 40

@@ -22,10 +22,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from testnet.bench import Entry, entry
-from testnet.bench.bids import LARGE, SMALL, write
-from testnet.bench.others import Other, run
-from testnet.bench.systems import Measured
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.bids import LARGE, SMALL, write
+from medusa.testnet.bench.others import Other, run
+from medusa.testnet.bench.systems import Measured
 
 OURS: Final = Other("medusa", "medusa_joins")
 THEIRS: Final = Other("structured streaming", "streaming_joins")

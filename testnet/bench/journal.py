@@ -22,17 +22,17 @@ import msgspec
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.acceptance import Writer
-from engine.streams.assembling import Assembler
-from engine.streams.config import SourceConfig
-from engine.streams.feed import Cursor, parts_of
-from engine.streams.ipc import encode
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.memory import ENVIRONMENT
-from overlay.errors import BusyError
-from testnet.bench import Entry, entry
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.assembling import Assembler
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.feed import Cursor, parts_of
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.memory import ENVIRONMENT
+from medusa.overlay.errors import BusyError
+from medusa.testnet.bench import Entry, entry
 
 ROWS: Final = 10_000_000
 _POST_ROWS: Final = 50_000
@@ -55,7 +55,7 @@ def measure() -> Iterator[Entry]:
     """Run the passage in a subprocess: rates, CPU time and peak memory."""
     folder = Path(tempfile.mkdtemp(prefix="medusa-bench-"))
     try:
-        command = [sys.executable, "-m", "testnet.bench.journal", str(folder), str(ROWS)]
+        command = [sys.executable, "-m", "medusa.testnet.bench.journal", str(folder), str(ROWS)]
         output = subprocess.run(
             command, check=True, capture_output=True, env={**ENVIRONMENT, **os.environ}
         ).stdout

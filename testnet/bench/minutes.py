@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import Field, FieldType, Schema
-from testnet.kit.answers import tuples_in
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.testnet.kit.answers import tuples_in
 
 MINUTE_US: Final = 60_000_000
 ROWS: Final = 600_000

@@ -20,13 +20,13 @@ from typing import Final
 
 import trio
 
-from engine.objects.query import outputs_of
-from engine.replication.moves.messages import MoveRecord, MoveTask
-from overlay.clients import open_client
-from overlay.concurrency import one_error
-from overlay.errors import InternalError
-from testnet.bench import Entry, entry
-from testnet.bench.minutes import (
+from medusa.engine.objects.query import outputs_of
+from medusa.engine.replication.moves.messages import MoveRecord, MoveTask
+from medusa.overlay.clients import open_client
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import InternalError
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.minutes import (
     EPOCH_S,
     MINUTE_S,
     Act,
@@ -39,11 +39,11 @@ from testnet.bench.minutes import (
     schema,
     stream,
 )
-from testnet.bench.moving_reference import measure_reference
-from testnet.kit.cast import publish
-from testnet.kit.peers import Federation, Peer, open_federation, participant_name
-from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
-from tools.home.folder import Home
+from medusa.testnet.bench.moving_reference import measure_reference
+from medusa.testnet.kit.cast import publish
+from medusa.testnet.kit.peers import Federation, Peer, open_federation, participant_name
+from medusa.tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from medusa.tools.home.folder import Home
 
 MOVES: Final = 5
 """Moves each way that count; three minutes of traffic each."""

@@ -5,9 +5,9 @@ The setup favours the reference: the new worker's process has a started Spark, t
 rows, and a batch starts as soon as its file is there. A consumer's arrivals are the commits of
 batches.
 
-The module also is the program of those processes, `python -m testnet.bench.moving_reference FOLDER
-NAME`: each line of its standard input has a checkpoint from which to start the query, or is empty
-to stop it.
+The module also is the program of those processes,
+`python -m medusa.testnet.bench.moving_reference FOLDER NAME`: each line of its standard input has a
+checkpoint from which to start the query, or is empty to stop it.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 import trio
 
-from engine.spark.config import SparkConfig
-from engine.spark.session import Spark
-from overlay.errors import InternalError
-from testnet.bench.minutes import EPOCH_S, MINUTE_S, Act, Minutes, Run, Schedule
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.session import Spark
+from medusa.overlay.errors import InternalError
+from medusa.testnet.bench.minutes import EPOCH_S, MINUTE_S, Act, Minutes, Run, Schedule
 
 PARTS: Final = round(MINUTE_S / EPOCH_S)
 """Files in a minute: one for each epoch."""
@@ -118,7 +118,7 @@ class Query:
         return self.folder / f"checkpoint-{self.moves}"
 
     async def _open(self) -> Process:
-        module, name = "testnet.bench.moving_reference", f"spark-{self.moves}-{time.time()}"
+        module, name = "medusa.testnet.bench.moving_reference", f"spark-{self.moves}-{time.time()}"
         command = [sys.executable, "-m", module, str(self.folder), name]
         pipes = partial(trio.run_process, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         process = Process(await self.nursery.start(pipes, command))

@@ -1,7 +1,7 @@
 """The same rows and queries on Medusa's engine and on other systems, one after the other.
 
 A system that is not here is skipped by name. `pip install 'medusa-federation[bench]'` has those
-that can be in one environment with PySpark; `testnet.kit.environments` has the rest.
+that can be in one environment with PySpark; `medusa.testnet.kit.environments` has the rest.
 
 * The queries: half of the rows pass a filter; count and distinct ports of each source, every 10 s,
   of the last 10 or 600 seconds.
@@ -33,14 +33,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from engine.streams.epochs import EpochWriter
-from overlay.errors import UnavailableError
-from testnet.bench import Entry, entry
-from testnet.bench.flows import SCHEMA, flows
-from testnet.bench.systems import Measured
-from testnet.kit.environments import ENVIRONMENTS, FLINK, Package, interpreter
+from medusa.engine.streams.epochs import EpochWriter
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.flows import SCHEMA, flows
+from medusa.testnet.bench.systems import Measured
+from medusa.testnet.kit.environments import ENVIRONMENTS, FLINK, Package, interpreter
 
-ROOT: Final = Path(__file__).parents[2]
+ROOT: Final = Path(__file__).parents[3]
 SPARK: Final = Package("pyspark", "pyspark")
 
 
@@ -49,7 +49,7 @@ class Other:
     """A system.
 
     Attributes:
-        module: of `testnet.bench.systems`. package: what that imports, if it is optional.
+        module: of `medusa.testnet.bench.systems`. package: what that imports, if it is optional.
     """
 
     name: str
@@ -157,7 +157,7 @@ def run(system: Other, python: Path, folder: Path) -> list[Measured]:
     Raises:
         UnavailableError: it failed; its errors are above.
     """
-    command = [str(python), "-m", f"testnet.bench.systems.{system.module}", str(folder)]
+    command = [str(python), "-m", f"medusa.testnet.bench.systems.{system.module}", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, stdout=subprocess.PIPE, env=environment, check=False)
     if done.returncode:

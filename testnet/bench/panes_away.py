@@ -1,7 +1,8 @@
 """The bytes that an owner receives when the panes of its window are made where the tuples are.
 
 The panes' task moves to the source's leader. For some seconds its owner still reads the input,
-until it need not (`engine.replication.moves.sparing`); from then on it receives the panes alone.
+until it need not (`medusa.engine.replication.moves.sparing`); from then on it receives the panes
+alone.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from typing import Final
 
 import trio
 
-from engine.language.panes import panes_name
-from testnet.bench import Entry, entry
-from testnet.bench.flows import SCHEMA, SECOND_US, STREAM, output, windows
-from testnet.bench.running import Running
-from testnet.kit.cast import publish
-from testnet.kit.peers import open_federation, participant_name
-from tools.client.async_client import open_medusa
+from medusa.engine.language.panes import panes_name
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.flows import SCHEMA, SECOND_US, STREAM, output, windows
+from medusa.testnet.bench.running import Running
+from medusa.testnet.kit.cast import publish
+from medusa.testnet.kit.peers import open_federation, participant_name
+from medusa.tools.client.async_client import open_medusa
 
 RATE: Final = 2_500
 SPAN_S: Final = 120

@@ -28,18 +28,18 @@ from typing import Final
 import psutil
 import trio
 
-from engine.streams.ipc import decode
-from overlay.concurrency import one_error
-from overlay.errors import InternalError
-from overlay.identity import Identity, Root
-from testnet.bench import Entry, entry
-from testnet.connections.conn import ARROW, conn_schema
-from testnet.connections.query import source_stream
-from testnet.intrusion.board import Board
-from testnet.intrusion.run import Options, run_intrusion
-from testnet.kit.cast import publish
-from testnet.kit.peers import Federation, Peer, open_federation, participant_name
-from tools.client.async_client import open_medusa
+from medusa.engine.streams.ipc import decode
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import InternalError
+from medusa.overlay.identity import Identity, Root
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.connections.conn import ARROW, conn_schema
+from medusa.testnet.connections.query import source_stream
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.run import Options, run_intrusion
+from medusa.testnet.kit.cast import publish
+from medusa.testnet.kit.peers import Federation, Peer, open_federation, participant_name
+from medusa.tools.client.async_client import open_medusa
 
 ROWS: Final = 10_000_000
 """Rows that pass through the peers."""
@@ -147,7 +147,7 @@ async def _two_peers(federation: Federation) -> tuple[Peer, Peer]:
 async def sending(how: str, where: Peer | int, what: str, rows: int) -> AsyncIterator[None]:
     """Run the sending end in its own process during the block."""
     place = str(where.home.folder) if isinstance(where, Peer) else str(where)
-    command = [sys.executable, "-m", "testnet.bench.sender", how, place, what, str(rows)]
+    command = [sys.executable, "-m", "medusa.testnet.bench.sender", how, place, what, str(rows)]
     async with trio.open_nursery() as nursery:
         nursery.start_soon(partial(trio.run_process, command))
         yield
@@ -181,7 +181,7 @@ async def measure_plain(rows: int, hops: int = 1) -> list[float]:
 @asynccontextmanager
 async def _relaying(port: int, folder: Path) -> AsyncIterator[int]:
     """Pass bytes on to that port in a process of its own during the block; gives its port."""
-    command = [sys.executable, "-m", "testnet.bench.sender", "relay", str(port), str(folder)]
+    command = [sys.executable, "-m", "medusa.testnet.bench.sender", "relay", str(port), str(folder)]
     async with trio.open_nursery() as nursery:
         run = partial(trio.run_process, command, stdout=subprocess.PIPE)
         process: trio.Process = await nursery.start(run)

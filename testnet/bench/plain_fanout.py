@@ -1,6 +1,6 @@
 """The reference of the fan-out benchmark, in a process of its own.
 
-python -m testnet.bench.plain_fanout READERS PARTS ROWS
+python -m medusa.testnet.bench.plain_fanout READERS PARTS ROWS
 
 It prints the port at which it listens, and waits for all readers. Then, once a second, it encodes a
 part of so many rows and writes it to each of them. At last it prints its CPU seconds for that.
@@ -13,8 +13,8 @@ import time
 
 import trio
 
-from engine.streams.ipc import encode
-from testnet.bench.sender import batches
+from medusa.engine.streams.ipc import encode
+from medusa.testnet.bench.sender import batches
 
 
 async def write(readers: int, parts: int, rows: int) -> None:

@@ -10,14 +10,14 @@ from typing import Final
 import psutil
 import trio
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query
-from engine.replication.status import PeerStatus
-from engine.streams.messages import StreamStatus
-from testnet.bench.flows import SCHEMA, STREAM, flows, pieces
-from testnet.kit.cast import cpu_seconds, publish
-from testnet.kit.peers import Peer, open_federation, participant_name
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query
+from medusa.engine.replication.status import PeerStatus
+from medusa.engine.streams.messages import StreamStatus
+from medusa.testnet.bench.flows import SCHEMA, STREAM, flows, pieces
+from medusa.testnet.kit.cast import cpu_seconds, publish
+from medusa.testnet.kit.peers import Peer, open_federation, participant_name
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 POSTS_PER_S: Final = 10
 """Posts a second of wall time at a given pace."""

@@ -1,8 +1,8 @@
 """The sending end of the path benchmarks, and what is in between, each a process of its own.
 
-python -m testnet.bench.sender post HOME STREAM ROWS     through the federation
-python -m testnet.bench.sender tls PORT ROOT ROWS        over one plain TLS connection
-python -m testnet.bench.sender relay PORT FOLDER         between two plain TLS connections
+python -m medusa.testnet.bench.sender post HOME STREAM ROWS     through the federation
+python -m medusa.testnet.bench.sender tls PORT ROOT ROWS        over one plain TLS connection
+python -m medusa.testnet.bench.sender relay PORT FOLDER         between two plain TLS connections
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.streams.ipc import encode_parts
-from testnet.connections.generate import SPAN_S, generate
+from medusa.engine.streams.ipc import encode_parts
+from medusa.testnet.connections.generate import SPAN_S, generate
 
 BATCH_ROWS: Final = 16_384
 """Rows in one post, some 1.5 MB of Arrow."""
@@ -52,7 +52,7 @@ def batches(rows: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
 async def post(home: Path, stream: str, rows: int) -> None:
     """Post to a stream at the peer of a home, and end it."""
     # late: the plain sender must not depend on the code that it is the reference of
-    from tools.client.async_client import open_medusa
+    from medusa.tools.client.async_client import open_medusa
 
     async with open_medusa(home) as client:
         for table in batches(rows):

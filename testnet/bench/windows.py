@@ -3,8 +3,8 @@
 * A window that holds a tuple many times against one that holds it once: CPU of the peer.
 * When a large window closes, its last pane is what remains to be computed.
 * A day's window that advances by a minute: memory while it fills, and the disk that it needs.
-* Queries that are due together are one job (`testnet.bench.crowd`).
-* The panes' task moves to where the tuples are (`testnet.bench.panes_away`).
+* Queries that are due together are one job (`medusa.testnet.bench.crowd`).
+* The panes' task moves to where the tuples are (`medusa.testnet.bench.panes_away`).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 import trio
 
-from engine.language.panes import panes_name
-from engine.streams.config import EngineConfig
-from overlay.concurrency import one_error
-from testnet.bench import Entry, entry
-from testnet.bench.crowd import crowd_entries
-from testnet.bench.flows import SECOND_US, STREAM, output, windows
-from testnet.bench.panes_away import away_entry
-from testnet.bench.running import Running, running
+from medusa.engine.language.panes import panes_name
+from medusa.engine.streams.config import EngineConfig
+from medusa.overlay.concurrency import one_error
+from medusa.testnet.bench import Entry, entry
+from medusa.testnet.bench.crowd import crowd_entries
+from medusa.testnet.bench.flows import SECOND_US, STREAM, output, windows
+from medusa.testnet.bench.panes_away import away_entry
+from medusa.testnet.bench.running import Running, running
 
 RATE: Final = 2_000
 """Rows a second of stime."""

@@ -11,8 +11,8 @@ from typing import Final
 import click
 import msgspec
 
-from testnet.kit.command import choice, json_option, number, print_results, run_each
-from testnet.kit.picture import picture_option
+from medusa.testnet.kit.command import choice, json_option, number, print_results, run_each
+from medusa.testnet.kit.picture import picture_option
 
 MOST_NODES: Final = 1_000_000
 MOST_SEEDS: Final = 1_000
@@ -71,8 +71,15 @@ def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: obje
     # late: --help and a mistyped option do not need it
     from rich.console import Console
 
-    from testnet.bpm import show
-    from testnet.bpm.experiment import Options, Result, name_of, over_contracts, over_seeds, run
+    from medusa.testnet.bpm import show
+    from medusa.testnet.bpm.experiment import (
+        Options,
+        Result,
+        name_of,
+        over_contracts,
+        over_seeds,
+        run,
+    )
 
     options = msgspec.convert(given, Options)
     runs = list(over_seeds(options, seeds))

@@ -12,10 +12,10 @@ import msgspec
 import psutil
 from msgspec import Struct
 
-from testnet.bpm.graph import MOST_NODES, Kind, contract_graph, least_moves, skewed
-from testnet.bpm.tasks import TASK_LOAD
-from testnet.bpm.world import Market, World
-from testnet.virtual.garbage import without_collection
+from medusa.testnet.bpm.graph import MOST_NODES, Kind, contract_graph, least_moves, skewed
+from medusa.testnet.bpm.tasks import TASK_LOAD
+from medusa.testnet.bpm.world import Market, World
+from medusa.testnet.virtual.garbage import without_collection
 
 ROUND_S: Final = 7.0
 """A round, seconds: the first Medusa looked at its offers every 7 of its monitoring periods of 1 s.

@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.bpm.experiment import ROUND_S, Progress, Result
-from testnet.kit.picture import new_figure, save
+from medusa.testnet.bpm.experiment import ROUND_S, Progress, Result
+from medusa.testnet.kit.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

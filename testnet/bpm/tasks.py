@@ -12,7 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from contracts.market.events import (
+from medusa.contracts.market.events import (
     Event,
     GiveBack,
     Move,
@@ -23,9 +23,9 @@ from contracts.market.events import (
     TaskHere,
     TaskOut,
 )
-from contracts.market.messages import Item
-from overlay.errors import InternalError
-from testnet.virtual.clock import Arguments, Clock
+from medusa.contracts.market.messages import Item
+from medusa.overlay.errors import InternalError
+from medusa.testnet.virtual.clock import Arguments, Clock
 
 TINY: Final = 1e-6
 """Units of load that count as none: far below any task, above the rounding errors of sums."""

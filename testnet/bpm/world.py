@@ -9,10 +9,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
-from contracts.market.brain import Brain
-from contracts.market.config import MarketConfig
-from contracts.market.cost import QueueingCost
-from contracts.market.events import (
+from medusa.contracts.market.brain import Brain
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.cost import QueueingCost
+from medusa.contracts.market.events import (
     Effect,
     Event,
     GiveBack,
@@ -26,11 +26,11 @@ from contracts.market.events import (
     Tick,
     Unreachable,
 )
-from contracts.market.messages import Message
-from contracts.market.prices import price_range
-from testnet.bpm.graph import Graph, sign
-from testnet.bpm.tasks import TASK_LOAD, Tally, Tasks
-from testnet.virtual.messages import Nodes
+from medusa.contracts.market.messages import Message
+from medusa.contracts.market.prices import price_range
+from medusa.testnet.bpm.graph import Graph, sign
+from medusa.testnet.bpm.tasks import TASK_LOAD, Tally, Tasks
+from medusa.testnet.virtual.messages import Nodes
 
 PRICE: Final = 1_000_000
 """Micros per unit and second at capacity: one of the money's units, so that figures read well."""

@@ -18,7 +18,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from testnet.connections.conn import ARROW
+from medusa.testnet.connections.conn import ARROW
 
 START: Final = 1_709_629_200.0
 """2024-03-05 09:00:00 UTC, seconds: fixed, so that a seed gives the same trace on any day."""

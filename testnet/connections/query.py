@@ -21,7 +21,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.definitions import ANY, StreamDefinition
 
 DOCUMENT: Final = Path(__file__).with_name("intrusion.xml")
 """The query with placeholders for its names, as a user would give it to `medusa query create`."""

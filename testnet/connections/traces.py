@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from overlay.errors import InvalidInputError
-from testnet.connections.conn import ARROW, NAMES, BadCellError, choose, fit, pick
-from tools.rows.row_input import RowInput, end_of_lines, whole_lines
-from tools.rows.zeek_rows import zeek_tables
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.connections.conn import ARROW, NAMES, BadCellError, choose, fit, pick
+from medusa.tools.rows.row_input import RowInput, end_of_lines, whole_lines
+from medusa.tools.rows.zeek_rows import zeek_tables
 
 BLOCK_BYTES: Final = 4 * 2**20
 """Bytes of text parsed at a time: bounds memory, and makes the cost for each block negligible."""

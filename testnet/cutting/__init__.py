@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from testnet.kit.peers import Launch
+from medusa.testnet.kit.peers import Launch
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from itertools import permutations, product
 
 import trio
 
-from overlay.errors import InvalidInputError
-from testnet.cutting import Cut, Wires
-from testnet.cutting.namespaces import open_namespaces
-from testnet.cutting.switchboard import open_loopback
-from testnet.kit.peers import Launch, Peer
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.cutting import Cut, Wires
+from medusa.testnet.cutting.namespaces import open_namespaces
+from medusa.testnet.cutting.switchboard import open_loopback
+from medusa.testnet.kit.peers import Launch, Peer
 
 
 class Links:

@@ -29,9 +29,9 @@ from typing import Final
 
 import trio
 
-from overlay.errors import UnavailableError
-from testnet.cutting import Cut
-from testnet.kit.peers import Launch
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.cutting import Cut
+from medusa.testnet.kit.peers import Launch
 
 PREFIX: Final = "medusanet"
 """The prefix of all names made here; a slot's number follows: at most 15 characters."""

@@ -18,12 +18,12 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from overlay.errors import UnavailableError
-from testnet.cutting import Cut
-from testnet.cutting.sockets import CuttableSockets, Reach
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import Launch
-from tools.client.link import open_background
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.cutting import Cut
+from medusa.testnet.cutting.sockets import CuttableSockets, Reach
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import Launch
+from medusa.tools.client.link import open_background
 
 MAX_PACKET: Final = 64 * 1024
 """Bytes: the addresses of some thousand peers."""
@@ -194,7 +194,7 @@ class LoopbackWires:
         number = len(self._hosts) + 1
         host = self._hosts[peer] = HOST.format(*divmod(number, 256))
         _check_local(host)
-        program = (sys.executable, "-m", "testnet.cutting.peer")
+        program = (sys.executable, "-m", "medusa.testnet.cutting.peer")
         where = ("--switchboard", str(self._switchboard.path))
         return Launch(f"{host}:0", program=(*program, *where))
 

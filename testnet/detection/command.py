@@ -10,8 +10,8 @@ from typing import Final
 import click
 import msgspec
 
-from testnet.kit.command import choice, json_option, number, print_results, run_each
-from testnet.kit.picture import picture_option
+from medusa.testnet.kit.command import choice, json_option, number, print_results, run_each
+from medusa.testnet.kit.picture import picture_option
 
 MOST_NODES: Final = 100_000
 MOST_CRASHES: Final = 10_000
@@ -101,9 +101,9 @@ def detect(sizes: tuple[int, ...], as_json: bool, plot: Path | None, **given: ob
     # late: --help and a mistyped option do not need it
     from rich.console import Console
 
-    from testnet.detection import show
-    from testnet.detection.experiment import run
-    from testnet.detection.figures import Options, bytes_check, checks_of
+    from medusa.testnet.detection import show
+    from medusa.testnet.detection.experiment import run
+    from medusa.testnet.detection.figures import Options, bytes_check, checks_of
 
     console = Console(stderr=as_json)
     runs = [

@@ -10,10 +10,10 @@ from typing import Final
 
 import psutil
 
-from testnet.detection.figures import Figures, Options, Result
-from testnet.detection.predictions import Predicted, predict
-from testnet.detection.world import World
-from testnet.virtual.garbage import without_collection
+from medusa.testnet.detection.figures import Figures, Options, Result
+from medusa.testnet.detection.predictions import Predicted, predict
+from medusa.testnet.detection.world import World
+from medusa.testnet.virtual.garbage import without_collection
 
 WARM_PERIODS: Final = 2
 """Probe periods before anything is measured: all have probed, and been probed."""

@@ -8,10 +8,10 @@ from typing import Final, Literal
 
 from msgspec import Struct
 
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.config import Preset as Settings
-from testnet.detection.predictions import Predicted, quantile
-from testnet.detection.world import Crash, World
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.config import Preset as Settings
+from medusa.testnet.detection.predictions import Predicted, quantile
+from medusa.testnet.detection.world import Crash, World
 
 MOST_AT_ONCE: Final = 0.05
 """Share of the peers that crash in one world; for more crashes there are more worlds."""

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.config import GossipConfig
 
 DRAWS: Final = 20_001
 """Simulated crashes for medians and percentiles: accurate to one percent."""

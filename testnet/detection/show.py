@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.detection.experiment import Progress
-from testnet.detection.figures import Check, Result, title_of
-from testnet.kit.picture import new_figure, save
+from medusa.testnet.detection.experiment import Progress
+from medusa.testnet.detection.figures import Check, Result, title_of
+from medusa.testnet.kit.picture import new_figure, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

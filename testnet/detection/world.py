@@ -15,11 +15,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from overlay.encoding import encode
-from overlay.gossip.claims import SIGNATURE_BYTES
-from overlay.gossip.config import GossipConfig, Preset
-from overlay.gossip.detector import Detector, Start
-from overlay.gossip.events import (
+from medusa.overlay.encoding import encode
+from medusa.overlay.gossip.claims import SIGNATURE_BYTES
+from medusa.overlay.gossip.config import GossipConfig, Preset
+from medusa.overlay.gossip.detector import Detector, Start
+from medusa.overlay.gossip.events import (
     Changed,
     Doubt,
     Effect,
@@ -35,11 +35,11 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
-from overlay.gossip.members import Roster
-from overlay.gossip.messages import Here, Knock, Packet, State
-from overlay.names import PeerId
-from testnet.virtual.clock import Arguments
-from testnet.virtual.messages import LINKS, Network, Nodes, Starved
+from medusa.overlay.gossip.members import Roster
+from medusa.overlay.gossip.messages import Here, Knock, Packet, State
+from medusa.overlay.names import PeerId
+from medusa.testnet.virtual.clock import Arguments
+from medusa.testnet.virtual.messages import LINKS, Network, Nodes, Starved
 
 
 @dataclass

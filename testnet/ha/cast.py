@@ -8,11 +8,11 @@ from typing import Final
 
 import trio
 
-from engine.objects.availability import Mode
-from engine.replication.status import PeerStatus
-from overlay.errors import MedusaError, UnavailableError
-from overlay.events import wall_clock
-from testnet.ha.chain import (
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.status import PeerStatus
+from medusa.overlay.errors import MedusaError, UnavailableError
+from medusa.overlay.events import wall_clock
+from medusa.testnet.ha.chain import (
     CHAIN_OWNER,
     CLIENT_OWNER,
     SCHEMA,
@@ -23,10 +23,10 @@ from testnet.ha.chain import (
     output,
     query,
 )
-from testnet.ha.figures import Cost
-from testnet.kit.cast import all_at_once, cpu_seconds, publish
-from testnet.kit.peers import CONFIG, Federation, Peer
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.testnet.ha.figures import Cost
+from medusa.testnet.kit.cast import all_at_once, cpu_seconds, publish
+from medusa.testnet.kit.peers import CONFIG, Federation, Peer
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 TRIES: Final = 5
 """Tries of a request: a busy peer answers late."""

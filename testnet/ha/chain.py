@@ -13,9 +13,9 @@ from typing import Final
 import pyarrow as pa
 from msgspec import Struct
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import (
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -24,12 +24,12 @@ from engine.objects.query import (
     Map,
     Query,
 )
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from overlay.events import wall_clock
-from testnet.kit.answers import tuples_in
-from testnet.kit.traffic import Sensor
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.events import wall_clock
+from medusa.testnet.kit.answers import tuples_in
+from medusa.testnet.kit.traffic import Sensor
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 class Variant(Struct, frozen=True):

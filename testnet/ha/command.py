@@ -8,10 +8,10 @@ import click
 import msgspec
 from rich.console import Console
 
-from engine.objects.availability import Mode, Recovery
-from overlay.errors import InvalidInputError
-from testnet.kit.command import choice, json_option, keep_option, run_scenario
-from testnet.kit.picture import picture_option
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.kit.command import choice, json_option, keep_option, run_scenario
+from medusa.testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -43,10 +43,10 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when a run failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.ha.chain import chosen
-    from testnet.ha.run import Options, run_ha
-    from testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
-    from testnet.kit.stages import about
+    from medusa.testnet.ha.chain import chosen
+    from medusa.testnet.ha.run import Options, run_ha
+    from medusa.testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
+    from medusa.testnet.kit.stages import about
 
     try:
         variants = chosen(mode, recovery, short=bool(given["short"]))

@@ -17,8 +17,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.availability import Mode, Recovery
-from testnet.ha.chain import NONE, SERVERS, Answer, Reading, Variant
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.testnet.ha.chain import NONE, SERVERS, Answer, Reading, Variant
 
 
 class ModeResult(Struct, frozen=True):

@@ -11,13 +11,13 @@ from typing import Final
 
 import trio
 
-from engine.objects.availability import Mode
-from engine.objects.schema import END, STIME
-from engine.replication.status import Snapshot
-from overlay.errors import DeadlineError, MedusaError
-from overlay.events import wall_clock
-from testnet.ha.cast import Cast, measure, secured
-from testnet.ha.chain import (
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import END, STIME
+from medusa.engine.replication.status import Snapshot
+from medusa.overlay.errors import DeadlineError, MedusaError
+from medusa.overlay.events import wall_clock
+from medusa.testnet.ha.cast import Cast, measure, secured
+from medusa.testnet.ha.chain import (
     NONE,
     RATE,
     SERVERS,
@@ -28,12 +28,12 @@ from testnet.ha.chain import (
     output,
     source_sensor,
 )
-from testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
-from testnet.ha.screen import HaBoard, write_plot
-from testnet.kit.cast import until_status
-from testnet.kit.patience import until, while_moving
-from testnet.kit.peers import open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
+from medusa.testnet.ha.screen import HaBoard, write_plot
+from medusa.testnet.kit.cast import until_status
+from medusa.testnet.kit.patience import until, while_moving
+from medusa.testnet.kit.peers import open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 OUTAGE_S: Final = 5.0
 """Seconds after which, without secondaries, the killed peers are started again."""

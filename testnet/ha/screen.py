@@ -16,13 +16,13 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from engine.objects.availability import Mode
-from testnet.ha.chain import ADVANCE_US, LANES, Variant
-from testnet.ha.figures import HaResult, ModeResult, Observations
-from testnet.kit import stages
-from testnet.kit.checks import add_places, render_checks
-from testnet.kit.picture import new_figure, save
-from testnet.kit.stages import Stages, about
+from medusa.engine.objects.availability import Mode
+from medusa.testnet.ha.chain import ADVANCE_US, LANES, Variant
+from medusa.testnet.ha.figures import HaResult, ModeResult, Observations
+from medusa.testnet.kit import stages
+from medusa.testnet.kit.checks import add_places, render_checks
+from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.kit.stages import Stages, about
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

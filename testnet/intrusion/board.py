@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.replication.status import Snapshot
-from testnet.kit.answers import History
-from testnet.kit.stages import Stage, Stages
+from medusa.engine.replication.status import Snapshot
+from medusa.testnet.kit.answers import History
+from medusa.testnet.kit.stages import Stage, Stages
 
 STAGES: Final[dict[str, str]] = {
     "traces": "read the traces",

@@ -11,10 +11,10 @@ import click
 import msgspec
 from rich.console import Console
 
-from testnet.kit.command import choice, json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import choice, json_option, keep_option, number, run_scenario
 
 if TYPE_CHECKING:
-    from testnet.intrusion.run import Result
+    from medusa.testnet.intrusion.run import Result
 
 
 class SpeedType(click.ParamType[float | None]):
@@ -116,11 +116,11 @@ def intrusion(
     when they differ, with 2 when something failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.intrusion.board import Board
-    from testnet.intrusion.kills import run_intrusion_kills
-    from testnet.intrusion.run import Options, run_intrusion
-    from testnet.intrusion.screen import open_screen, render_result
-    from testnet.intrusion.split import Split, run_intrusion_split
+    from medusa.testnet.intrusion.board import Board
+    from medusa.testnet.intrusion.kills import run_intrusion_kills
+    from medusa.testnet.intrusion.run import Options, run_intrusion
+    from medusa.testnet.intrusion.screen import open_screen, render_result
+    from medusa.testnet.intrusion.split import Split, run_intrusion_split
 
     console = Console(stderr=as_json)
     options = msgspec.convert({**given, "watch": console.is_terminal}, Options)

@@ -11,28 +11,28 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.replication.status import Snapshot
-from engine.streams.corrections import Change
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.status import Snapshot
+from medusa.engine.streams.corrections import Change
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     BusyError,
     DeadlineError,
     InternalError,
     MedusaError,
     UnavailableError,
 )
-from testnet.connections.query import COLUMNS, Answers, Row, source_stream
-from testnet.connections.traces import Trace, merge
-from testnet.intrusion.board import Board, Posting
-from testnet.kit.answers import Fold, Received, tuples_in
-from testnet.kit.cast import until_status
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import Federation, Peer
-from testnet.kit.traffic import Part, Timing, paced
-from tools.client.async_client import AsyncMedusaClient, dial_to, open_client_over
-from tools.client.link import Dial
-from tools.home.folder import Home
+from medusa.testnet.connections.query import COLUMNS, Answers, Row, source_stream
+from medusa.testnet.connections.traces import Trace, merge
+from medusa.testnet.intrusion.board import Board, Posting
+from medusa.testnet.kit.answers import Fold, Received, tuples_in
+from medusa.testnet.kit.cast import until_status
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import Federation, Peer
+from medusa.testnet.kit.traffic import Part, Timing, paced
+from medusa.tools.client.async_client import AsyncMedusaClient, dial_to, open_client_over
+from medusa.tools.client.link import Dial
+from medusa.tools.home.folder import Home
 
 LOOK_S: Final = 1.0
 """Seconds between two looks at the federation's status."""

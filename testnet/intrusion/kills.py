@@ -19,11 +19,11 @@ import psutil
 import trio
 from msgspec import structs
 
-from overlay.errors import DeadlineError
-from testnet.intrusion.board import Board
-from testnet.intrusion.run import Options, Result, run_intrusion
-from testnet.kit.patience import until, while_moving
-from testnet.kit.peers import Federation, Peer
+from medusa.overlay.errors import DeadlineError
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.run import Options, Result, run_intrusion
+from medusa.testnet.kit.patience import until, while_moving
+from medusa.testnet.kit.peers import Federation, Peer
 
 AFTERLIFE_S: Final = 90.0
 """Longest time that a JVM may outlive its peer, seconds of the machine's time: a JVM that was just

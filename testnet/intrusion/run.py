@@ -2,7 +2,7 @@
 
 Participant i posts at its own peer; the last participant's peer owns and runs the query; the
 subscriber is at the first peer. Everything uses the commands and the client of ordinary users. The
-answers must equal, row by row, those of `testnet.connections.query` over the same traces.
+answers must equal, row by row, those of `medusa.testnet.connections.query` over the same traces.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 import trio
 from msgspec import Struct, structs
 
-from engine.objects.availability import AvailabilityRequest, Mode
-from engine.objects.query import QueryStatus
-from overlay.errors import InvalidInputError
-from testnet.connections.conn import conn_schema
-from testnet.connections.generate import generate
-from testnet.connections.query import (
+from medusa.engine.objects.availability import AvailabilityRequest, Mode
+from medusa.engine.objects.query import QueryStatus
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.connections.conn import conn_schema
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.query import (
     COLUMNS,
     Answers,
     Names,
@@ -34,12 +34,12 @@ from testnet.connections.query import (
     source_stream,
     write_answers,
 )
-from testnet.connections.traces import Trace, open_trace, write_trace
-from testnet.intrusion.board import Board
-from testnet.intrusion.flow import admit, flow
-from testnet.kit.answers import Fold
-from testnet.kit.peers import CONFIG, Federation, Launcher, open_federation, participant_name
-from tools.client.async_client import AsyncMedusaClient
+from medusa.testnet.connections.traces import Trace, open_trace, write_trace
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.flow import admit, flow
+from medusa.testnet.kit.answers import Fold
+from medusa.testnet.kit.peers import CONFIG, Federation, Launcher, open_federation, participant_name
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 MIN_PEERS: Final = 2
 """One peer posts, one runs the query."""
@@ -63,7 +63,7 @@ class Options:
         k_safety: of the source streams; each participant that posts has twice as many further
             peers, so that a majority of voters decides the leader.
         bound_s: how long answers may wait for missing input, seconds; 0: without limit.
-        config, configs: see `testnet.kit.peers.Federation`.
+        config, configs: see `medusa.testnet.kit.peers.Federation`.
     """
 
     peers: int = 3

@@ -15,12 +15,12 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from testnet.connections.query import COLUMNS
-from testnet.intrusion.board import STAGES, Board
-from testnet.intrusion.kills import KillsResult
-from testnet.intrusion.run import AnswerResult, Result
-from testnet.kit import stages
-from tools.monitor.render import render as render_monitor
+from medusa.testnet.connections.query import COLUMNS
+from medusa.testnet.intrusion.board import STAGES, Board
+from medusa.testnet.intrusion.kills import KillsResult
+from medusa.testnet.intrusion.run import AnswerResult, Result
+from medusa.testnet.kit import stages
+from medusa.tools.monitor.render import render as render_monitor
 
 FRAME_S: Final = 0.125
 """Seconds between two frames of the live screen: smooth enough for a bar, cheap enough for a core

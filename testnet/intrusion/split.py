@@ -12,18 +12,18 @@ import msgspec
 import trio
 from msgspec import Struct, structs
 
-from engine.streams.corrections import Corrections
-from overlay.errors import DeadlineError
-from testnet.connections.query import COLUMNS, Row
-from testnet.cutting.links import Links, open_links
-from testnet.intrusion.board import Board
-from testnet.intrusion.flow import rows_of
-from testnet.intrusion.run import Options, Result, run_intrusion
-from testnet.kit.answers import Fold
-from testnet.kit.cast import agree, home
-from testnet.kit.patience import until, while_moving
-from testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_command
-from tools.client.async_client import open_medusa
+from medusa.engine.streams.corrections import Corrections
+from medusa.overlay.errors import DeadlineError
+from medusa.testnet.connections.query import COLUMNS, Row
+from medusa.testnet.cutting.links import Links, open_links
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.flow import rows_of
+from medusa.testnet.intrusion.run import Options, Result, run_intrusion
+from medusa.testnet.kit.answers import Fold
+from medusa.testnet.kit.cast import agree, home
+from medusa.testnet.kit.patience import until, while_moving
+from medusa.testnet.kit.peers import CONFIG, Federation, Peer, participant_name, run_command
+from medusa.tools.client.async_client import open_medusa
 
 FIRST_S: Final = 60.0
 """Seconds over which posting is stretched until the first answers, for which the split waits,

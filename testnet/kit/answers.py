@@ -13,9 +13,9 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import BEGINNING, STIME
-from engine.streams.corrections import Change, Corrections, Kind
-from engine.streams.recent import Epoch
+from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.recent import Epoch
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ import psutil
 import trio
 from msgspec import Struct
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query
-from engine.objects.schema import Schema
-from engine.replication.status import Snapshot
-from overlay.errors import InternalError, UnavailableError
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import Peer, run_command
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import Schema
+from medusa.engine.replication.status import Snapshot
+from medusa.overlay.errors import InternalError, UnavailableError
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import Peer, run_command
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 LOOK_S: Final = 0.1
 """Seconds between two looks at the peers' status."""

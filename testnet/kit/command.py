@@ -21,9 +21,9 @@ import trio
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
-from testnet.kit.stages import open_progress
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import MedusaError
+from medusa.testnet.kit.stages import open_progress
 
 P = TypeVar("P")
 T = TypeVar("T")

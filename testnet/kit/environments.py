@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import UnavailableError
+from medusa.overlay.errors import UnavailableError
 
 ENVIRONMENTS: Final = "MEDUSA_BENCH_ENVIRONMENTS"
 """The variable that has missing packages installed."""

@@ -14,8 +14,8 @@ from typing import Final
 import psutil
 import trio
 
-from overlay.concurrency import one_error
-from overlay.errors import DeadlineError
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import DeadlineError
 
 STILL_S: Final = 120.0
 """Seconds of the machine's time without any change after which none is expected."""

@@ -1,8 +1,8 @@
 """Real peers on this machine: processes of the `medusa-peer` command, in homes of their own.
 
 Each listens on a free loopback port, unless the opener of the federation gives another way to start
-them (`testnet.cutting` does). Leaving `open_federation`, also by an error or Ctrl-C, leaves no
-process behind, and no folder unless it is to be kept.
+them (`medusa.testnet.cutting` does). Leaving `open_federation`, also by an error or Ctrl-C, leaves
+no process behind, and no folder unless it is to be kept.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from typing import Final, Protocol
 import psutil
 import trio
 
-from overlay.concurrency import one_error
-from overlay.errors import DeadlineError, InvalidInputError, MedusaError, UnavailableError
-from overlay.listeners import Listeners
-from testnet.kit.patience import STILL_S, while_moving
-from testnet.kit.ports import port_to_keep
-from tools.client.async_client import open_medusa
-from tools.commands.peer.admission import invite
-from tools.commands.peer.joining import join
-from tools.home.addresses import format_address
-from tools.home.folder import Home, Running
-from tools.home.founding import make_peer, make_sibling
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import DeadlineError, InvalidInputError, MedusaError, UnavailableError
+from medusa.overlay.listeners import Listeners
+from medusa.testnet.kit.patience import STILL_S, while_moving
+from medusa.testnet.kit.ports import port_to_keep
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.commands.peer.admission import invite
+from medusa.tools.commands.peer.joining import join
+from medusa.tools.home.addresses import format_address
+from medusa.tools.home.folder import Home, Running
+from medusa.tools.home.founding import make_peer, make_sibling
 
 PARTICIPANTS: Final = (
     "mit.edu",
@@ -330,7 +330,7 @@ async def open_federation(
 
     Args:
         keep: keep the folder (homes, logs).
-        links: decides how its peers are started, `testnet.cutting.links` for example.
+        links: decides how its peers are started, `medusa.testnet.cutting.links` for example.
 
     Raises:
         MedusaError: the block failed; a note has the ends of the peers' logs.

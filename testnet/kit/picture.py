@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import ConflictError
+from medusa.overlay.errors import ConflictError
 
 _LEAST: Final = 10_000
 """Lower ports are those of services, of which this machine may start one."""

@@ -18,7 +18,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from overlay.listeners import Listeners
+from medusa.overlay.listeners import Listeners
 
 P = TypeVar("P")
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from overlay.events import wall_clock
-from tools.client.async_client import AsyncMedusaClient
+from medusa.overlay.events import wall_clock
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 POST_ROWS: Final = 16_384
 """Rows in one post at full speed: some 1.5 MB, so several are under way and none is large."""

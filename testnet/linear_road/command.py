@@ -7,8 +7,8 @@ from functools import partial
 import click
 from rich.console import Console
 
-from testnet.kit.command import json_option, number, run_scenario
-from testnet.kit.stages import Stages, open_screen
+from medusa.testnet.kit.command import json_option, number, run_scenario
+from medusa.testnet.kit.stages import Stages, open_screen
 
 
 @click.command("linear-road")
@@ -42,19 +42,19 @@ def linear_road(  # noqa: PLR0917 - all are options
     not right, however late it is.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.linear_road.generate import Traffic
+    from medusa.testnet.linear_road.generate import Traffic
 
     traffic = Traffic(seed, xways, minutes, cars_per_minute)
     if not rating:
-        from testnet.linear_road.workload import linear_road_workload
-        from testnet.workload.command import run_command
+        from medusa.testnet.linear_road.workload import linear_road_workload
+        from medusa.testnet.workload.command import run_command
 
         run_command("linear-road", partial(linear_road_workload, traffic), as_json=as_json)
     if live_seconds >= minutes * 60:
         raise click.UsageError(
             f"--live-seconds {live_seconds} is not less than --minutes {minutes}"
         )
-    from testnet.linear_road.rating import STAGES, rate, render_rating
+    from medusa.testnet.linear_road.rating import STAGES, rate, render_rating
 
     console = Console(stderr=as_json)
     stages = Stages(STAGES)

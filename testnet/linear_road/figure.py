@@ -17,8 +17,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testnet.linear_road.tables import SEGMENTS
-from testnet.workload.workload import Right
+from medusa.testnet.linear_road.tables import SEGMENTS
+from medusa.testnet.workload.workload import Right
 
 TRUCKS_OF: Final = 20
 """One car of so many is a tow truck."""

@@ -23,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from testnet.linear_road import tables
-from testnet.linear_road.tables import (
+from medusa.testnet.linear_road import tables
+from medusa.testnet.linear_road.tables import (
     DAYS,
     EAST,
     ENTRY,

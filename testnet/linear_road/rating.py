@@ -26,24 +26,24 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from engine.language.document import Document
-from engine.spark.config import Profile
-from overlay.concurrency import one_error
-from overlay.errors import InvalidInputError
-from overlay.names import SCHEME
-from testnet.kit.stages import Stages
-from testnet.linear_road.generate import Road, Traffic, whole
-from testnet.linear_road.tables import START_S
-from testnet.linear_road.validate import ANSWER_WITHIN_S
-from testnet.linear_road.workload import ANSWERS, right_answers, rows_of, text_of
-from testnet.workload.comparison import difference
-from testnet.workload.patience import lose_patience, patience_with
-from testnet.workload.run import plan_script, write_rows
-from testnet.workload.workload import Script
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.posting import Poster
-from tools.trial.peer_of_the_moment import create, open_peer_of_the_moment, watch
-from tools.trial.rehearsal import SELF, Trial
+from medusa.engine.language.document import Document
+from medusa.engine.spark.config import Profile
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import SCHEME
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.linear_road.generate import Road, Traffic, whole
+from medusa.testnet.linear_road.tables import START_S
+from medusa.testnet.linear_road.validate import ANSWER_WITHIN_S
+from medusa.testnet.linear_road.workload import ANSWERS, right_answers, rows_of, text_of
+from medusa.testnet.workload.comparison import difference
+from medusa.testnet.workload.patience import lose_patience, patience_with
+from medusa.testnet.workload.run import plan_script, write_rows
+from medusa.testnet.workload.workload import Script
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.posting import Poster
+from medusa.tools.trial.peer_of_the_moment import create, open_peer_of_the_moment, watch
+from medusa.tools.trial.rehearsal import SELF, Trial
 
 LIVE_STREAMS: Final = ("reports", "balance_requests", "expenditure_requests")
 

@@ -23,8 +23,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testnet.linear_road import tables
-from testnet.linear_road.tables import EAST, ENTRY, EXIT, START_S
+from medusa.testnet.linear_road import tables
+from medusa.testnet.linear_road.tables import EAST, ENTRY, EXIT, START_S
 
 STOPPED_AFTER: Final = 4
 """So many reports in a row from one lane and position make a car a stopped car."""

@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from testnet.linear_road import tables
-from testnet.linear_road.figure import figure_answers, sightings
-from testnet.linear_road.generate import Part, Road, Traffic, whole
-from testnet.linear_road.validate import Answers, expected
-from testnet.workload.workload import Right, Script, Workload
+from medusa.testnet.linear_road import tables
+from medusa.testnet.linear_road.figure import figure_answers, sightings
+from medusa.testnet.linear_road.generate import Part, Road, Traffic, whole
+from medusa.testnet.linear_road.validate import Answers, expected
+from medusa.testnet.workload.workload import Right, Script, Workload
 
 QUERIES: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts."""

@@ -19,11 +19,11 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from engine.replication.status import PeerStatus
-from overlay.errors import BusyError, DeadlineError, UnavailableError
-from testnet.kit.stages import Stages, State
-from tools.client.async_client import AsyncMedusaClient
-from tools.home.messages import MarketStatus, MoveStatus
+from medusa.engine.replication.status import PeerStatus
+from medusa.overlay.errors import BusyError, DeadlineError, UnavailableError
+from medusa.testnet.kit.stages import Stages, State
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.home.messages import MarketStatus, MoveStatus
 
 
 class Step(Struct, frozen=True):

@@ -11,17 +11,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.query import QueryStatus
-from engine.objects.schema import END
-from overlay.errors import InternalError
-from testnet.connections.conn import conn_schema
-from testnet.connections.query import Row, source_schema
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import Federation, Peer
-from testnet.kit.traffic import POST_ROWS, TICK_S
-from testnet.load.board import LoadBoard
-from testnet.load.script import AHEAD_S, WINDOW_S, Place, Watch, expected
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.schema import END
+from medusa.overlay.errors import InternalError
+from medusa.testnet.connections.conn import conn_schema
+from medusa.testnet.connections.query import Row, source_schema
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import Federation, Peer
+from medusa.testnet.kit.traffic import POST_ROWS, TICK_S
+from medusa.testnet.load.board import LoadBoard
+from medusa.testnet.load.script import AHEAD_S, WINDOW_S, Place, Watch, expected
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 
 class Tape:

@@ -8,8 +8,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from testnet.kit.command import json_option, keep_option, number, run_scenario
-from testnet.kit.picture import picture_option
+from medusa.testnet.kit.command import json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -33,11 +33,11 @@ def load(as_json: bool, short: bool, **given: object) -> None:
     failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.kit.stages import about
-    from testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
-    from testnet.load.run import Options, run_load
-    from testnet.load.screen import open_screen, render_result
-    from testnet.load.script import FULL, SHORT
+    from medusa.testnet.kit.stages import about
+    from medusa.testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
+    from medusa.testnet.load.run import Options, run_load
+    from medusa.testnet.load.screen import open_screen, render_result
+    from medusa.testnet.load.script import FULL, SHORT
 
     console = Console(stderr=as_json)
     options = msgspec.convert(given, Options)

@@ -21,11 +21,11 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from testnet.connections.generate import generate
-from testnet.kit.cast import agree
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import Federation, open_federation
-from testnet.load.board import (
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.kit.cast import agree
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import Federation, open_federation
+from medusa.testnet.load.board import (
     Load,
     LoadBoard,
     LoadResult,
@@ -36,9 +36,9 @@ from testnet.load.board import (
     is_acceptable,
     is_overload,
 )
-from testnet.load.cast import Cast
-from testnet.load.screen import write_plot
-from testnet.load.script import (
+from medusa.testnet.load.cast import Cast
+from medusa.testnet.load.screen import write_plot
+from medusa.testnet.load.script import (
     EVERYBODY,
     OVERLOAD,
     RAISE,

@@ -14,12 +14,12 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.kit import stages
-from testnet.kit.checks import add_places
-from testnet.kit.picture import new_figure, save
-from testnet.kit.stages import about
-from testnet.load.board import Load, LoadBoard, LoadResult, Moved
-from testnet.load.script import EVERYBODY
+from medusa.testnet.kit import stages
+from medusa.testnet.kit.checks import add_places
+from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.kit.stages import about
+from medusa.testnet.load.board import Load, LoadBoard, LoadResult, Moved
+from medusa.testnet.load.script import EVERYBODY
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

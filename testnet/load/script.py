@@ -19,10 +19,10 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from engine.objects.definitions import ANY, StreamDefinition
-from testnet.connections.query import HISTORY_US, Row, source_schema
-from testnet.kit.answers import tuples_in
-from testnet.kit.peers import CONFIG
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.testnet.connections.query import HISTORY_US, Row, source_schema
+from medusa.testnet.kit.answers import tuples_in
+from medusa.testnet.kit.peers import CONFIG
 
 WINDOW_S: Final = 60
 

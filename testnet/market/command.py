@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from testnet.kit.command import json_option, number
+from medusa.testnet.kit.command import json_option, number
 
 
 @click.command()
@@ -38,8 +38,8 @@ def market(  # noqa: PLR0917 - all are options
     is not right, with 2 when a query failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.market.workload import Options, market_workload
-    from testnet.workload.command import run_command
+    from medusa.testnet.market.workload import Options, market_workload
+    from medusa.testnet.workload.command import run_command
 
     options = Options(seed, minutes, trades_per_minute, quotes_per_minute, file)
     run_command("market", partial(market_workload, options), as_json=as_json)

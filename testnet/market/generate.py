@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testnet.market.tables import EXCHANGES, QUOTE, TRADE
+from medusa.testnet.market.tables import EXCHANGES, QUOTE, TRADE
 
 Integers = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from testnet.market.tables import EXCHANGES, TRADE
+from medusa.testnet.market.tables import EXCHANGES, TRADE
 
 _EXACT: Final = """
     CREATE VIEW trade AS SELECT place, time, time_bucket(INTERVAL 1 MINUTE, time) AS minute,

@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from overlay.errors import InvalidInputError
-from testnet.market import oracle
-from testnet.market.generate import OPENING, prices_of, quotes, trades, walk
-from testnet.market.tables import EXCHANGES, BadTradesError, read_taq
-from testnet.workload.workload import Script, Workload
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.market import oracle
+from medusa.testnet.market.generate import OPENING, prices_of, quotes, trades, walk
+from medusa.testnet.market.tables import EXCHANGES, BadTradesError, read_taq
+from medusa.testnet.workload.workload import Script, Workload
 
 QUERIES: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts."""
@@ -32,7 +32,8 @@ class Options:
     """What is generated.
 
     Attributes:
-        file: of trades (see `testnet.market.tables.read_taq`), around whose prices the exchanges
+        file: of trades (see `medusa.testnet.market.tables.read_taq`), around whose prices the
+            exchanges
             quote; None: trades are generated for `minutes` from the opening.
         trades_per_minute, quotes_per_minute: of a symbol, and of a symbol by an exchange.
     """

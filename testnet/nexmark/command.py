@@ -7,8 +7,8 @@ from typing import Final
 
 import click
 
-from engine.spark.config import Profile
-from testnet.kit.command import choice, json_option, number
+from medusa.engine.spark.config import Profile
+from medusa.testnet.kit.command import choice, json_option, number
 
 MOST_EVENTS: Final = 5_000_000
 """The events and an answer are in memory: some 200 bytes an event each."""
@@ -27,7 +27,7 @@ class Queries(click.ParamType[tuple[str, ...]]):
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
-        from testnet.nexmark.oracle import QUERIES
+        from medusa.testnet.nexmark.oracle import QUERIES
 
         names = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",")))
         for name in names:
@@ -77,10 +77,10 @@ def nexmark(  # noqa: PLR0917 - each is an option
     is installed first, apart from Medusa. What it answers does not change the exit code.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.nexmark.flink.run import run_flink
-    from testnet.nexmark.scripts import WITHIN_S
-    from testnet.nexmark.workload import Options, nexmark_workload
-    from testnet.workload.command import run_command
+    from medusa.testnet.nexmark.flink.run import run_flink
+    from medusa.testnet.nexmark.scripts import WITHIN_S
+    from medusa.testnet.nexmark.workload import Options, nexmark_workload
+    from medusa.testnet.workload.command import run_command
 
     if events > rate * WITHIN_S:
         raise click.UsageError(

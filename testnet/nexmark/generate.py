@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testnet.nexmark.texts import Integers, fillers, texts
+from medusa.testnet.nexmark.texts import Integers, fillers, texts
 
 START_US: Final = 1_436_918_400_000_000
 """2015-07-15 00:00:00 UTC, microseconds: fixed, so that a seed gives the same events on any day."""

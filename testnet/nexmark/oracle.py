@@ -22,7 +22,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from testnet.nexmark.generate import Events
+from medusa.testnet.nexmark.generate import Events
 
 TEXTS: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts, q0.sql to q22.sql: to read, not to run."""

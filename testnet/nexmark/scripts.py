@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from testnet.nexmark.oracle import QUERIES, TEXTS
+from medusa.testnet.nexmark.oracle import QUERIES, TEXTS
 
 WITHIN_S: Final = 3_600
 """The bound of joins and sessions whose text has none, seconds; Flink keeps all rows for ever.
@@ -65,7 +65,7 @@ CHANGES: Final[dict[str, tuple[Change, ...]]] = {
         ),
     ),
 }
-"""By query. Besides these, types are compared loosely: see `testnet.workload.comparison`."""
+"""By query. Besides these, types are compared loosely: see `medusa.testnet.workload.comparison`."""
 
 
 def script(query: str) -> str:

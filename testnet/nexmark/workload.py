@@ -7,10 +7,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from testnet.nexmark.generate import EVENTS_PER_S, START_US, Events, generate
-from testnet.nexmark.oracle import QUERIES, expected, side_input
-from testnet.nexmark.scripts import SIDE_INPUT, script
-from testnet.workload.workload import Script, Workload
+from medusa.testnet.nexmark.generate import EVENTS_PER_S, START_US, Events, generate
+from medusa.testnet.nexmark.oracle import QUERIES, expected, side_input
+from medusa.testnet.nexmark.scripts import SIDE_INPUT, script
+from medusa.testnet.workload.workload import Script, Workload
 
 
 @dataclass(frozen=True)

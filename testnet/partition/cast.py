@@ -13,16 +13,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Box, Filter, Query, Union
-from engine.objects.schema import Field, FieldType, Schema
-from engine.replication.status import Snapshot
-from testnet.kit.answers import tuples_in
-from testnet.kit.cast import publish, until_status
-from testnet.kit.peers import CONFIG, Federation, Peer
-from testnet.kit.traffic import Sensor
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Box, Filter, Query, Union
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.replication.status import Snapshot
+from medusa.testnet.kit.answers import tuples_in
+from medusa.testnet.kit.cast import publish, until_status
+from medusa.testnet.kit.peers import CONFIG, Federation, Peer
+from medusa.testnet.kit.traffic import Sensor
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 FAR_OWNER: Final = "utah.edu"
 """The participant on the other side of the split."""

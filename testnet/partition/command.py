@@ -8,8 +8,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from testnet.kit.command import choice, json_option, keep_option, number, run_scenario
-from testnet.kit.picture import picture_option
+from medusa.testnet.kit.command import choice, json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.picture import picture_option
 
 
 @click.command()
@@ -51,10 +51,10 @@ def partition(as_json: bool, **given: object) -> None:
     with 1 when a check fails, with 2 when the run failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.kit.stages import Stages, open_screen
-    from testnet.partition.figures import Options
-    from testnet.partition.run import STAGES, run_partition
-    from testnet.partition.screen import render_result
+    from medusa.testnet.kit.stages import Stages, open_screen
+    from medusa.testnet.partition.figures import Options
+    from medusa.testnet.partition.run import STAGES, run_partition
+    from medusa.testnet.partition.screen import render_result
 
     options = msgspec.convert(given, Options)
     if options.replica and options.chain < 2:

@@ -12,11 +12,11 @@ import msgspec
 import pyarrow.compute as pc
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, STIME
-from engine.streams.corrections import Change, Corrections, Kind
-from engine.tasks.fork import ALPHA
-from testnet.kit.answers import Fold
-from testnet.partition.cast import Row, expected, rows_in
+from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.tasks.fork import ALPHA
+from medusa.testnet.kit.answers import Fold
+from medusa.testnet.partition.cast import Row, expected, rows_in
 
 
 @dataclass(frozen=True)

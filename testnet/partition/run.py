@@ -9,16 +9,16 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.schema import END
-from overlay.events import wall_clock
-from testnet.cutting.links import Links, open_links
-from testnet.kit.patience import until, while_moving
-from testnet.kit.peers import open_federation
-from testnet.kit.stages import Stages
-from testnet.partition.cast import Cast, sensor_of, sources
-from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from testnet.partition.screen import write_plot
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.schema import END
+from medusa.overlay.events import wall_clock
+from medusa.testnet.cutting.links import Links, open_links
+from medusa.testnet.kit.patience import until, while_moving
+from medusa.testnet.kit.peers import open_federation
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.partition.cast import Cast, sensor_of, sources
+from medusa.testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
+from medusa.testnet.partition.screen import write_plot
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final[dict[str, str]] = {
     "start": "start the peers",

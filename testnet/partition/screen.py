@@ -10,10 +10,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from engine.streams.corrections import Kind
-from testnet.kit.checks import add_places, render_checks
-from testnet.kit.picture import new_figure, save
-from testnet.partition.figures import Observations, PartitionResult
+from medusa.engine.streams.corrections import Kind
+from medusa.testnet.kit.checks import add_places, render_checks
+from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.partition.figures import Observations, PartitionResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

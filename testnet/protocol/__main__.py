@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from testnet.protocol.chapters import read_methods, write
+from medusa.testnet.protocol.chapters import read_methods, write
 
 PAGE: Final = Path("docs/protocol.md")
 

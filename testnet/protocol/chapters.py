@@ -13,13 +13,13 @@ from typing import Final, get_type_hints
 
 from msgspec import Struct
 
-from contracts import documents, receipts
-from contracts.config import ContractsConfig
-from dht import records, wire
-from engine.objects import catalog_records
-from engine.replication import digests as stream_digests
-from engine.streams import messages as tuples
-from overlay import (
+from medusa.contracts import documents, receipts
+from medusa.contracts.config import ContractsConfig
+from medusa.dht import records, wire
+from medusa.engine.objects import catalog_records
+from medusa.engine.replication import digests as stream_digests
+from medusa.engine.streams import messages as tuples
+from medusa.overlay import (
     client_tokens,
     datagrams,
     frames,
@@ -33,14 +33,14 @@ from overlay import (
     streams,
     tls,
 )
-from overlay.gossip import claims, digests, messages
-from overlay.rpc import Method
-from testnet.protocol.page import Page, closure, names_of
-from testnet.protocol.words import limit_words, messages_in
-from testnet.simulation.federation import Federation, build, config_of
-from tools.daemon.peer import open_peer
-from tools.daemon.scopes import SCOPES
-from tools.home.folder import Home
+from medusa.overlay.gossip import claims, digests, messages
+from medusa.overlay.rpc import Method
+from medusa.testnet.protocol.page import Page, closure, names_of
+from medusa.testnet.protocol.words import limit_words, messages_in
+from medusa.testnet.simulation.federation import Federation, build, config_of
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.daemon.scopes import SCOPES
+from medusa.tools.home.folder import Home
 
 LOCAL: Final = ("127.0.0.1", 0)
 

@@ -10,13 +10,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from testnet.protocol.words import describe, inner
+from medusa.testnet.protocol.words import describe, inner
 
 COLUMNS: Final = 100
 
 NAMES: Final = {
-    ("overlay.datagrams", "_Body"): "Datagram",
-    ("overlay.peers", "_Body"): "PeerRecord",
+    ("medusa.overlay.datagrams", "_Body"): "Datagram",
+    ("medusa.overlay.peers", "_Body"): "PeerRecord",
 }
 """Names of messages whose types are private to a module, by module and type."""
 

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from engine.objects.schema import BEGINNING, END
-from overlay.names import PeerId
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.names import PeerId
 
 _LONG: Final = 2**40
 """Powers of two are written as such from here on."""

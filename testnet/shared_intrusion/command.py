@@ -9,7 +9,7 @@ import click
 import msgspec
 from rich.console import Console
 
-from testnet.kit.command import json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import json_option, keep_option, number, run_scenario
 
 
 @click.command("intrusion-shared")
@@ -36,10 +36,10 @@ def intrusion_shared(as_json: bool, **given: object) -> None:
     somebody gets what is not his, with 2 when something failed.
     """
     # late: --help and a mistyped option do not need it
-    from testnet.kit.stages import Stages, open_screen
-    from testnet.shared_intrusion.generate import LABS
-    from testnet.shared_intrusion.run import STAGES, Options, run_shared_intrusion
-    from testnet.shared_intrusion.screen import render_result
+    from medusa.testnet.kit.stages import Stages, open_screen
+    from medusa.testnet.shared_intrusion.generate import LABS
+    from medusa.testnet.shared_intrusion.run import STAGES, Options, run_shared_intrusion
+    from medusa.testnet.shared_intrusion.screen import render_result
 
     options = msgspec.convert(given, Options)
     if len(options.traces) not in {0, len(LABS)}:

@@ -9,7 +9,7 @@ Among ordinary connections there are, at each laboratory:
 * rows that resemble beacons and are none: calls at irregular intervals, and slower ones than the
   pattern's bound allows.
 
-`python -m testnet.shared_intrusion.generate examples/intrusion` writes the examples' files.
+`python -m medusa.testnet.shared_intrusion.generate examples/intrusion` writes the examples' files.
 """
 
 from __future__ import annotations

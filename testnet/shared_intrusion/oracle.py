@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from testnet.shared_intrusion.generate import Beacon, Connection, Records, Threat
+from medusa.testnet.shared_intrusion.generate import Beacon, Connection, Records, Threat
 
 WINDOW_US: Final = 600_000_000
 PATTERN_US: Final = 600_000_000

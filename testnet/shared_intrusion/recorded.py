@@ -8,9 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError
-from testnet.connections.traces import open_trace
-from testnet.shared_intrusion.generate import KINDS, LABS, LISTED, Connection, Records, Threat
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.connections.traces import open_trace
+from medusa.testnet.shared_intrusion.generate import (
+    KINDS,
+    LABS,
+    LISTED,
+    Connection,
+    Records,
+    Threat,
+)
 
 DRAWN_FROM: Final = 200
 """The list has some of the addresses that are called most, so many of them."""
@@ -19,7 +26,7 @@ _MICROS: Final = 1_000_000
 
 
 def recorded(traces: Sequence[Path], seed: int) -> Records:
-    """The records of two traces, in any of the formats of `testnet.connections.traces`.
+    """The records of two traces, in any of the formats of `medusa.testnet.connections.traces`.
 
     A connection without a destination is left out. The list is drawn by the seed. It changes in the
     middle: the address called most is put on it, the next one is taken off.

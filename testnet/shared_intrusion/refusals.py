@@ -9,14 +9,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import ANY
-from engine.objects.query import Query, Union
-from engine.objects.view import Last, View
-from overlay.errors import NotAuthorisedError
-from overlay.names import ObjectName
-from testnet.shared_intrusion.scripts import SOURCES, expected_readers, readers, stream_of
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import ANY
+from medusa.engine.objects.query import Query, Union
+from medusa.engine.objects.view import Last, View
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.names import ObjectName
+from medusa.testnet.shared_intrusion.scripts import SOURCES, expected_readers, readers, stream_of
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 READ: Final = "read"
 """What a reader may do; no other participant may do the rest."""

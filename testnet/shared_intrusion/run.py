@@ -20,15 +20,22 @@ import pyarrow as pa
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import InternalError
-from testnet.kit.answers import tuples_in
-from testnet.kit.cast import all_at_once, home
-from testnet.kit.patience import while_moving
-from testnet.kit.peers import CONFIG, Federation, Launcher, Peer, open_federation, run_command
-from testnet.kit.stages import Stages
-from testnet.kit.traffic import POST_ROWS
-from testnet.shared_intrusion.generate import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import InternalError
+from medusa.testnet.kit.answers import tuples_in
+from medusa.testnet.kit.cast import all_at_once, home
+from medusa.testnet.kit.patience import while_moving
+from medusa.testnet.kit.peers import (
+    CONFIG,
+    Federation,
+    Launcher,
+    Peer,
+    open_federation,
+    run_command,
+)
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.kit.traffic import POST_ROWS
+from medusa.testnet.shared_intrusion.generate import (
     CONNECTIONS,
     LABS,
     Connection,
@@ -37,10 +44,10 @@ from testnet.shared_intrusion.generate import (
     generate,
     threat_table,
 )
-from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
-from testnet.shared_intrusion.recorded import recorded
-from testnet.shared_intrusion.refusals import Attempt, attempts
-from testnet.shared_intrusion.scripts import (
+from medusa.testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
+from medusa.testnet.shared_intrusion.recorded import recorded
+from medusa.testnet.shared_intrusion.refusals import Attempt, attempts
+from medusa.testnet.shared_intrusion.scripts import (
     CAMPAIGNS,
     CERT,
     PARTICIPANTS,
@@ -52,7 +59,7 @@ from testnet.shared_intrusion.scripts import (
     script_of,
     stream_of,
 )
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final = {
     "records": "connections and a list are made or read",

@@ -9,10 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from overlay.names import SCHEME
-from testnet.kit.checks import add_places, render_checks
-from testnet.shared_intrusion.refusals import READ
-from testnet.shared_intrusion.run import Answer, Result
+from medusa.overlay.names import SCHEME
+from medusa.testnet.kit.checks import add_places, render_checks
+from medusa.testnet.shared_intrusion.refusals import READ
+from medusa.testnet.shared_intrusion.run import Answer, Result
 
 
 def render_result(result: Result) -> RenderableType:

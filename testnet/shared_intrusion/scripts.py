@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import NotFoundError
-from overlay.names import SCHEME
-from testnet.shared_intrusion.generate import LABS
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.names import SCHEME
+from medusa.testnet.shared_intrusion.generate import LABS
 
-SCRIPTS: Final = Path(__file__).parents[2] / "examples/intrusion"
+SCRIPTS: Final = Path(__file__).parents[3] / "examples/intrusion"
 
 CERT: Final = "cert.example"
 """The participant that has the list and the shared streams."""

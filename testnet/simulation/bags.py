@@ -1,5 +1,5 @@
-"""The interpreter's functions of how often values occur; `engine.language.aggregates` and
-`engine.language.buckets` define them."""
+"""The interpreter's functions of how often values occur; `medusa.engine.language.aggregates` and
+`medusa.engine.language.buckets` define them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from engine.language.aggregates import (
+from medusa.engine.language.aggregates import (
     MARK,
     MILLION,
     PERCENTILES,
@@ -19,18 +19,18 @@ from engine.language.aggregates import (
     Kind,
     millionths,
 )
-from engine.language.buckets import (
+from medusa.engine.language.buckets import (
     INFINITE,
     LEAST_EXPONENT,
     NOT_A_NUMBER,
     PART_BITS,
     PARTS,
 )
-from engine.language.operators import INTEGER_RANGE
-from engine.language.steps import TypedAggregate
-from engine.objects.query import Function
-from engine.objects.schema import FieldType
-from testnet.simulation.values import Value
+from medusa.engine.language.operators import INTEGER_RANGE
+from medusa.engine.language.steps import TypedAggregate
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import FieldType
+from medusa.testnet.simulation.values import Value
 
 Bag = list[tuple[Any, int]]
 """Values in ascending order, and how often each occurs."""

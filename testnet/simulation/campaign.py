@@ -21,13 +21,13 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from overlay.errors import UnavailableError
-from overlay.listeners import Listeners
-from testnet.kit.cast import cpu_seconds
-from testnet.simulation.generate import generate
-from testnet.simulation.history import found
-from testnet.simulation.manifest import Manifest
-from testnet.simulation.simulate import RUN, Result, simulate, sweep
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.listeners import Listeners
+from medusa.testnet.kit.cast import cpu_seconds
+from medusa.testnet.simulation.generate import generate
+from medusa.testnet.simulation.history import found
+from medusa.testnet.simulation.manifest import Manifest
+from medusa.testnet.simulation.simulate import RUN, Result, simulate, sweep
 
 
 class Request(Struct, frozen=True):
@@ -143,7 +143,7 @@ async def open_worker() -> AsyncIterator[Worker]:
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     try:
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "testnet.simulation.campaign"],
+            [sys.executable, "-m", "medusa.testnet.simulation.campaign"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

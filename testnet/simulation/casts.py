@@ -1,4 +1,4 @@
-"""The interpreter's casts; `engine.language.casts` defines them."""
+"""The interpreter's casts; `medusa.engine.language.casts` defines them."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import math
 import re
 from typing import Final
 
-from engine.language.casts import INTEGER, NUMBER, WORD
-from engine.language.type_rules import INTEGERS, NUMBERS
-from engine.objects.schema import FieldType
-from testnet.simulation.values import Value, fitted
+from medusa.engine.language.casts import INTEGER, NUMBER, WORD
+from medusa.engine.language.type_rules import INTEGERS, NUMBERS
+from medusa.engine.objects.schema import FieldType
+from medusa.testnet.simulation.values import Value, fitted
 
 _MOST_DIGITS: Final = len(str(2**63))
 """Of a long."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from testnet.simulation.history import (
+from medusa.testnet.simulation.history import (
     Covered,
     Failed,
     History,
@@ -17,8 +17,8 @@ from testnet.simulation.history import (
     Violation,
     found,
 )
-from testnet.simulation.manifest import Check, Manifest
-from testnet.simulation.peer_checks import (
+from medusa.testnet.simulation.manifest import Check, Manifest
+from medusa.testnet.simulation.peer_checks import (
     check_gossip,
     check_membership,
     check_money,
@@ -28,7 +28,7 @@ from testnet.simulation.peer_checks import (
     money_of,
     owners_of,
 )
-from testnet.simulation.stream_checks import check_streams
+from medusa.testnet.simulation.stream_checks import check_streams
 
 EPOCHS: Final = 3.0
 """Epochs by which results may be later: a task starts one at a time, and is not hurried."""

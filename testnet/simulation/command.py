@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console, RenderableType
 
-from testnet.kit.command import json_option, run_scenario
+from medusa.testnet.kit.command import json_option, run_scenario
 
 if TYPE_CHECKING:
-    from testnet.simulation.simulate import Result
+    from medusa.testnet.simulation.simulate import Result
 
 
 @click.command()
@@ -57,8 +57,8 @@ def simulate(  # noqa: PLR0917 - click passes them by name
             as_json=as_json,
             render=partial(_rendered, trace=trace),
         )
-    from testnet.simulation.campaign import Campaign
-    from testnet.simulation.screen import open_progress, render_summary
+    from medusa.testnet.simulation.campaign import Campaign
+    from medusa.testnet.simulation.screen import open_progress, render_summary
 
     campaign = Campaign(first, seeds, jobs or os.cpu_count() or 1, go_on)
     run_scenario(
@@ -71,19 +71,19 @@ def simulate(  # noqa: PLR0917 - click passes them by name
 
 
 async def _one(manifest: Path | None, seed: int | None, *, real: bool, trace: bool) -> Result:
-    from testnet.simulation.campaign import Request, simulate_apart
-    from testnet.simulation.manifest import load_manifest
+    from medusa.testnet.simulation.campaign import Request, simulate_apart
+    from medusa.testnet.simulation.manifest import load_manifest
 
     number = 1 if seed is None else seed
     chosen = None if manifest is None else load_manifest(manifest)
     if real and chosen is not None:
-        from testnet.simulation.run_real import run_real
+        from medusa.testnet.simulation.run_real import run_real
 
         return await run_real(chosen, number)
     return await simulate_apart(Request(number, chosen, trace))
 
 
 def _rendered(result: Result, *, trace: bool) -> RenderableType:
-    from testnet.simulation.screen import render_result
+    from medusa.testnet.simulation.screen import render_result
 
     return render_result(result, trace=trace)

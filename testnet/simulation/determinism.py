@@ -38,11 +38,11 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from trio._core import _run
 
-from overlay import signing
-from testnet.simulation.disk import Disk, folder_patches
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.garbage import without_collection
-from testnet.virtual.hosts import EPOCH_S, running_process
+from medusa.overlay import signing
+from medusa.testnet.simulation.disk import Disk, folder_patches
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.garbage import without_collection
+from medusa.testnet.virtual.hosts import EPOCH_S, running_process
 
 MOST_REMEMBERED: Final = 20_000
 """Remembered signatures: more than a seed makes while their messages are under way; some 10 MB."""
@@ -186,7 +186,9 @@ def _random_bytes(rng: random.Random) -> list[Any]:
         mock.patch.object(importer, really_import.__name__, import_module),
         mock.patch.object(os, "urandom", draw),
         mock.patch.object(random, "_urandom", draw),  # SystemRandom, and so secrets
-        mock.patch("overlay.identity.Ed25519PrivateKey", _with(Ed25519PrivateKey, Ed25519Keys)),
+        mock.patch(
+            "medusa.overlay.identity.Ed25519PrivateKey", _with(Ed25519PrivateKey, Ed25519Keys)
+        ),
     ]
 
 

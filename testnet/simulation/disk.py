@@ -16,7 +16,7 @@ from unittest import mock
 
 import psutil
 
-from testnet.virtual.hosts import Process, running_process
+from medusa.testnet.virtual.hosts import Process, running_process
 
 T = TypeVar("T")
 

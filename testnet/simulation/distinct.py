@@ -1,4 +1,5 @@
-"""The interpreter's sketch of `approx_count_distinct`; `engine.language.distinct` defines it."""
+"""The interpreter's sketch of `approx_count_distinct`; `medusa.engine.language.distinct` defines
+it."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from collections.abc import Iterable
 
 from xxhash import xxh64_intdigest
 
-from engine.language.distinct import (
+from medusa.engine.language.distinct import (
     RANK_BITS,
     REGISTER_BITS,
     REGISTERS,
@@ -16,7 +17,7 @@ from engine.language.distinct import (
     SEED,
     SIGMA_TERMS,
 )
-from testnet.simulation.values import Value
+from medusa.testnet.simulation.values import Value
 
 
 def place(value: Value) -> tuple[int, int]:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from engine.language.casts import CAST
-from engine.language.operators import IS_SAME
-from engine.language.typed import Call, Constant, Expression, FieldRef, Operation
-from engine.objects.schema import FieldType
-from testnet.simulation.casts import cast
-from testnet.simulation.moments import MOMENTS
-from testnet.simulation.numbers import NUMBERS, SHIFTS
-from testnet.simulation.texts import TEXTS
-from testnet.simulation.values import Value, fitted
+from medusa.engine.language.casts import CAST
+from medusa.engine.language.operators import IS_SAME
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
+from medusa.engine.objects.schema import FieldType
+from medusa.testnet.simulation.casts import cast
+from medusa.testnet.simulation.moments import MOMENTS
+from medusa.testnet.simulation.numbers import NUMBERS, SHIFTS
+from medusa.testnet.simulation.texts import TEXTS
+from medusa.testnet.simulation.values import Value, fitted
 
 Row: TypeAlias = dict[str, Any]
 """A tuple: stime (int) and the fields; of a source stream also `seq`."""

@@ -1,6 +1,6 @@
 """Faults as a schedule: kinds, times, and durations. Every fault has a heal.
 
-The schedule is data, drawn beforehand; `testnet.simulation.scenario` carries it out.
+The schedule is data, drawn beforehand; `medusa.testnet.simulation.scenario` carries it out.
 """
 
 from __future__ import annotations

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from tools.commands.peer.admission import invite
-from tools.commands.peer.joining import join
-from tools.home.config import SECTIONS, Config, load_config, read_section, write_bootstrap
-from tools.home.folder import Home
-from tools.home.founding import make_peer, make_sibling
+from medusa.tools.commands.peer.admission import invite
+from medusa.tools.commands.peer.joining import join
+from medusa.tools.home.config import SECTIONS, Config, load_config, read_section, write_bootstrap
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer, make_sibling
 
 OVERLAY_PORT: Final = 7654
 CLIENT_PORT: Final = 7655

@@ -14,11 +14,11 @@ from typing import Final
 
 import msgspec
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Filter, outputs_of
-from engine.streams.corrections import Corrections
-from testnet.simulation.faults import Cheat, draw_rates, schedule
-from testnet.simulation.manifest import (
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.query import Filter, outputs_of
+from medusa.engine.streams.corrections import Corrections
+from medusa.testnet.simulation.faults import Cheat, draw_rates, schedule
+from medusa.testnet.simulation.manifest import (
     ContractTable,
     Manifest,
     MoveTable,
@@ -29,7 +29,7 @@ from testnet.simulation.manifest import (
     SubscriberTable,
     Weather,
 )
-from testnet.simulation.networks import draw_boxes, stays
+from medusa.testnet.simulation.networks import draw_boxes, stays
 
 PARTICIPANTS: Final = ("mit.edu", "utah.edu", "brown.edu", "rice.edu")
 

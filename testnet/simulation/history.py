@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 import pyarrow as pa
 from msgspec import Struct
 
-from contracts.balances import Balance
-from engine.objects.schema import Field, FieldType, Schema
+from medusa.contracts.balances import Balance
+from medusa.engine.objects.schema import Field, FieldType, Schema
 
 Row = dict[str, Any]
 """A tuple as subscribers get it: stime and the fields; of a source stream also `seq`."""

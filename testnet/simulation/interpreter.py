@@ -19,16 +19,16 @@ from typing import Any, Final
 import pyarrow as pa
 import trio
 
-from engine.language.aggregate_types import aggregate_type
-from engine.language.box_types import type_box
-from engine.language.check import ordered_boxes
-from engine.language.parse_expression import parse_expression
-from engine.language.steps import CumulateStep, SessionsStep, TypedAggregate
-from engine.language.totals import result_steps
-from engine.language.tuple_windows import result_steps as results_of_tuples
-from engine.language.typed import Expression
-from engine.language.user_functions import Declared, declared
-from engine.objects.query import (
+from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.steps import CumulateStep, SessionsStep, TypedAggregate
+from medusa.engine.language.totals import result_steps
+from medusa.engine.language.tuple_windows import result_steps as results_of_tuples
+from medusa.engine.language.typed import Expression
+from medusa.engine.language.user_functions import Declared, declared
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,
@@ -44,10 +44,10 @@ from engine.objects.query import (
     TupleWindows,
     Union,
 )
-from engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
-from engine.streams.epochs import reading
-from engine.tasks.execution import Result
-from engine.tasks.plan import (
+from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
+from medusa.engine.streams.epochs import reading
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,
     JoinStep,
@@ -62,16 +62,16 @@ from engine.tasks.plan import (
     TupleWindowsStep,
     WindowStep,
 )
-from engine.tasks.windows import Interval
-from overlay.events import Events
-from testnet.simulation.expressions import Functions, Row, evaluate
-from testnet.simulation.joins import joined
-from testnet.simulation.matches import matched
-from testnet.simulation.ranks import ranked
-from testnet.simulation.spans import spans
-from testnet.simulation.tables import top, totals
-from testnet.simulation.tuple_windows import tuple_windows
-from testnet.simulation.windows import FORMS, aggregate
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.events import Events
+from medusa.testnet.simulation.expressions import Functions, Row, evaluate
+from medusa.testnet.simulation.joins import joined
+from medusa.testnet.simulation.matches import matched
+from medusa.testnet.simulation.ranks import ranked
+from medusa.testnet.simulation.spans import spans
+from medusa.testnet.simulation.tables import top, totals
+from medusa.testnet.simulation.tuple_windows import tuple_windows
+from medusa.testnet.simulation.windows import FORMS, aggregate
 
 
 def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:
@@ -318,7 +318,7 @@ class InterpreterConfig:
 
 
 class InterpretingExecutor:
-    """Implements `engine.tasks.execution.Executor`. jobs: number of jobs so far."""
+    """Implements `medusa.engine.tasks.execution.Executor`. jobs: number of jobs so far."""
 
     state = "running"
     trouble = ""
@@ -336,7 +336,7 @@ class InterpretingExecutor:
 
 
 class InterpretedTask:
-    """Implements `engine.tasks.execution.Computation`."""
+    """Implements `medusa.engine.tasks.execution.Computation`."""
 
     def __init__(self, executor: InterpretingExecutor, task: Task) -> None:
         self._executor = executor

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
-from engine.language.steps import JoinStep
-from engine.objects.query import JoinKind
-from engine.objects.schema import END, STIME
-from testnet.simulation.expressions import Row, evaluate
+from medusa.engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
+from medusa.engine.language.steps import JoinStep
+from medusa.engine.objects.query import JoinKind
+from medusa.engine.objects.schema import END, STIME
+from medusa.testnet.simulation.expressions import Row, evaluate
 
 
 def joined(

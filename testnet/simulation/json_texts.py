@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from engine.language.json_paths import read_path
+from medusa.engine.language.json_paths import read_path
 
 MAX_LEVELS: Final = 1_000
 MAX_DIGITS: Final = 1_000

@@ -1,7 +1,8 @@
 """A testnet in one TOML document: peers, streams, queries, workload, faults, and checks.
 
-The same document runs in the simulator and as real processes (`testnet.simulation.run_real`). Times
-are seconds from the start of the workload; names of objects are whole (`medusa://…`).
+The same document runs in the simulator and as real processes
+(`medusa.testnet.simulation.run_real`). Times are seconds from the start of the
+workload; names of objects are whole (`medusa://…`).
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.language.xml.documents import read_document as read_xml
-from engine.objects.availability import Availability
-from engine.objects.definitions import MAX_SPAN_US
-from engine.objects.query import Box, Query
-from engine.streams.corrections import Corrections
-from overlay.errors import InvalidInputError
-from overlay.gossip.config import Preset
-from overlay.names import ObjectName, check_participant
-from testnet.simulation.faults import Fault, named_peers
-from tools.home.config import read_document
+from medusa.engine.language.xml.documents import read_document as read_xml
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.definitions import MAX_SPAN_US
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.streams.corrections import Corrections
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.names import ObjectName, check_participant
+from medusa.testnet.simulation.faults import Fault, named_peers
+from medusa.tools.home.config import read_document
 
 MAX_PEERS: Final = 64
 """Peers in one testnet: they share a process, or a machine."""
@@ -93,7 +94,7 @@ class Weather(_Table, frozen=True):
 
 
 class StreamTable(_Table, frozen=True):
-    """A source stream of posters' rows (`testnet.simulation.history`).
+    """A source stream of posters' rows (`medusa.testnet.simulation.history`).
 
     Attributes:
         history_s: how long tuples stay readable after all promised readers have them, seconds.

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.language.matches import (
+from medusa.engine.language.matches import (
     MAX_TUPLES,
     PREVIOUS,
     START,
@@ -14,12 +14,12 @@ from engine.language.matches import (
     may_end,
     moves,
 )
-from engine.language.steps import MatchStep, TypedMeasure
-from engine.language.typed import Expression
-from engine.objects.query import Contiguity, Function
-from engine.objects.schema import STIME
-from testnet.simulation.expressions import Row, evaluate
-from testnet.simulation.values import Value
+from medusa.engine.language.steps import MatchStep, TypedMeasure
+from medusa.engine.language.typed import Expression
+from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.schema import STIME
+from medusa.testnet.simulation.expressions import Row, evaluate
+from medusa.testnet.simulation.values import Value
 
 _LONG = range(-(2**63), 2**63)
 

@@ -10,8 +10,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.language.operators_time import PLUS_INTERVAL
-from engine.language.time_units import (
+from medusa.engine.language.operators_time import PLUS_INTERVAL
+from medusa.engine.language.time_units import (
     CALENDAR_UNITS,
     DAY_US,
     MONDAY_US,
@@ -24,8 +24,8 @@ from engine.language.time_units import (
     shape_of,
     unit_of,
 )
-from engine.language.type_rules import INTEGER_RANGE
-from engine.objects.schema import FieldType
+from medusa.engine.language.type_rules import INTEGER_RANGE
+from medusa.engine.objects.schema import FieldType
 
 _LONGS: Final = INTEGER_RANGE[FieldType.LONG]
 

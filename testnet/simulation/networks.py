@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from engine.objects.query import (
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,

@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from engine.objects.query import Query, outputs_of
-from overlay.clock import MAX_AHEAD_S, MICROS, latest_number
-from testnet.simulation.faults import Drift
-from testnet.simulation.history import (
+from medusa.engine.objects.query import Query, outputs_of
+from medusa.overlay.clock import MAX_AHEAD_S, MICROS, latest_number
+from medusa.testnet.simulation.faults import Drift
+from medusa.testnet.simulation.history import (
     AccountView,
     History,
     Invited,
@@ -19,8 +19,8 @@ from testnet.simulation.history import (
     Violation,
     found,
 )
-from testnet.simulation.manifest import Check, Manifest
-from testnet.virtual.hosts import EPOCH_S
+from medusa.testnet.simulation.manifest import Check, Manifest
+from medusa.testnet.virtual.hosts import EPOCH_S
 
 ALIVE: Final = "alive"
 

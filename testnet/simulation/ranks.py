@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from operator import itemgetter
 from typing import Any
 
-from engine.objects.query import OrderBy
-from engine.objects.schema import STIME
-from engine.tasks.plan import RankStep
-from testnet.simulation.expressions import Row
+from medusa.engine.objects.query import OrderBy
+from medusa.engine.objects.schema import STIME
+from medusa.engine.tasks.plan import RankStep
+from medusa.testnet.simulation.expressions import Row
 
 
 def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:

@@ -15,17 +15,24 @@ from typing import Final
 import msgspec
 import trio
 
-from overlay.errors import InvalidInputError
-from testnet.kit.cast import cpu_seconds
-from testnet.kit.peers import Federation, Peer, open_federation
-from testnet.simulation.checkers import violations
-from testnet.simulation.faults import Crash, Fault, Stop
-from testnet.simulation.history import Acknowledged, Covered, History, PeerView, Reached, Received
-from testnet.simulation.manifest import Check, Manifest
-from testnet.simulation.scenario import Run
-from testnet.simulation.simulate import Result, settings_of
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.home.folder import Home
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.kit.cast import cpu_seconds
+from medusa.testnet.kit.peers import Federation, Peer, open_federation
+from medusa.testnet.simulation.checkers import violations
+from medusa.testnet.simulation.faults import Crash, Fault, Stop
+from medusa.testnet.simulation.history import (
+    Acknowledged,
+    Covered,
+    History,
+    PeerView,
+    Reached,
+    Received,
+)
+from medusa.testnet.simulation.manifest import Check, Manifest
+from medusa.testnet.simulation.scenario import Run
+from medusa.testnet.simulation.simulate import Result, settings_of
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.home.folder import Home
 
 CHECKS: Final = (Check.STREAMS, Check.LIVENESS)
 """The checks that do not need the peers' internal states."""

@@ -12,13 +12,13 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.definitions import ANY, LATE, StreamDefinition
-from engine.objects.schema import BEGINNING
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
-from testnet.simulation.checkers import converged
-from testnet.simulation.faults import Fault
-from testnet.simulation.history import (
+from medusa.engine.objects.definitions import ANY, LATE, StreamDefinition
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import MedusaError
+from medusa.testnet.simulation.checkers import converged
+from medusa.testnet.simulation.faults import Fault
+from medusa.testnet.simulation.history import (
     History,
     Late,
     Overdue,
@@ -28,15 +28,15 @@ from testnet.simulation.history import (
     rows_of,
     schema_of,
 )
-from testnet.simulation.manifest import (
+from medusa.testnet.simulation.manifest import (
     Check,
     ContractTable,
     Manifest,
     StreamTable,
     SubscriberTable,
 )
-from testnet.simulation.peer_checks import last_output, money_of
-from testnet.simulation.workload import (
+from medusa.testnet.simulation.peer_checks import last_output, money_of
+from medusa.testnet.simulation.workload import (
     PATIENCE_S,
     PosterClient,
     Reader,

@@ -9,8 +9,8 @@ from rich.console import Console, Group, RenderableType
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from testnet.simulation.campaign import Campaign, Summary
-from testnet.simulation.simulate import Result
+from medusa.testnet.simulation.campaign import Campaign, Summary
+from medusa.testnet.simulation.simulate import Result
 
 
 @asynccontextmanager

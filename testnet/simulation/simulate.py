@@ -17,11 +17,11 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from testnet.simulation.checkers import violations
-from testnet.simulation.determinism import deterministic
-from testnet.simulation.disk import Disk
-from testnet.simulation.federation import Federation, Settings
-from testnet.simulation.history import (
+from medusa.testnet.simulation.checkers import violations
+from medusa.testnet.simulation.determinism import deterministic
+from medusa.testnet.simulation.disk import Disk
+from medusa.testnet.simulation.federation import Federation, Settings
+from medusa.testnet.simulation.history import (
     Acknowledged,
     History,
     Overdue,
@@ -31,13 +31,13 @@ from testnet.simulation.history import (
     Violation,
     found,
 )
-from testnet.simulation.manifest import Manifest
-from testnet.simulation.scenario import Run
-from testnet.simulation.simulated_bed import SimulatedBed
-from testnet.simulation.world import Ground, PeerFailedError, Trace, World
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.links import LinkModel
-from testnet.virtual.network import Network
+from medusa.testnet.simulation.manifest import Manifest
+from medusa.testnet.simulation.scenario import Run
+from medusa.testnet.simulation.simulated_bed import SimulatedBed
+from medusa.testnet.simulation.world import Ground, PeerFailedError, Trace, World
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.links import LinkModel
+from medusa.testnet.virtual.network import Network
 
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
 """If it exists, homes are in memory: the cost of a real disk is no part of a simulation."""

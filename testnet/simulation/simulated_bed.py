@@ -11,18 +11,18 @@ import msgspec
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from contracts.desk import Effect, Send
-from contracts.payer import Payer
-from contracts.receipts import Proposal, countersign
-from overlay.certificates import der
-from overlay.errors import MedusaError
-from overlay.events import wall_clock
-from overlay.exchange import PUSH, Push, Pushed
-from overlay.identity import Root, parse_peer_id
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.statements import Admission, digest_of, seal_statement
-from testnet.simulation.faults import (
+from medusa.contracts.desk import Effect, Send
+from medusa.contracts.payer import Payer
+from medusa.contracts.receipts import Proposal, countersign
+from medusa.overlay.certificates import der
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.events import wall_clock
+from medusa.overlay.exchange import PUSH, Push, Pushed
+from medusa.overlay.identity import Root, parse_peer_id
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.statements import Admission, digest_of, seal_statement
+from medusa.testnet.simulation.faults import (
     Admit,
     Cheat,
     Clog,
@@ -34,12 +34,12 @@ from testnet.simulation.faults import (
     Partition,
     Stop,
 )
-from testnet.simulation.history import Covered, History, Invited, PeerView, Reached
-from testnet.simulation.views import books_of, covered, producers_of, reached, view_of
-from testnet.simulation.world import SimulatedPeer, World
-from testnet.virtual.hosts import inside
-from tools.daemon.peer import Peer
-from tools.market.settler import Settler
+from medusa.testnet.simulation.history import Covered, History, Invited, PeerView, Reached
+from medusa.testnet.simulation.views import books_of, covered, producers_of, reached, view_of
+from medusa.testnet.simulation.world import SimulatedPeer, World
+from medusa.testnet.virtual.hosts import inside
+from medusa.tools.daemon.peer import Peer
+from medusa.tools.market.settler import Settler
 
 CALL_S = 5.0
 """Seconds for a call to the victim of a lie."""

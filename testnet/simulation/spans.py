@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from engine.language.steps import CumulateStep, SessionsStep, SpanStep
-from engine.objects.query import WINDOW_END, WINDOW_START
-from engine.objects.schema import END, STIME
-from testnet.simulation.expressions import Row
-from testnet.simulation.windows import folded
+from medusa.engine.language.steps import CumulateStep, SessionsStep, SpanStep
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START
+from medusa.engine.objects.schema import END, STIME
+from medusa.testnet.simulation.expressions import Row
+from medusa.testnet.simulation.windows import folded
 
 
 def spans(step: SpanStep, rows: Sequence[Row]) -> list[Row]:

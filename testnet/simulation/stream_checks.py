@@ -19,12 +19,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from engine.objects.availability import Mode, Recovery
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Query, streams_read, streams_written
-from engine.objects.schema import BEGINNING, END, SEQ, STIME
-from engine.tasks.network import Network
-from testnet.simulation.history import (
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Query, streams_read, streams_written
+from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME
+from medusa.engine.tasks.network import Network
+from medusa.testnet.simulation.history import (
     Acknowledged,
     Attempted,
     History,
@@ -36,8 +36,8 @@ from testnet.simulation.history import (
     found,
     schema_of,
 )
-from testnet.simulation.interpreter import run_query
-from testnet.simulation.manifest import Check, Manifest
+from medusa.testnet.simulation.interpreter import run_query
+from medusa.testnet.simulation.manifest import Check, Manifest
 
 _STREAMS: Final = Check.STREAMS
 

@@ -6,13 +6,13 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from engine.language.operators import FLOATS
-from engine.language.steps import TopStep, TotalsStep, TypedAggregate
-from engine.language.totals import State, layout_of
-from engine.objects.query import Function
-from engine.objects.schema import DELETED, STIME, FieldType
-from testnet.simulation.expressions import Row, evaluate
-from testnet.simulation.ranks import in_order
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.steps import TopStep, TotalsStep, TypedAggregate
+from medusa.engine.language.totals import State, layout_of
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import DELETED, STIME, FieldType
+from medusa.testnet.simulation.expressions import Row, evaluate
+from medusa.testnet.simulation.ranks import in_order
 
 _MASK = 2**32 - 1
 

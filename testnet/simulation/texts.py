@@ -13,17 +13,17 @@ from typing import Any, Final
 
 from xxhash import xxh64_intdigest
 
-from engine.language.distinct import SEED
-from engine.language.operators_text import (
+from medusa.engine.language.distinct import SEED
+from medusa.engine.language.operators_text import (
     JSON_NUMBER,
     MAX_MADE,
     NEGATIVE_ZERO,
     REFERENCE,
     longest_replaced,
 )
-from engine.language.pattern_work import longest_text
-from engine.language.patterns import read_pattern
-from testnet.simulation.json_texts import Number, value_at
+from medusa.engine.language.pattern_work import longest_text
+from medusa.engine.language.patterns import read_pattern
+from medusa.testnet.simulation.json_texts import Number, value_at
 
 _DECIMAL_DIGITS: Final = 38
 

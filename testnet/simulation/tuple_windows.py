@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from engine.language.steps import TupleWindowsStep
-from engine.language.tuple_windows import layout_of
-from engine.objects.schema import STIME
-from testnet.simulation.expressions import Row
-from testnet.simulation.windows import folded
+from medusa.engine.language.steps import TupleWindowsStep
+from medusa.engine.language.tuple_windows import layout_of
+from medusa.engine.objects.schema import STIME
+from medusa.testnet.simulation.expressions import Row
+from medusa.testnet.simulation.windows import folded
 
 
 def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], own: Iterable[Row]) -> list[Row]:

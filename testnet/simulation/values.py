@@ -6,8 +6,8 @@ import math
 import struct
 from typing import Any, TypeAlias
 
-from engine.language.type_rules import INTEGER_RANGE, INTEGERS
-from engine.objects.schema import FieldType
+from medusa.engine.language.type_rules import INTEGER_RANGE, INTEGERS
+from medusa.engine.objects.schema import FieldType
 
 Value: TypeAlias = Any
 """The value of a field: a number, a text, a truth value, or None."""

@@ -1,4 +1,4 @@
-"""The interpreter's variances; `engine.language.aggregates` defines them."""
+"""The interpreter's variances; `medusa.engine.language.aggregates` defines them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from engine.objects.query import Function
-from testnet.simulation.values import Value
+from medusa.engine.objects.query import Function
+from medusa.testnet.simulation.values import Value
 
 Triple = tuple[int, float, float]
 """How many floats, their mean, and the sum of the squares around it."""
@@ -38,7 +38,7 @@ def triple(values: Iterable[float]) -> Triple:
 
 
 def halves(values: Sequence[int]) -> list[int]:
-    """The sums `engine.language.panes.MOMENTS`."""
+    """The sums `medusa.engine.language.panes.MOMENTS`."""
     parts = [divmod(value, _HALF) for value in values]
     products = [(h * h, h * low, low * low) for h, low in parts]
     found = [len(values), sum(h for h, _ in parts), sum(low for _, low in parts)]

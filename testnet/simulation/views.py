@@ -9,9 +9,9 @@ from pathlib import Path
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from contracts.ledger import LEDGER_FILE, read_balances
-from contracts.ledger_file import connect_for_reading
-from contracts.receipts import (
+from medusa.contracts.ledger import LEDGER_FILE, read_balances
+from medusa.contracts.ledger_file import connect_for_reading
+from medusa.contracts.receipts import (
     COUNTERSIGN_DOMAIN,
     RECEIPT_DOMAIN,
     Receipt,
@@ -20,18 +20,18 @@ from contracts.receipts import (
     digest_of,
     read_receipt,
 )
-from engine.engine import Engine
-from engine.objects.availability import Mode, Recovery
-from engine.objects.catalog_records import PRODUCER
-from engine.objects.query import QueryStatus
-from engine.objects.schema import BEGINNING
-from overlay import statements
-from overlay.certificates import peer_id_of
-from overlay.errors import MedusaError, UntrustedError
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName
-from overlay.signing import verify
-from testnet.simulation.history import (
+from medusa.engine.engine import Engine
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.catalog_records import PRODUCER
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay import statements
+from medusa.overlay.certificates import peer_id_of
+from medusa.overlay.errors import MedusaError, UntrustedError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import ObjectName
+from medusa.overlay.signing import verify
+from medusa.testnet.simulation.history import (
     AccountView,
     Books,
     Covered,
@@ -40,9 +40,9 @@ from testnet.simulation.history import (
     Reached,
     WorkView,
 )
-from testnet.simulation.peer_checks import named
-from tools.daemon.peer import Peer
-from tools.home.folder import Home
+from medusa.testnet.simulation.peer_checks import named
+from medusa.tools.daemon.peer import Peer
+from medusa.tools.home.folder import Home
 
 
 def books_of(home: Home, peer: str, federation: str) -> Books:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from engine.language.aggregates import KINDS, VARIANCES, Kind
-from engine.language.operators import FLOATS, INTEGER_RANGE
-from engine.language.panes import Counted, Layout, layout
-from engine.language.steps import AggregateStep, Form, TypedAggregate
-from engine.objects.query import Function
-from engine.objects.schema import STIME, FieldType
-from testnet.simulation.bags import bag, key_of, of_bag
-from testnet.simulation.distinct import estimate, merged, place
-from testnet.simulation.expressions import Row, evaluate
-from testnet.simulation.values import Value
-from testnet.simulation.variances import (
+from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
+from medusa.engine.language.operators import FLOATS, INTEGER_RANGE
+from medusa.engine.language.panes import Counted, Layout, layout
+from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
+from medusa.engine.objects.query import Function
+from medusa.engine.objects.schema import STIME, FieldType
+from medusa.testnet.simulation.bags import bag, key_of, of_bag
+from medusa.testnet.simulation.distinct import estimate, merged, place
+from medusa.testnet.simulation.expressions import Row, evaluate
+from medusa.testnet.simulation.values import Value
+from medusa.testnet.simulation.variances import (
     halves,
     put_together,
     sums,
@@ -99,7 +99,7 @@ def _groups(step: AggregateStep) -> list[str]:
 
 
 def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
-    """Tuples to the partial results of panes, which `engine.language.panes` defines."""
+    """Tuples to the partial results of panes, which `medusa.engine.language.panes` defines."""
     made, names = layout(step.group_by, step.functions), _groups(step)
     parts: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:

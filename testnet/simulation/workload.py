@@ -11,8 +11,8 @@ from typing import Final, Protocol
 
 import trio
 
-from contracts.delivery import DELIVER, Deliver, Delivered
-from contracts.documents import (
+from medusa.contracts.delivery import DELIVER, Deliver, Delivered
+from medusa.contracts.documents import (
     NONCE_BYTES,
     Proposal,
     accept,
@@ -20,17 +20,17 @@ from contracts.documents import (
     propose,
     revoke,
 )
-from contracts.terms import LoadTerms, Menu
-from engine.objects.schema import BEGINNING, END
-from engine.streams.corrections import Corrections, Kind
-from overlay.concurrency import one_error
-from overlay.errors import BusyError, InternalError, MedusaError, UnavailableError
-from overlay.events import wall_clock
-from overlay.identity import Root
-from overlay.membership_file import load_membership
-from testnet.kit.answers import Fold
-from testnet.simulation.faults import Fault
-from testnet.simulation.history import (
+from medusa.contracts.terms import LoadTerms, Menu
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.corrections import Corrections, Kind
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import BusyError, InternalError, MedusaError, UnavailableError
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Root
+from medusa.overlay.membership_file import load_membership
+from medusa.testnet.kit.answers import Fold
+from medusa.testnet.simulation.faults import Fault
+from medusa.testnet.simulation.history import (
     Acknowledged,
     Attempted,
     Covered,
@@ -45,9 +45,9 @@ from testnet.simulation.history import (
     rows_of,
     table_of,
 )
-from testnet.simulation.manifest import ContractTable, PosterTable, SubscriberTable
-from tools.client.async_client import AsyncMedusaClient
-from tools.home.folder import Home
+from medusa.testnet.simulation.manifest import ContractTable, PosterTable, SubscriberTable
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.home.folder import Home
 
 
 class Place(Protocol):

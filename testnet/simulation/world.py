@@ -18,18 +18,18 @@ from typing import Final
 
 import trio
 
-from overlay.errors import UnavailableError
-from overlay.identity import Identity, parse_peer_id
-from overlay.log import LOGGER
-from testnet.simulation.disk import Disk
-from testnet.simulation.federation import Federation, build, config_of
-from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.hosts import Process, inside, running_process
-from testnet.virtual.network import Network
-from tools.client.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
-from tools.daemon.peer import Peer, open_peer
-from tools.home.folder import Home
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.identity import Identity, parse_peer_id
+from medusa.overlay.log import LOGGER
+from medusa.testnet.simulation.disk import Disk
+from medusa.testnet.simulation.federation import Federation, build, config_of
+from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.hosts import Process, inside, running_process
+from medusa.testnet.virtual.network import Network
+from medusa.tools.client.async_client import PATIENCE_S, AsyncMedusaClient, open_medusa
+from medusa.tools.daemon.peer import Peer, open_peer
+from medusa.tools.home.folder import Home
 
 
 class Trace:

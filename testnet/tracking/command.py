@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from testnet.kit.command import json_option, number
+from medusa.testnet.kit.command import json_option, number
 
 SIGHTINGS_PER_HOUR: Final = 1_000
 """Of a person, at most: two readers try every five seconds, and miss some."""
@@ -36,8 +36,8 @@ def tracking(persons: int, buildings: int, hours: float, seed: int, as_json: boo
             f"than {MOST_SIGHTINGS:,}"
         )
     # late: --help and a mistyped option do not need it
-    from testnet.tracking.workload import Options, tracking_workload
-    from testnet.workload.command import run_command
+    from medusa.testnet.tracking.workload import Options, tracking_workload
+    from medusa.testnet.workload.command import run_command
 
     options = Options(seed, persons, buildings, hours)
     run_command("tracking", partial(tracking_workload, options), as_json=as_json)

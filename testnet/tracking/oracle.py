@@ -8,7 +8,7 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from testnet.tracking.generate import MR_X, Tracked
+from medusa.testnet.tracking.generate import MR_X, Tracked
 
 QUIET_S: Final = 60
 """After so many seconds without a stray sighting of a person in a room, the next is a new alarm."""

@@ -10,9 +10,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from testnet.tracking import oracle
-from testnet.tracking.generate import Tracked, track
-from testnet.workload.workload import Script, Workload
+from medusa.testnet.tracking import oracle
+from medusa.testnet.tracking.generate import Tracked, track
+from medusa.testnet.workload.workload import Script, Workload
 
 QUERIES: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts. Its XML is the appendix', byte for byte."""
@@ -25,7 +25,7 @@ MR_X: Final = "locator/MrX"
 
 @dataclass(frozen=True)
 class Options:
-    """How much is tracked; see `testnet.tracking.generate.track`."""
+    """How much is tracked; see `medusa.testnet.tracking.generate.track`."""
 
     seed: int
     persons: int = 100

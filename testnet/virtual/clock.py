@@ -14,7 +14,7 @@ import trio
 import trio.testing
 from trio._core._run import GLOBAL_RUN_CONTEXT
 
-from overlay.listeners import Listeners
+from medusa.overlay.listeners import Listeners
 
 Arguments = TypeVarTuple("Arguments")
 

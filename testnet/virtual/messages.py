@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final, Generic, TypeVar
 
-from overlay.errors import InternalError
-from testnet.virtual.clock import Clock
+from medusa.overlay.errors import InternalError
+from medusa.testnet.virtual.clock import Clock
 
 MOST_TICKS: Final = 64
 """Ticks of a core at one moment: a tick may reveal that another one was due already."""

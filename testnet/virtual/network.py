@@ -15,11 +15,11 @@ from typing import Final, NoReturn
 
 import trio
 
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.hosts import Machine, Process, running_process
-from testnet.virtual.links import Links
-from testnet.virtual.sockets import DatagramSocket, Listener, SimulatedSocket, StreamSocket
-from testnet.virtual.tcp import Endpoint
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.hosts import Machine, Process, running_process
+from medusa.testnet.virtual.links import Links
+from medusa.testnet.virtual.sockets import DatagramSocket, Listener, SimulatedSocket, StreamSocket
+from medusa.testnet.virtual.tcp import Endpoint
 
 SYN_PAUSES_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
 """Linux's waits for the answer to a SYN, seconds; after the last one the connection times out."""

@@ -10,8 +10,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import trio
 
-from testnet.virtual.hosts import Process
-from testnet.virtual.tcp import Carrier, Endpoint
+from medusa.testnet.virtual.hosts import Process
+from medusa.testnet.virtual.tcp import Carrier, Endpoint
 
 MOST_DATAGRAMS: Final = 4096
 """Datagrams that wait to be read: about the 4 MiB of a kernel; further ones are lost."""

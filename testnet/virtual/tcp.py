@@ -12,8 +12,8 @@ from typing import Final, Protocol
 
 import trio
 
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.links import MOST_RETRANSMIT_S, RETRANSMIT_S, Links
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.links import MOST_RETRANSMIT_S, RETRANSMIT_S, Links
 
 WINDOW_BYTES: Final = 256 * 2**10
 """Bytes of one direction sent and not yet read; beyond it the sender waits."""

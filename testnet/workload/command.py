@@ -8,12 +8,12 @@ from typing import Final, NoReturn
 
 from rich.console import Console
 
-from engine.spark.config import Profile
-from testnet.kit.command import run_scenario
-from testnet.kit.stages import Stages, open_screen
-from testnet.workload.run import run_workload
-from testnet.workload.screen import render_result
-from testnet.workload.workload import STAGES, Beside, Result, Workload, with_beside
+from medusa.engine.spark.config import Profile
+from medusa.testnet.kit.command import run_scenario
+from medusa.testnet.kit.stages import Stages, open_screen
+from medusa.testnet.workload.run import run_workload
+from medusa.testnet.workload.screen import render_result
+from medusa.testnet.workload.workload import STAGES, Beside, Result, Workload, with_beside
 
 BESIDE: Final = "beside"
 """The stage of the other system."""

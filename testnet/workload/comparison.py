@@ -16,7 +16,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import SEQ, STIME
+from medusa.engine.objects.schema import SEQ, STIME
 
 DELETED: Final = "deleted"
 """The column of a table that says that its row's key is deleted."""

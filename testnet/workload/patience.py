@@ -9,10 +9,10 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.query import Query
-from engine.tasks.status import TaskStatus
-from overlay.errors import UnavailableError
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Query
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import UnavailableError
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 PATIENCE_S: Final = 300.0
 """Seconds in which some task must get on, beside what the rows of an epoch take."""

@@ -15,19 +15,29 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import trio
 
-from engine.language.document import Document
-from engine.language.reading import read_draft
-from engine.spark.config import Profile
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError
-from overlay.names import SCHEME
-from testnet.kit.stages import Stages
-from testnet.workload.comparison import difference, final_state
-from testnet.workload.patience import PATIENCE_S, StandstillError, lose_patience, patience_with
-from testnet.workload.workload import Outcome, Result, Right, Script, Workload
-from tools.client.async_client import AsyncMedusaClient
-from tools.trial.peer_of_the_moment import create, follow, open_peer_of_the_moment, post_files
-from tools.trial.rehearsal import Trial, trial_of
+from medusa.engine.language.document import Document
+from medusa.engine.language.reading import read_draft
+from medusa.engine.spark.config import Profile
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.names import SCHEME
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.workload.comparison import difference, final_state
+from medusa.testnet.workload.patience import (
+    PATIENCE_S,
+    StandstillError,
+    lose_patience,
+    patience_with,
+)
+from medusa.testnet.workload.workload import Outcome, Result, Right, Script, Workload
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.trial.peer_of_the_moment import (
+    create,
+    follow,
+    open_peer_of_the_moment,
+    post_files,
+)
+from medusa.tools.trial.rehearsal import Trial, trial_of
 
 DELETE_S: Final = 5.0
 """Seconds for the deletion of a query; the peer may have stopped."""
@@ -43,9 +53,9 @@ async def run_workload(
 
     Args:
         make: generates the rows; it runs in a thread of its own.
-        stages: those of `testnet.workload.workload.STAGES`.
+        stages: those of `medusa.testnet.workload.workload.STAGES`.
         patience_s: seconds that a script's tasks may all stand still, beside what the rows take.
-        profile: of Spark: see `engine.spark.config.SparkConfig`.
+        profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
 
     Raises:
         StandstillError: they stood still for longer.

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from testnet.workload.workload import Beside, Outcome, Result
+from medusa.testnet.workload.workload import Beside, Outcome, Result
 
 
 def render_result(result: Result) -> RenderableType:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from tools.trial.rehearsal import SELF
+from medusa.tools.trial.rehearsal import SELF
 
 Right = Callable[[], pa.Table]
 """Computes the right answer, independently of Medusa."""
@@ -19,7 +19,7 @@ STAGES: Final = {
     "start": "Spark starts",
     "queries": "the queries run",
 }
-"""The stages of `testnet.workload.run.run_workload`."""
+"""The stages of `medusa.testnet.workload.run.run_workload`."""
 
 
 @dataclass(frozen=True)

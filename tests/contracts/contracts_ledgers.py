@@ -8,9 +8,9 @@ from pathlib import Path
 
 from contracts_settling import FEDERATION, NOW, PEERS, A, S, deal_of, key_of
 
-from contracts.deals import Deal
-from contracts.ledger import Ledger, open_ledger
-from contracts.receipts import (
+from medusa.contracts.deals import Deal
+from medusa.contracts.ledger import Ledger, open_ledger
+from medusa.contracts.receipts import (
     Dispute,
     Proposal,
     Settled,

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from contracts.market.brain import Brain
-from contracts.market.config import MarketConfig
-from contracts.market.cost import Cost, QueueingCost
-from contracts.market.events import (
+from medusa.contracts.market.brain import Brain
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.market.cost import Cost, QueueingCost
+from medusa.contracts.market.events import (
     Effect,
     Event,
     GiveBack,
@@ -30,7 +30,7 @@ from contracts.market.events import (
     TaskOut,
     Tick,
 )
-from contracts.market.messages import Answer, Item, Offer
+from medusa.contracts.market.messages import Answer, Item, Offer
 
 CAPACITY = 80.0
 PRICE = 1_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from contracts.documents import Proposal, propose
-from contracts.terms import LoadTerms, Menu, Terms
-from overlay.identity import Root
-from overlay.membership import Membership
+from medusa.contracts.documents import Proposal, propose
+from medusa.contracts.terms import LoadTerms, Menu, Terms
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

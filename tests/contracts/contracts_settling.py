@@ -14,12 +14,12 @@ from typing import Literal
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from contracts.config import ContractsConfig
-from contracts.deals import Account, Deal, LoadRate, Rate
-from contracts.ledger import Ledger
-from contracts.ledger_file import prepare
-from contracts.receipts import Message
-from contracts.settlement import (
+from medusa.contracts.config import ContractsConfig
+from medusa.contracts.deals import Account, Deal, LoadRate, Rate
+from medusa.contracts.ledger import Ledger
+from medusa.contracts.ledger_file import prepare
+from medusa.contracts.receipts import Message
+from medusa.contracts.settlement import (
     Count,
     Counted,
     Desk,
@@ -33,10 +33,10 @@ from contracts.settlement import (
     Settlement,
     Tick,
 )
-from contracts.terms import LoadTerms, Terms
-from overlay.certificates import public_key_of
-from overlay.errors import NotFoundError, UntrustedError
-from overlay.identity import Identity, Root
+from medusa.contracts.terms import LoadTerms, Terms
+from medusa.overlay.certificates import public_key_of
+from medusa.overlay.errors import NotFoundError, UntrustedError
+from medusa.overlay.identity import Identity, Root
 
 NOW = 1_700_000_000.0
 FEDERATION = "f" * 32

@@ -12,13 +12,13 @@ from contracts_parties import BROWN, DAY, EVIL, LOAD, MIT, NOW, UTAH, federation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.book import FOLDER, MAX_WAITING, SUFFIX, Book
-from contracts.contract import Contract, State, covers
-from contracts.desk import BookAgreements
-from contracts.documents import accept, contract_id, open_document, revoke
-from contracts.market.messages import Item
-from contracts.terms import ContentTerms, Menu
-from overlay.errors import (
+from medusa.contracts.book import FOLDER, MAX_WAITING, SUFFIX, Book
+from medusa.contracts.contract import Contract, State, covers
+from medusa.contracts.desk import BookAgreements
+from medusa.contracts.documents import accept, contract_id, open_document, revoke
+from medusa.contracts.market.messages import Item
+from medusa.contracts.terms import ContentTerms, Menu
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     DecodeError,
@@ -26,7 +26,7 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.membership import Membership
+from medusa.overlay.membership import Membership
 
 
 @pytest.fixture

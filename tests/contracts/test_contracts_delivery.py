@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from owner import owner_clients
 from watched import Watched
 
-from contracts.book import MAX_WAITING, Book
-from contracts.config import MarketTiming
-from contracts.contract import Contract, State
-from contracts.delivery import (
+from medusa.contracts.book import MAX_WAITING, Book
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.contract import Contract, State
+from medusa.contracts.delivery import (
     DELIVER,
     MAX_DOCUMENTS,
     Contracts,
@@ -32,20 +32,20 @@ from contracts.delivery import (
     Holder,
     open_contracts,
 )
-from contracts.documents import accept, contract_id, open_document, propose, revoke
-from contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
-from overlay.clients import open_client, open_client_listener
-from overlay.config import OverlayConfig
-from overlay.connection import Connection
-from overlay.errors import DecodeError
-from overlay.events import wall_clock
-from overlay.gossip.config import Preset
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.membership_file import save_membership
-from overlay.node import Overlay, open_overlay
-from overlay.peers import PeerRecord
-from overlay.rpc import Service
+from medusa.contracts.documents import accept, contract_id, open_document, propose, revoke
+from medusa.contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
+from medusa.overlay.clients import open_client, open_client_listener
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.events import wall_clock
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import save_membership
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.peers import PeerRecord
+from medusa.overlay.rpc import Service
 
 NOW = wall_clock()
 MIT, UTAH, BROWN = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu"))

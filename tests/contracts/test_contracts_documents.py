@@ -11,7 +11,7 @@ from contracts_parties import BROWN, DAY, EVIL, LOAD, MIT, NOW, UTAH, federation
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.documents import (
+from medusa.contracts.documents import (
     DOMAIN,
     MAX_DOCUMENT,
     MAX_PROPOSAL,
@@ -27,7 +27,7 @@ from contracts.documents import (
     revoke,
     verify_document,
 )
-from contracts.terms import (
+from medusa.contracts.terms import (
     MAX_PRICE,
     ContentTerms,
     LoadTerms,
@@ -37,11 +37,11 @@ from contracts.terms import (
     amount_of,
     check_terms,
 )
-from overlay.encoding import encode
-from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
-from overlay.identity import Root
-from overlay.membership import Membership
-from overlay.signing import Signed, signed
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.signing import Signed, signed
 
 ONE = federation()
 OTHER = federation("other")

@@ -28,10 +28,10 @@ from contracts_settling import (
 )
 from deadline import DEADLINE_S
 
-from contracts.audit import chained
-from contracts.deals import ContentRate, Deal
-from contracts.ledger import read_balances
-from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UntrustedError
+from medusa.contracts.audit import chained
+from medusa.contracts.deals import ContentRate, Deal
+from medusa.contracts.ledger import read_balances
+from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError, UntrustedError
 
 
 def test_what_is_appended_is_there_after_a_restart(tmp_path: Path) -> None:

@@ -21,8 +21,8 @@ from contracts_market import (
     wait,
 )
 
-from contracts.market.config import MAX_HOPS, MAX_ITEMS, MarketConfig
-from contracts.market.events import (
+from medusa.contracts.market.config import MAX_HOPS, MAX_ITEMS, MarketConfig
+from medusa.contracts.market.events import (
     Effect,
     GiveBack,
     Move,
@@ -40,7 +40,7 @@ from contracts.market.events import (
     Tick,
     Unreachable,
 )
-from contracts.market.messages import Answer, Offer
+from medusa.contracts.market.messages import Answer, Offer
 
 
 def test_takes_what_fits_and_keeps_room_for_it() -> None:

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from contracts.market.cost import QueueingCost
-from contracts.market.events import TaskHere
-from contracts.market.prices import price_range
+from medusa.contracts.market.cost import QueueingCost
+from medusa.contracts.market.events import TaskHere
+from medusa.contracts.market.prices import price_range
 
 COST = QueueingCost(CAPACITY, PRICE)
 

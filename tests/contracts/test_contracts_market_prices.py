@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.market.cost import QueueingCost, unit_cost
-from contracts.market.prices import delta_k, fixed_price, price_range
-from overlay.errors import InvalidInputError
+from medusa.contracts.market.cost import QueueingCost, unit_cost
+from medusa.contracts.market.prices import delta_k, fixed_price, price_range
+from medusa.overlay.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(("k", "percent"), [(0, 0), (1, 9.1), (2, 17), (3, 24), (5, 35), (10, 55)])

@@ -12,10 +12,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from contracts.book import Book
-from contracts.contract import State
-from contracts.documents import accept, contract_id, revoke
-from overlay.errors import NotFoundError
+from medusa.contracts.book import Book
+from medusa.contracts.contract import State
+from medusa.contracts.documents import accept, contract_id, revoke
+from medusa.overlay.errors import NotFoundError
 
 ROOTS = {"mit.edu": MIT, "utah.edu": UTAH}
 PARTY = st.sampled_from(sorted(ROOTS))

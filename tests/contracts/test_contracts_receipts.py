@@ -25,10 +25,10 @@ from contracts_settling import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.audit import open_entry
-from contracts.balances import Balance, Balances
-from contracts.deals import MAX_PRICE, ContentRate, LoadRate, check_rate, content_rate
-from contracts.receipts import (
+from medusa.contracts.audit import open_entry
+from medusa.contracts.balances import Balance, Balances
+from medusa.contracts.deals import MAX_PRICE, ContentRate, LoadRate, check_rate, content_rate
+from medusa.contracts.receipts import (
     MAX_AMOUNT,
     MAX_ENTRY,
     MAX_RECEIPT,
@@ -51,10 +51,10 @@ from contracts.receipts import (
     propose,
     read_receipt,
 )
-from contracts.terms import ContentTerms, SuggestedTerms
-from overlay.encoding import decode, encode
-from overlay.errors import DecodeError, InvalidInputError, UntrustedError
-from overlay.signing import sign
+from medusa.contracts.terms import ContentTerms, SuggestedTerms
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, UntrustedError
+from medusa.overlay.signing import sign
 
 AT = int(NOW * S)
 

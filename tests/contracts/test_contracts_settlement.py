@@ -26,12 +26,20 @@ from contracts_settling import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.deals import ContentRate, LoadRate, content_rate
-from contracts.payer import DRAIN_S
-from contracts.receipts import Dispute, Message, Proposal, Refusal, Settled, propose, read_receipt
-from contracts.settlement import Received, Tick
-from contracts.terms import ContentTerms
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError, UntrustedError
+from medusa.contracts.deals import ContentRate, LoadRate, content_rate
+from medusa.contracts.payer import DRAIN_S
+from medusa.contracts.receipts import (
+    Dispute,
+    Message,
+    Proposal,
+    Refusal,
+    Settled,
+    propose,
+    read_receipt,
+)
+from medusa.contracts.settlement import Received, Tick
+from medusa.contracts.terms import ContentTerms
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError, UntrustedError
 
 
 def proposal_at(world: World, node: bytes = A) -> tuple[bytes, Proposal]:

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dht_network import World, settle
 from msgspec import Struct
 
-from dht.catalog import Kind
-from overlay.names import ObjectName
+from medusa.dht.catalog import Kind
+from medusa.overlay.names import ObjectName
 
 
 class Thing(Struct, frozen=True):

@@ -16,15 +16,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from kademlia.network import Server
 from kademlia.utils import digest
 
-from dht.catalog import Catalog, open_catalog_in
-from dht.config import DhtConfig
-from dht.directory import Address, Handler
-from dht.local_peer import LocalPeer, Names
-from dht.node import Node, open_node
-from dht.records import Publisher
-from overlay.errors import MedusaError, UnavailableError, UntrustedError
-from overlay.events import Events
-from overlay.identity import peer_id_of
+from medusa.dht.catalog import Catalog, open_catalog_in
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Address, Handler
+from medusa.dht.local_peer import LocalPeer, Names
+from medusa.dht.node import Node, open_node
+from medusa.dht.records import Publisher
+from medusa.overlay.errors import MedusaError, UnavailableError, UntrustedError
+from medusa.overlay.events import Events
+from medusa.overlay.identity import peer_id_of
 
 EPOCH = 1_800_000_000.0
 """Seconds: the wall clock when a test's virtual clock is at 0."""

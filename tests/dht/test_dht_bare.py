@@ -38,16 +38,16 @@ from kademlia.storage import ForgetfulStorage
 from kademlia.utils import digest
 from rpcudp.exceptions import MalformedMessage
 
-import dht
-from dht import wire
-from dht.catalog import Kind
-from dht.config import DhtConfig
-from dht.directory import Address
-from dht.node import Node as OurNode
-from dht.records import Record, Subject, seal
+import medusa.dht
 from examples import examples
-from overlay.errors import ConflictError, NotFoundError, UnavailableError, UntrustedError
-from overlay.names import ObjectName
+from medusa.dht import wire
+from medusa.dht.catalog import Kind
+from medusa.dht.config import DhtConfig
+from medusa.dht.directory import Address
+from medusa.dht.node import Node as OurNode
+from medusa.dht.records import Record, Subject, seal
+from medusa.overlay.errors import ConflictError, NotFoundError, UnavailableError, UntrustedError
+from medusa.overlay.names import ObjectName
 
 N = TypeVar("N")
 
@@ -328,8 +328,8 @@ async def settled(act: Callable[[Node], None], node: Node) -> None:
 def test_the_bare_state_file_is_a_pickle_and_ours_is_sqlite() -> None:
     assert "pickle.load(" in inspect.getsource(Server.load_state)
 
-    assert dht.__file__ is not None
-    for path in Path(dht.__file__).parent.glob("*.py"):
+    assert medusa.dht.__file__ is not None
+    for path in Path(medusa.dht.__file__).parent.glob("*.py"):
         imported = {
             alias.name
             for node in ast.walk(ast.parse(path.read_text()))
@@ -453,7 +453,7 @@ async def test_a_bare_table_may_miss_the_nearest_node_and_ours_does_not() -> Non
 
 
 def test_the_bare_protocol_makes_calls_of_misspelt_attributes_and_ours_does_not() -> None:
-    from dht.kademlia_bridge import _Protocol
+    from medusa.dht.kademlia_bridge import _Protocol
 
     class NoWire:
         def on(self, handler: object) -> None: ...

@@ -6,10 +6,10 @@ import pytest
 from dht_catalogs import LARGE, MAKER, NAME, THING, Maker, Thing, three
 from dht_network import World, settle
 
-from dht.catalog import Kind
-from dht.records import MAX_BODY_BYTES
-from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
-from overlay.names import ObjectName
+from medusa.dht.catalog import Kind
+from medusa.dht.records import MAX_BODY_BYTES
+from medusa.overlay.errors import InvalidInputError, NotFoundError, UnavailableError
+from medusa.overlay.names import ObjectName
 
 
 async def test_published_here_found_there(world: World) -> None:

@@ -10,10 +10,10 @@ import trio
 from dht_catalogs import LARGE, MAKER, NAME, THING, Maker, Thing, three
 from dht_network import EPOCH, World, settle
 
-from dht.config import DhtConfig
 from examples import examples
-from overlay.errors import NotAuthorisedError, NotFoundError, UnavailableError
-from overlay.names import ObjectName
+from medusa.dht.config import DhtConfig
+from medusa.overlay.errors import NotAuthorisedError, NotFoundError, UnavailableError
+from medusa.overlay.names import ObjectName
 
 
 async def test_a_peer_whose_clock_is_behind_still_publishes_newer_versions(world: World) -> None:

@@ -7,11 +7,11 @@ import trio
 from dht_catalogs import LARGE, NAME, THING, Maker, Thing, three
 from dht_network import EPOCH, FEDERATION, World, settle
 
-from dht import catalog as catalog_module
-from dht.catalog import Kind
-from dht.records import Publisher, Record, Subject, seal
-from overlay.encoding import encode
-from overlay.errors import (
+from medusa.dht import catalog as catalog_module
+from medusa.dht.catalog import Kind
+from medusa.dht.records import Publisher, Record, Subject, seal
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import (
     ConflictError,
     DecodeError,
     NotAuthorisedError,

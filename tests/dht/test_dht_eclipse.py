@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 from kademlia.node import Node
 from msgspec import Struct
 
-from dht.catalog import Kind
-from dht.kademlia_bridge import LOOKUP_S
-from dht.node import MAX_AT_ONCE, NewContacts
-from dht.routing import MOST_ASKED, Shortlist
-from dht.shares import HAND_OVER_BURST, HAND_OVERS_PER_S, chosen, share_of, surplus
-from overlay.errors import ConflictError, NotFoundError
-from overlay.names import ObjectName
+from medusa.dht.catalog import Kind
+from medusa.dht.kademlia_bridge import LOOKUP_S
+from medusa.dht.node import MAX_AT_ONCE, NewContacts
+from medusa.dht.routing import MOST_ASKED, Shortlist
+from medusa.dht.shares import HAND_OVER_BURST, HAND_OVERS_PER_S, chosen, share_of, surplus
+from medusa.overlay.errors import ConflictError, NotFoundError
+from medusa.overlay.names import ObjectName
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

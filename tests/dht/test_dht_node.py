@@ -15,10 +15,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kademlia.node import Node
 
-from dht import wire
-from dht.config import DhtConfig
-from dht.shares import STORE_BURST, STORES_PER_S
-from overlay.errors import BusyError, ClosedError, DecodeError, UnavailableError, UntrustedError
+from medusa.dht import wire
+from medusa.dht.config import DhtConfig
+from medusa.dht.shares import STORE_BURST, STORES_PER_S
+from medusa.overlay.errors import (
+    BusyError,
+    ClosedError,
+    DecodeError,
+    UnavailableError,
+    UntrustedError,
+)
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

@@ -14,26 +14,26 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from deadline import DEADLINE_S
 from msgspec import Struct
 
-from dht.catalog import Catalog, DhtConfig, Kind, open_catalog
-from dht.records import Record, digest_of, seal
-from overlay.addresses import Address
-from overlay.config import OverlayConfig
-from overlay.encoding import encode
-from overlay.errors import (
+from medusa.dht.catalog import Catalog, DhtConfig, Kind, open_catalog
+from medusa.dht.records import Record, digest_of, seal
+from medusa.overlay.addresses import Address
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
     UnavailableError,
     UntrustedError,
 )
-from overlay.events import wall_clock
-from overlay.gossip.config import Preset
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.membership_file import save_membership
-from overlay.names import ObjectName
-from overlay.node import Overlay, open_overlay
-from overlay.rpc import Service
+from medusa.overlay.events import wall_clock
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import save_membership
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.rpc import Service
 
 NOW = wall_clock()
 ROOTS = [Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "cmu.edu")]

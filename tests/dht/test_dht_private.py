@@ -12,12 +12,12 @@ from dht_network import Home, World, settle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dht.catalog import Kind
-from dht.private import BLOCK_BYTES, kind_of, sealed
-from dht.records import MAX_INLINE_BYTES, Pointer, digest_of
-from overlay.encoding import decode, encode
-from overlay.errors import NotAuthorisedError, NotFoundError
-from overlay.names import ObjectName
+from medusa.dht.catalog import Kind
+from medusa.dht.private import BLOCK_BYTES, kind_of, sealed
+from medusa.dht.records import MAX_INLINE_BYTES, Pointer, digest_of
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import NotAuthorisedError, NotFoundError
+from medusa.overlay.names import ObjectName
 
 
 class Thing(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dht.records import (
+from medusa.dht.records import (
     DOMAIN,
     MAX_BODY_BYTES,
     MAX_RECORD_BYTES,
@@ -22,7 +22,7 @@ from dht.records import (
     seal,
     verify_record,
 )
-from dht.wire import (
+from medusa.dht.wire import (
     MAX_DATAGRAM,
     FindNode,
     FindValue,
@@ -38,10 +38,10 @@ from dht.wire import (
     encode_reply,
     encode_request,
 )
-from overlay.encoding import encode
-from overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
-from overlay.identity import peer_id_of
-from overlay.signing import Signed, sign
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError, UntrustedError
+from medusa.overlay.identity import peer_id_of
+from medusa.overlay.signing import Signed, sign
 
 KEY, OTHER_KEY = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
 PEER, OTHER = peer_id_of(KEY.public_key()), peer_id_of(OTHER_KEY.public_key())

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from dht.config import DhtConfig
-from dht.node import MAX_AT_ONCE, MAX_WAIT_S, NewContacts
-from dht.publishing import AT_ONCE, Schedule
-from dht.shares import Allowances
-from overlay.errors import InvalidInputError
+from medusa.dht.config import DhtConfig
+from medusa.dht.node import MAX_AT_ONCE, MAX_WAIT_S, NewContacts
+from medusa.dht.publishing import AT_ONCE, Schedule
+from medusa.dht.shares import Allowances
+from medusa.overlay.errors import InvalidInputError
 
 PEERS = [bytes([n]) * 20 for n in range(20)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from dht import bodies as bodies_module
-from dht import store as store_module
-from dht.bodies import Bodies
-from dht.database import Database, open_database
-from dht.records import Publisher, Record, Subject, digest_of, seal
-from dht.store import MAX_PER_KEY, Publication, RecordStore
-from overlay.errors import (
+from medusa.dht import bodies as bodies_module
+from medusa.dht import store as store_module
+from medusa.dht.bodies import Bodies
+from medusa.dht.database import Database, open_database
+from medusa.dht.records import Publisher, Record, Subject, digest_of, seal
+from medusa.dht.store import MAX_PER_KEY, Publication, RecordStore
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     DecodeError,
@@ -24,8 +24,8 @@ from overlay.errors import (
     StorageFullError,
     UntrustedError,
 )
-from overlay.events import Events
-from overlay.identity import peer_id_of
+from medusa.overlay.events import Events
+from medusa.overlay.identity import peer_id_of
 
 NOW = 1_800_000_000.0
 NOW_US = int(NOW * 1e6)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from testnet.command import main
+from medusa.testnet.command import main
 
 with main.make_context("medusa-testnet", sys.argv[1:]) as context:
     name, command, rest = main.resolve_command(context, context.protected_args + context.args)

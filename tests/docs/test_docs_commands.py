@@ -20,7 +20,7 @@ from typing import Final
 
 import pytest
 
-from testnet import examples
+from medusa.testnet import examples
 
 REPOSITORY: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent

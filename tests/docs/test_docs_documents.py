@@ -8,9 +8,9 @@ from typing import Final
 
 import pytest
 
-from engine.language.modification import read_modification
-from engine.language.xml.documents import read_document
-from tools.client.times import parse_time
+from medusa.engine.language.modification import read_modification
+from medusa.engine.language.xml.documents import read_document
+from medusa.tools.client.times import parse_time
 
 REPOSITORY: Final = Path(__file__).parents[2]
 EXAMPLES: Final = REPOSITORY / "examples"

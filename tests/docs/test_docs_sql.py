@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.language.document import Document
-from engine.language.panes import with_panes
-from engine.language.reading import read_draft
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import streams_read, streams_written
-from engine.objects.schema import Schema
-from engine.spark.joins import MAX_PAIRS
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError
-from tools.commands.in_text import InTextError, in_file
+from medusa.engine.language.document import Document
+from medusa.engine.language.panes import with_panes
+from medusa.engine.language.reading import read_draft
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import streams_read, streams_written
+from medusa.engine.objects.schema import Schema
+from medusa.engine.spark.joins import MAX_PAIRS
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.commands.in_text import InTextError, in_file
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs/sql.md").read_text()

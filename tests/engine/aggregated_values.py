@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import Interval
-from testnet.simulation.interpreter import run_task
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import Interval
+from medusa.testnet.simulation.interpreter import run_task
 
 OUTPUT = "medusa://mit.edu/out"
 SOURCE = Schema(

@@ -8,14 +8,14 @@ from computed_documents import BASE
 from msgspec.structs import replace
 from printed_queries import read_sql, run
 
-from engine.language.document import Document
-from engine.language.python.printing import query_as_python
-from engine.language.same_query import is_same
-from engine.language.sql.printing import query_as_sql
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import document_as_xml
-from engine.objects.query import Query
-from engine.objects.schema import Schema
+from medusa.engine.language.document import Document
+from medusa.engine.language.python.printing import query_as_python
+from medusa.engine.language.same_query import is_same
+from medusa.engine.language.sql.printing import query_as_sql
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import document_as_xml
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import Schema
 
 HEAD = """<borealis>
   <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.language.check import check_query
-from engine.language.document import Document
-from engine.objects.schema import BEGINNING, SEQ, STIME, Schema
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.streams.validate import times_of
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import Interval, needs
-from testnet.simulation.interpreter import run_query, run_task
+from medusa.engine.language.check import check_query
+from medusa.engine.language.document import Document
+from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Schema
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.validate import times_of
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import Interval, needs
+from medusa.testnet.simulation.interpreter import run_query, run_task
 
 BASE = "medusa://mit.edu"
 

@@ -9,10 +9,10 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import Place, Town, begin, make_stream, rows, until
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.spark.workforce import Patience
-from overlay.files import write_secret
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.spark.workforce import Patience
+from medusa.overlay.files import write_secret
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 SIZE, ADVANCE = 10, 5
 """Microseconds of a window, and between the beginnings of two."""

@@ -13,8 +13,8 @@ from engine_interpreted import interpret
 from engine_peers import Place, Town
 from replicated_queries import Made, detectors
 
-from engine.spark.config import SparkConfig
-from engine.spark.session import Spark
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.session import Spark
 
 
 @pytest.fixture(scope="session")

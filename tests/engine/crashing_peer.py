@@ -19,8 +19,8 @@ from typing import Any, Final, NoReturn
 import msgspec
 import peer_intervals
 
-from overlay import killpoints
-from overlay.killpoints import KillPoint, When
+from medusa.overlay import killpoints
+from medusa.overlay.killpoints import KillPoint, When
 
 FILE: Final = "crash.json"
 
@@ -98,7 +98,7 @@ def main() -> None:
         home = Path(arguments[arguments.index("--home") + 1])
         killpoints.arm(Crasher(home, die).reach)
     peer_intervals.set_intervals()
-    from tools.commands.peer.peer_command import main as medusa_peer
+    from medusa.tools.commands.peer.peer_command import main as medusa_peer
 
     medusa_peer()
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from overlay.events import Events
-from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
+from medusa.overlay.events import Events
+from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
 
 def interpret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -18,4 +18,4 @@ def interpret(monkeypatch: pytest.MonkeyPatch) -> None:
     def open_executor(_spark: object, _rehearsal: Path, logs: Path, events: Events) -> Any:
         return open_interpreter(InterpreterConfig(), logs, events)
 
-    monkeypatch.setattr("engine.spark.executor.open_executor", open_executor)
+    monkeypatch.setattr("medusa.engine.spark.executor.open_executor", open_executor)

@@ -13,29 +13,29 @@ import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
 
-from contracts.config import ContractsConfig
-from engine.functions.computation import CallingExecutor
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Filter, Query
-from engine.objects.schema import END, Field, FieldType, Schema
-from engine.spark.workforce import Patience
-from engine.streams.config import EngineConfig, Timing
-from engine.streams.stream_state import StreamState
-from engine.tasks.execution import Executor
-from overlay.config import OverlayTiming
-from overlay.events import wall_clock
-from overlay.gossip.config import Preset
-from overlay.identity import parse_peer_id
-from overlay.names import PeerId
-from testnet.kit.ports import port_to_keep
-from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
-from tools.commands.peer.admission import invite
-from tools.commands.peer.joining import join
-from tools.daemon.peer import Peer, open_peer
-from tools.home.addresses import Address
-from tools.home.config import Config, load_config
-from tools.home.folder import Home
-from tools.home.founding import make_peer, make_sibling
+from medusa.contracts.config import ContractsConfig
+from medusa.engine.functions.computation import CallingExecutor
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.spark.workforce import Patience
+from medusa.engine.streams.config import EngineConfig, Timing
+from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.tasks.execution import Executor
+from medusa.overlay.config import OverlayTiming
+from medusa.overlay.events import wall_clock
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import PeerId
+from medusa.testnet.kit.ports import port_to_keep
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
+from medusa.tools.commands.peer.admission import invite
+from medusa.tools.commands.peer.joining import join
+from medusa.tools.daemon.peer import Peer, open_peer
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.config import Config, load_config
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer, make_sibling
 
 PATIENCE_S = 10.0
 

@@ -10,16 +10,16 @@ from typing import Self
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams import replica
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.feed import Cursor, parts_of
-from engine.streams.ipc import encode
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.messages import Tuples
-from engine.streams.sources import open_sources
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams import replica
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.feed import Cursor, parts_of
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Tuples
+from medusa.engine.streams.sources import open_sources
 
 SCHEMA = Schema(
     "medusa://mit.edu/event",

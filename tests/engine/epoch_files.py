@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.objects.schema import BEGINNING
+from medusa.engine.objects.schema import BEGINNING
 
 
 def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:

@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from reference_matches import Condition, Part, Reference, Row, Taken, measure, ordered
 
-from engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
-from engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
 
 F = FieldType
 NUMBERS = (F.BYTE, F.INT, F.LONG, F.SINGLE, F.DOUBLE)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from reference_aggregates import later_sql
 from reference_networks import orders
 
-from engine.language.aggregates import ORDERED
-from engine.language.box_types import type_box
-from engine.language.joins import AS_OF, ONE_SIDED
-from engine.objects.query import (
+from medusa.engine.language.aggregates import ORDERED
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.joins import AS_OF, ONE_SIDED
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -37,7 +37,7 @@ from engine.objects.query import (
     Union,
     inputs_of,
 )
-from engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.objects.schema import END, Field, FieldType, Schema
 
 F = FieldType
 SOURCE_FIELDS = (

@@ -116,7 +116,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     home = Path(arguments[arguments.index("--home") + 1])
     threading.Thread(target=_watch, args=[home / FILE], daemon=True).start()
-    from tools.commands.peer.peer_command import main as medusa_peer
+    from medusa.tools.commands.peer.peer_command import main as medusa_peer
 
     medusa_peer()
 

@@ -12,7 +12,7 @@ from typing import Final
 
 import crashing_peer
 
-from overlay.events import Events
+from medusa.overlay.events import Events
 
 ROW_S: Final = "MEDUSA_TEST_ROW_S"
 """In the environment: the CPU seconds that each row is said to have taken."""
@@ -20,7 +20,7 @@ ROW_S: Final = "MEDUSA_TEST_ROW_S"
 
 def main() -> None:
     # In place of the module that imports PySpark.
-    name = "engine.spark.executor"
+    name = "medusa.engine.spark.executor"
     sys.modules[name] = ModuleType(name)
     sys.modules[name].open_executor = open_executor  # type: ignore[attr-defined]
     crashing_peer.main()
@@ -29,7 +29,7 @@ def main() -> None:
 def open_executor(
     _spark: object, _rehearsal: Path, logs: Path, events: Events
 ) -> AbstractAsyncContextManager[object]:
-    from testnet.simulation.interpreter import InterpreterConfig, open_interpreter
+    from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
     config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, "0")))
     return open_interpreter(config, logs, events)

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from crashing_peer import Order, both
 
-from overlay.killpoints import KillPoint
+from medusa.overlay.killpoints import KillPoint
 
 At = Literal["owner", "worker"]
 Role = Literal["primary", "secondary"]

@@ -11,10 +11,10 @@ import trio
 from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
 
-from overlay.errors import MedusaError
-from testnet.kit import peers
-from testnet.kit.peers import Peer
-from tools.client.async_client import open_medusa
+from medusa.overlay.errors import MedusaError
+from medusa.testnet.kit import peers
+from medusa.testnet.kit.peers import Peer
+from medusa.tools.client.async_client import open_medusa
 
 
 def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bool = False) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leaders_model import QUIET_S, Node, World
 
-from engine.replication.leaders.events import Tick
+from medusa.engine.replication.leaders.events import Tick
 
 
 class Electors(RuleBasedStateMachine):

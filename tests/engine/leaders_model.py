@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from engine.replication.leaders.ballot import Ballot
-from engine.replication.leaders.election import Election
-from engine.replication.leaders.events import (
+from medusa.engine.replication.leaders.ballot import Ballot
+from medusa.engine.replication.leaders.election import Election
+from medusa.engine.replication.leaders.events import (
     Activated,
     Called,
     CaughtUp,
@@ -32,8 +32,8 @@ from engine.replication.leaders.events import (
     Tick,
     Won,
 )
-from engine.replication.leaders.messages import Message
-from engine.replication.leaders.voter import Role
+from medusa.engine.replication.leaders.messages import Message
+from medusa.engine.replication.leaders.voter import Role
 
 QUIET_S = 1.0
 

@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 import trio
 from engine_peers import Place, rows, until
 
-from engine.replication.leaders.keeper import Keeper
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import MedusaError, UnavailableError
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import MedusaError, UnavailableError
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 QUIET_S = 0.4
 

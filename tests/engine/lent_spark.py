@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
-from engine.spark.session import Spark
+from medusa.engine.spark.session import Spark
 
 T = TypeVar("T")
 

@@ -14,11 +14,11 @@ from moving_tasks import Reader
 from reference_interpreter import run_query
 from reference_networks import SOURCES, predicates, projections
 
-from engine.language.check import check_query
-from engine.language.modification import BoxChange, Modified, modified_query
-from engine.objects.availability import Availability
-from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.modification import BoxChange, Modified, modified_query
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -37,9 +37,9 @@ from engine.objects.query import (
     Union,
     inputs_of,
 )
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.replication.stored_query import StoredQuery
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 Answer = tuple[int, ...]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows
 
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import BEGINNING, END
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 SIZE_US = 100
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from engine.functions.allowed import AllowedFunction, FunctionSettings, allowed_function
-from engine.objects.schema import FieldType
+from medusa.engine.functions.allowed import AllowedFunction, FunctionSettings, allowed_function
+from medusa.engine.objects.schema import FieldType
 
 OF_LONGS: dict[str, Any] = {"arguments": (FieldType.LONG,), "result": FieldType.LONG}
 """The types of a function over columns of longs."""

@@ -28,7 +28,7 @@ def set_intervals() -> None:
     sections = msgspec.json.decode(os.environ.get(INTERVALS, "{}"))
     if not sections:
         return
-    from tools.home import config
+    from medusa.tools.home import config
 
     load = config.load_config
     config.load_config = lambda *args, **options: _replaced(load(*args, **options), sections)

@@ -8,8 +8,8 @@ from pathlib import Path
 import trio
 from engine_streams_data import NOW, P, body, home_in
 
-from engine.streams.config import SourceConfig
-from engine.streams.leader import Leader
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.leader import Leader
 
 
 async def move(leader: Leader) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 
 import medusa
-from engine.language.box_types import type_box
-from engine.language.check import check_query
-from engine.language.python.printing import query_as_python
-from engine.language.sql.printing import query_as_sql
-from engine.language.sql.script import Script
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.query import (
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import check_query
+from medusa.engine.language.python.printing import query_as_python
+from medusa.engine.language.sql.printing import query_as_sql
+from medusa.engine.language.sql.script import Script
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Filter,
@@ -28,7 +28,7 @@ from engine.objects.query import (
     streams_read,
     streams_written,
 )
-from engine.objects.schema import Schema
+from medusa.engine.objects.schema import Schema
 
 MIT = "medusa://mit.edu/"
 

@@ -13,9 +13,9 @@ from functools import wraps
 
 import duckdb
 
-from engine.language.operators import FLOATS
-from engine.objects.query import AggregateFunction, Function
-from engine.objects.schema import Field, FieldType
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.objects.query import AggregateFunction, Function
+from medusa.engine.objects.schema import Field, FieldType
 
 MILLION = 1_000_000
 LIMIT = 16_384

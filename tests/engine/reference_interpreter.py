@@ -1,5 +1,12 @@
 """The tests' own notion of what is right; it computes under simulation, too."""
 
-from testnet.simulation.interpreter import Row, aggregate, canonical, evaluate, run_query, run_task
+from medusa.testnet.simulation.interpreter import (
+    Row,
+    aggregate,
+    canonical,
+    evaluate,
+    run_query,
+    run_task,
+)
 
 __all__ = ["Row", "aggregate", "canonical", "evaluate", "run_query", "run_task"]

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.language.aggregates import ORDERED
-from engine.language.box_types import type_box
-from engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
-from engine.objects.query import (
+from medusa.engine.language.aggregates import ORDERED
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -36,7 +36,7 @@ from engine.objects.query import (
     inputs_of,
     order_by,
 )
-from engine.objects.schema import DELETED, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import DELETED, END, Field, FieldType, Schema
 
 F = FieldType
 

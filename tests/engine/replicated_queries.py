@@ -1,5 +1,5 @@
 """Queries with a secondary, whose primaries die when a test says so: by the word of a failure
-detector that the test gives, behind the interface of `overlay.gossip`."""
+detector that the test gives, behind the interface of `medusa.overlay.gossip`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from engine_peers import Place, Town, until
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Filter, Query
-from engine.streams.config import Timing
-from overlay.addresses import Address
-from overlay.errors import NotFoundError
-from overlay.gossip.events import Health
-from overlay.listeners import Listeners
-from overlay.peers import PeerTable
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.streams.config import Timing
+from medusa.overlay.addresses import Address
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.peers import PeerTable
 
 QUICK = Timing(tend_s=0.05, keep_up_s=0.05)
 """Of peers whose retention is soon over."""
@@ -128,9 +128,9 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
         detector.changed, detector.said = Listeners(), Listeners()
         yield detector
 
-    monkeypatch.setattr("overlay.node.open_gossip", open_told)
+    monkeypatch.setattr("medusa.overlay.node.open_gossip", open_told)
     # a test may say of a living peer that it is dead: the catalog goes on without believing it
-    monkeypatch.setattr("dht.local_peer._PeerContacts.address_of", first_address)
+    monkeypatch.setattr("medusa.dht.local_peer._PeerContacts.address_of", first_address)
     return made
 
 

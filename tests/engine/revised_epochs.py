@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from reference_interpreter import Row
 from reference_networks import SOURCE_FIELDS
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query, Union
-from engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Filter,
+    Function,
+    Map,
+    Query,
+    Union,
+)
+from medusa.engine.objects.schema import Field, FieldType, Schema
 
 SLACK_US = 20
 

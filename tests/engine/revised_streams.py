@@ -11,11 +11,11 @@ import pyarrow as pa
 import trio
 from engine_peers import DEADLINE_S, Place, rows, schema_of
 
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Function
-from engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
-from engine.streams.corrections import Kind
-from tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
+from medusa.engine.streams.corrections import Kind
+from medusa.tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription
 
 
 async def keyed_stream(

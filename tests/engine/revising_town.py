@@ -1,5 +1,5 @@
 """Three peers that keep one stream that is revised, driven step by step: what
-`engine.replication.leaders` does, without its messages; and what must hold in the end."""
+`medusa.engine.replication.leaders` does, without its messages; and what must hold in the end."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from engine_streams_data import next_epoch
 from hypothesis import currently_in_test_context, event
 from revised_epochs import KEYED, SLACK_US, Act, Model, after, as_rows
 
-from engine.objects.schema import BEGINNING, END, REVISION_KIND
-from engine.replication.leaders.following import _Anew, _copy, _fits, _stays
-from engine.replication.leaders.messages import Part, ReplicaState, Segment
-from engine.replication.leaders.shipping import _continues
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.ipc import encode
-from engine.streams.journal import START, Journal, Position
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.messages import Posted
-from engine.streams.revisions.columns import folded, request_schema
-from engine.streams.source import Source
-from engine.streams.sources import journal_folders, open_sources
-from overlay.errors import StorageFullError
+from medusa.engine.objects.schema import BEGINNING, END, REVISION_KIND
+from medusa.engine.replication.leaders.following import _Anew, _copy, _fits, _stays
+from medusa.engine.replication.leaders.messages import Part, ReplicaState, Segment
+from medusa.engine.replication.leaders.shipping import _continues
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.journal import START, Journal, Position
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.revisions.columns import folded, request_schema
+from medusa.engine.streams.source import Source
+from medusa.engine.streams.sources import journal_folders, open_sources
+from medusa.overlay.errors import StorageFullError
 
 NOW = 1_700_000_000.0
 """Seconds: long after all tuples, so that the clock holds no writer."""

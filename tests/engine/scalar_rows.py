@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from engine.language.parse_expression import parse_expression
-from engine.language.typed import Expression
-from engine.objects.schema import STIME, FieldType
-from engine.spark.columns import column
-from engine.spark.session import Spark
 from examples import examples
-from testnet.simulation.expressions import Row, evaluate
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.typed import Expression
+from medusa.engine.objects.schema import STIME, FieldType
+from medusa.engine.spark.columns import column
+from medusa.engine.spark.session import Spark
+from medusa.testnet.simulation.expressions import Row, evaluate
 
 FIELDS = {
     "s": FieldType.STRING,

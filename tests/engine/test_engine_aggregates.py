@@ -14,14 +14,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
-from engine.language.aggregates import (
+from medusa.engine.language.aggregates import (
     TEXT_LIMIT,
 )
-from engine.language.buckets import INFINITE, NOT_A_NUMBER
-from engine.objects.query import AggregateFunction, Function
-from engine.tasks.windows import Interval
-from testnet.simulation.bags import bucket, estimate
-from testnet.simulation.interpreter import run_task
+from medusa.engine.language.buckets import INFINITE, NOT_A_NUMBER
+from medusa.engine.objects.query import AggregateFunction, Function
+from medusa.engine.tasks.windows import Interval
+from medusa.testnet.simulation.bags import bucket, estimate
+from medusa.testnet.simulation.interpreter import run_task
 
 # -- the sketch of percentiles --------------------------------------------------------------------
 

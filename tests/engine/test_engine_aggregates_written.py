@@ -9,21 +9,21 @@ from aggregated_values import OUTPUT, SOURCE, query, tasks
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.language.aggregates import (
+from medusa.engine.language.aggregates import (
     SEPARATOR_LIMIT,
     call_of,
     check_parameter,
     function_of,
     millionths,
 )
-from engine.language.box_types import type_box
-from engine.language.check import check_query
-from engine.language.panes import has_room, panes_fields
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.query import Aggregate, AggregateFunction, Function
-from engine.objects.schema import Field, FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import check_query
+from medusa.engine.language.panes import has_room, panes_fields
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.schema import Field, FieldType
+from medusa.overlay.errors import InvalidInputError
 
 # -- constants ------------------------------------------------------------------------------------
 

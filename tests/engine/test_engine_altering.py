@@ -8,18 +8,18 @@ import trio
 from engine_peers import DEADLINE_S, Town, make_stream, received, rows, schema_of, until
 from leaders_town import QUIET_S, keeper, new_leader
 
-from engine.objects.alteration import Alteration, altered
-from engine.objects.definitions import Idle, StreamDefinition
-from engine.streams.stream_state import Role, StoredStream
-from overlay.errors import (
+from medusa.engine.objects.alteration import Alteration, altered
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.engine.streams.stream_state import Role, StoredStream
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.files import load_json
-from tools.client.async_client import AsyncMedusaClient, Subscription
+from medusa.overlay.files import load_json
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
 pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 

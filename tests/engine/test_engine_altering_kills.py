@@ -13,12 +13,12 @@ from engine_peers import rows, schema_of, to_the_end, until
 from kill_sweeps import ALTERING_STREAMS, DELETING_STREAMS, REOPENING_STREAMS
 from killed_peers import Victim, let_crash
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import END
-from overlay.errors import NotFoundError
-from testnet.kit.peers import CONFIG, open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import END
+from medusa.overlay.errors import NotFoundError
+from medusa.testnet.kit.peers import CONFIG, open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 

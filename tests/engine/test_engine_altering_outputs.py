@@ -7,13 +7,13 @@ from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import post, windows
 from replicated_queries import Made, asked, die, stands_by
 
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Mode
-from engine.objects.definitions import StreamDefinition
-from engine.replication.moves.messages import Deal
-from engine.streams.config import Timing
-from engine.streams.store import OUTPUT
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.store import OUTPUT
+from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05))
 

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
 
-from engine.objects.definitions import StreamDefinition
-from engine.streams.acceptance import Writer
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.streams.acceptance import Writer
 
 FIRST = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/x", k_safety=1, max_ahead_us=None)
 

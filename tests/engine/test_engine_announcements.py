@@ -12,19 +12,19 @@ from engine_interpreted import interpret
 from engine_peers import begin, make_stream, open_town, until
 from modified_queries import Edition, ModifiedReader, sieve_and_sums
 
-from dht.catalog import Catalog, Kind
-from engine.objects.catalog_records import STREAM as STREAMS
-from engine.objects.definitions import Producer, StreamEntry
-from engine.replication.announcements import Announcements
-from engine.replication.copy import Workshop
-from engine.replication.directory import Directory
-from engine.replication.query_copy import QueryCopy
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
-from engine.streams.config import Timing
-from overlay.errors import ConflictError
-from overlay.events import Events
-from overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.dht.catalog import Catalog, Kind
+from medusa.engine.objects.catalog_records import STREAM as STREAMS
+from medusa.engine.objects.definitions import Producer, StreamEntry
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import ConflictError
+from medusa.overlay.events import Events
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 STREAM = "medusa://mit.edu/out"
 

@@ -9,12 +9,12 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Town, make_stream, rows
 
-from engine.api.own_status import UNKNOWN
-from engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import Filter, Query
-from engine.replication.status import PeerStatus, ReplicaStatus
-from overlay.errors import InvalidInputError
+from medusa.engine.api.own_status import UNKNOWN
+from medusa.engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.replication.status import PeerStatus, ReplicaStatus
+from medusa.overlay.errors import InvalidInputError
 
 DOCUMENT = """<query name="medusa://mit.edu/q" {attributes}>
   <box name="pass" type="filter">

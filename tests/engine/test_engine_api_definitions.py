@@ -14,8 +14,8 @@ from borealis_documents import INTRUSION, MONITORING_DEPLOYED
 from engine_interpreted import interpret
 from engine_peers import Town, files, known, make_stream, open_town, passing, rows, schema_of
 
-from engine.api import documents
-from engine.api.messages import (
+from medusa.engine.api import documents
+from medusa.engine.api.messages import (
     Created,
     CreateQuery,
     CreateSchema,
@@ -23,17 +23,17 @@ from engine.api.messages import (
     CreateXml,
     SetQueryStatus,
 )
-from engine.language.xml.writing import query_as_xml
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Mode
-from engine.objects.catalog_records import QUERY, STREAM
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Box, Filter, Map, Query, QueryStatus
-from engine.objects.schema import Field, FieldType
-from engine.replication.moves.messages import Deal
-from engine.streams.messages import Done, PostEvent, Subscribe, Tuples
-from engine.tasks.network import Network
-from overlay.errors import (
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.catalog_records import QUERY, STREAM
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Box, Filter, Map, Query, QueryStatus
+from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.messages import Done, PostEvent, Subscribe, Tuples
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
@@ -329,7 +329,9 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
 
         return call
 
-    monkeypatch.setattr("engine.api.documents.read_draft", noted("read", documents.read_draft))
+    monkeypatch.setattr(
+        "medusa.engine.api.documents.read_draft", noted("read", documents.read_draft)
+    )
     monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
     async with open_town(tmp_path) as town:
         one, two = await town.settle_all("mit.edu", "mit.edu")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from engine_peers import Town, begin, make_stream, received, rows
 
-from engine.objects.query import Filter, Query
-from overlay.errors import UnavailableError
-from tools.client.entries import entry_of
+from medusa.engine.objects.query import Filter, Query
+from medusa.overlay.errors import UnavailableError
+from medusa.tools.client.entries import entry_of
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

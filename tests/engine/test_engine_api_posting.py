@@ -18,13 +18,13 @@ from engine_peers import (
     until,
 )
 
-from engine.objects.definitions import Idle
-from engine.objects.schema import BEGINNING, END
-from engine.streams.config import Timing
-from engine.streams.ipc import encode
-from engine.streams.messages import Post, Posted, PostEvent
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.engine.objects.definitions import Idle
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Post, Posted, PostEvent
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     NotAuthorisedError,
@@ -32,8 +32,8 @@ from overlay.errors import (
     SequenceGapError,
     StorageFullError,
 )
-from overlay.events import wall_clock
-from tools.client.dialling import dial_to
+from medusa.overlay.events import wall_clock
+from medusa.tools.client.dialling import dial_to
 
 TOO_LONG = "nine char"
 

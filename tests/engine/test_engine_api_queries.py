@@ -19,18 +19,18 @@ from engine_peers import (
 )
 from lent_spark import LentSpark
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.spark.session import Spark
-from engine.streams.config import Timing
-from overlay.errors import InternalError
-from tools.client.async_client import AsyncMedusaClient, Subscription
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import InternalError
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
 pytestmark = [pytest.mark.spark, pytest.mark.town(timing=Timing(tend_s=0.02))]
 
 
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.session.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("medusa.engine.spark.session.Spark", lambda *_: LentSpark(spark))
 
 
 def odd(place: Place, name: str, source: str, output: str) -> Query:

@@ -6,14 +6,14 @@ import pytest
 from engine_peers import Place, Town, make_stream, rows, until
 from hostile_partner import say
 
-from engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
-from engine.api.status import SNAPSHOT_BYTES, cut, fitted
-from engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.encoding import encode
-from overlay.errors import NotAuthorisedError
-from overlay.rpc import MAX_STRUCT_BYTES
+from medusa.engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
+from medusa.engine.api.status import SNAPSHOT_BYTES, cut, fitted
+from medusa.engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.rpc import MAX_STRUCT_BYTES
 
 STEERING = "\x1b[2J\x9b31m\u202e[/bold]"
 

@@ -25,13 +25,13 @@ from computed_documents import BASE, Row, by_interpreter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.document import Document
-from engine.language.xml.borealis_boxes import KINDS
-from engine.language.xml.documents import read_document
-from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import Aggregate, Join, JoinKind, Map, Top, Union
 from examples import examples
-from overlay.errors import InvalidInputError
+from medusa.engine.language.document import Document
+from medusa.engine.language.xml.borealis_boxes import KINDS
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.engine.objects.query import Aggregate, Join, JoinKind, Map, Top, Union
+from medusa.overlay.errors import InvalidInputError
 
 COUNTED = {"aggregate-function.0": "count()", **ORDERED}
 WINDOWS = {**COUNTED, "window-size": "20"}

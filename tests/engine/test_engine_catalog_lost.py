@@ -11,12 +11,12 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import Place, Town, begin, make_stream, received, rows, schema_of, until
 
-from engine.objects.query import Filter, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.objects.view import Range, View
-from overlay.errors import MedusaError
-from overlay.inventory import Inventory
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.view import Range, View
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.inventory import Inventory
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.box_types import type_box
-from engine.language.check import MAX_BOXES, check_query
-from engine.objects.query import (
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -21,8 +21,8 @@ from engine.objects.query import (
     Union,
     order_by,
 )
-from engine.objects.schema import Field, FieldType, Schema, check_schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
-from engine.language.check import check_query, ordered_boxes
-from engine.language.classes import (
+from medusa.engine.language.check import check_query, ordered_boxes
+from medusa.engine.language.classes import (
     BoxClass,
     applied,
     check_availability,
@@ -22,8 +22,8 @@ from engine.language.classes import (
     strongest_recovery,
     weakest_box,
 )
-from engine.language.operators import OPERATORS
-from engine.objects.availability import (
+from medusa.engine.language.operators import OPERATORS
+from medusa.engine.objects.availability import (
     MODE_WORDS,
     Availability,
     AvailabilityRequest,
@@ -32,7 +32,7 @@ from engine.objects.availability import (
     parse_mode,
     parse_recovery,
 )
-from engine.objects.query import (
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -49,7 +49,7 @@ from engine.objects.query import (
     inputs_of,
     outputs_of,
 )
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 PEER = "ab" * 20
 GAP, ROLLBACK, PRECISE = Recovery.GAP, Recovery.ROLLBACK, Recovery.PRECISE
@@ -194,7 +194,7 @@ def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.Mo
     def arbitrary(box: Box, _functions: object = ()) -> BoxClass:
         return BoxClass.ARBITRARY if isinstance(box, Aggregate) else class_of(box)
 
-    monkeypatch.setattr("engine.language.classes.class_of", arbitrary)
+    monkeypatch.setattr("medusa.engine.language.classes.class_of", arbitrary)
     for mode in SECOND_RUN:
         for recovery in (ROLLBACK, PRECISE):
             with pytest.raises(InvalidInputError) as caught:

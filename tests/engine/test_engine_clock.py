@@ -21,24 +21,24 @@ from engine_peers import (
     until,
 )
 
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability, Mode
-from engine.objects.catalog_records import PRODUCER
-from engine.objects.definitions import Idle, Producer, StreamDefinition
-from engine.objects.query import Filter, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.replication.book import key_of
-from engine.replication.digests import Digest, Version
-from engine.replication.replicas.messages import KeptUp, StandBy
-from engine.replication.stored_query import WrittenTerm
-from engine.replication.term import HIGHEST_NUMBER, Term
-from overlay.clock import AGREE_S, shown
-from overlay.config import OverlayTiming
-from overlay.encoding import encode
-from overlay.errors import InvalidInputError, NotFoundError, UnavailableError
-from overlay.names import ObjectName
-from overlay.troubles import Reason, Trouble
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.catalog_records import PRODUCER
+from medusa.engine.objects.definitions import Idle, Producer, StreamDefinition
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.replication.book import key_of
+from medusa.engine.replication.digests import Digest, Version
+from medusa.engine.replication.replicas.messages import KeptUp, StandBy
+from medusa.engine.replication.stored_query import WrittenTerm
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.overlay.clock import AGREE_S, shown
+from medusa.overlay.config import OverlayTiming
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import InvalidInputError, NotFoundError, UnavailableError
+from medusa.overlay.names import ObjectName
+from medusa.overlay.troubles import Reason, Trouble
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 DAY = 86_400.0
 MINUTE = 60.0

@@ -13,10 +13,10 @@ from engine_peers import Town, begin, make_stream, open_town, rows, until
 from hostile_gossip import accuse_for_ever
 from moving_tasks import Sums, expected, windows
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.schema import END
-from overlay.gossip.events import Health
-from overlay.gossip.members import Member, Members
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.schema import END
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.gossip.members import Member, Members
 
 ACCUSED_S = 4.0
 """Twenty probe intervals of the `local` preset, and as long as its longest suspicion."""

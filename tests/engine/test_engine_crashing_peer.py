@@ -14,9 +14,9 @@ import pytest
 from crashing_peer import FILE, Crasher, Order, When, arm, disarm, is_armed
 from kill_sweeps import SWEEPS
 
-import engine
-from overlay import killpoints
-from overlay.killpoints import KillPoint, kill_point, watched
+import medusa.engine
+from medusa.overlay import killpoints
+from medusa.overlay.killpoints import KillPoint, kill_point, watched
 
 
 class Killed(BaseException):
@@ -96,20 +96,20 @@ def test_only_functions_are_kill_points_and_each_is_one() -> None:
 
     with pytest.raises(TypeError, match="no plain function"):
         kill_point(WRITE)(partial(other))
-    importlib.import_module("engine.streams.log")
-    with pytest.raises(RuntimeError, match=r"log\.commit stands at engine\.streams\.log:"):
+    importlib.import_module("medusa.engine.streams.log")
+    with pytest.raises(RuntimeError, match=r"log\.commit stands at medusa\.engine\.streams\.log:"):
         kill_point(WRITE)(other)
 
 
 def test_every_kill_point_stands_in_the_engine_and_is_reached_by_a_sweep() -> None:
-    for module in pkgutil.walk_packages(engine.__path__, "engine."):
+    for module in pkgutil.walk_packages(medusa.engine.__path__, "medusa.engine."):
         importlib.import_module(module.name)
     assert set(killpoints.placed()) == set(KillPoint)
     assert {order.point for orders in SWEEPS.values() for order in orders} == set(KillPoint)
 
 
 def test_no_peer_has_kill_points_that_did_not_ask_before_it_was_imported() -> None:
-    importlib.import_module("engine.streams.log")
+    importlib.import_module("medusa.engine.streams.log")
     with pytest.raises(RuntimeError, match="before the modules"):
         killpoints.arm(lambda point, when: None)
 
@@ -117,10 +117,10 @@ def test_no_peer_has_kill_points_that_did_not_ask_before_it_was_imported() -> No
 @pytest.mark.parametrize("armed", [False, True])
 def test_unarmed_a_step_is_the_function_itself(armed: bool) -> None:
     program = f"""
-from overlay import killpoints
+from medusa.overlay import killpoints
 if {armed}:
     killpoints.arm(lambda point, when: print(point, when))
-from engine.streams.log import StreamLog
+from medusa.engine.streams.log import StreamLog
 print(hasattr(StreamLog.commit, "__wrapped__"), flush=True)
 """
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -12,9 +12,9 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import Place, Town, make_stream, received, rows, until
 
-from engine.api.serving import PeerService
-from engine.streams.config import EngineConfig
-from overlay.errors import (
+from medusa.engine.api.serving import PeerService
+from medusa.engine.streams.config import EngineConfig
+from medusa.overlay.errors import (
     ConflictError,
     DamagedError,
     InvalidInputError,
@@ -23,12 +23,12 @@ from overlay.errors import (
     UnavailableError,
     UntrustedError,
 )
-from overlay.events import Events
-from overlay.rpc import Caller
-from tools.daemon.peer import open_peer
-from tools.home.addresses import Address
-from tools.home.folder import Home
-from tools.home.founding import make_peer
+from medusa.overlay.events import Events
+from medusa.overlay.rpc import Caller
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
 
 
 def place(folder: Path, *, found: str | None = "town") -> Place:

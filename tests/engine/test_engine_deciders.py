@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, END
-from engine.replication.leaders.ballot import Ballot, SourceTerm
-from engine.replication.leaders.messages import Install, Installed, Tell, View, Vote
-from engine.replication.replicas.messages import KeptUp
-from engine.replication.stored_query import WrittenTerm, written
-from engine.replication.term import HIGHEST_NUMBER, MAJORITY, OWNERS_WORD, Decider, Term
-from overlay.encoding import decode, encode
-from overlay.errors import InvalidInputError
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
+from medusa.engine.replication.leaders.messages import Install, Installed, Tell, View, Vote
+from medusa.engine.replication.replicas.messages import KeptUp
+from medusa.engine.replication.stored_query import WrittenTerm, written
+from medusa.engine.replication.term import HIGHEST_NUMBER, MAJORITY, OWNERS_WORD, Decider, Term
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import NO_PEER, PeerId
 
 QUERY = "medusa://mit.edu/q"
 TASK = "medusa://mit.edu/t"

@@ -20,19 +20,19 @@ from engine_peers import (
     until,
 )
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import END
-from engine.objects.view import Last, View
-from engine.streams.stream_state import LogKey
-from overlay.errors import (
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import END
+from medusa.engine.objects.view import Last, View
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
-from tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.streams import subscriptions
-from engine.streams.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
-from engine.streams.parts import PART_BYTES
-from engine.streams.subscriptions import Lease, Leases
-from overlay.errors import BusyError, DamagedError
-from overlay.memory import Memory
-from overlay.rpc import Caller
+from medusa.engine.streams import subscriptions
+from medusa.engine.streams.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
+from medusa.engine.streams.parts import PART_BYTES
+from medusa.engine.streams.subscriptions import Lease, Leases
+from medusa.overlay.errors import BusyError, DamagedError
+from medusa.overlay.memory import Memory
+from medusa.overlay.rpc import Caller
 
 MANY = 40 * PART_BYTES
 """More memory than all turns take."""

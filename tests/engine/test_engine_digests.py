@@ -8,16 +8,23 @@ from typing import Any, cast
 import pytest
 import trio
 
-from engine.objects.availability import Mode
-from engine.replication.book import key_of
-from engine.replication.digests import MAX_DIGEST, MAX_VERSIONS, NEWEST, Digest, Digests, Version
-from engine.replication.directory import Directory
-from engine.replication.queries import QueryHost
-from engine.replication.term import Term
-from engine.streams.config import EngineConfig
-from overlay.encoding import decode, encode
-from overlay.listeners import Listeners
-from overlay.node import Overlay
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.book import key_of
+from medusa.engine.replication.digests import (
+    MAX_DIGEST,
+    MAX_VERSIONS,
+    NEWEST,
+    Digest,
+    Digests,
+    Version,
+)
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.config import EngineConfig
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.node import Overlay
 
 OWN, SIBLING, STRANGER = b"o" * 20, b"s" * 20, b"x" * 20
 PARTICIPANTS = {OWN: "mit.edu", SIBLING: "mit.edu", STRANGER: "utah.edu"}

@@ -10,18 +10,18 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dht.catalog import Catalog, Published
-from engine.objects.catalog_records import PRODUCER
-from engine.objects.definitions import Producer, StreamDefinition, StreamEntry
-from engine.objects.schema import Field, FieldType, Schema
-from engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
-from engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
-from engine.replication.term import HIGHEST_NUMBER, Term
-from overlay.errors import NotFoundError, UnavailableError
-from overlay.events import Events
-from overlay.gossip.events import Health
-from overlay.names import NO_PEER, ObjectName, PeerId
-from overlay.node import Overlay
+from medusa.dht.catalog import Catalog, Published
+from medusa.engine.objects.catalog_records import PRODUCER
+from medusa.engine.objects.definitions import Producer, StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
+from medusa.engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.overlay.errors import NotFoundError, UnavailableError
+from medusa.overlay.events import Events
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.overlay.node import Overlay
 
 STREAM = "medusa://mit.edu/out"
 ENTRY = StreamEntry(

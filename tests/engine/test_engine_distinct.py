@@ -8,16 +8,16 @@ import random
 import pytest
 from reference_sketch import counted, improved_raw
 
-from engine.language.check import check_query
-from engine.language.distinct import RANK_BITS, REGISTERS
-from engine.language.panes import panes_fields
-from engine.language.steps import Form
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import END, Field, FieldType, Schema
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import Interval
-from testnet.simulation.distinct import estimate, merged, place
-from testnet.simulation.interpreter import run_task
+from medusa.engine.language.check import check_query
+from medusa.engine.language.distinct import RANK_BITS, REGISTERS
+from medusa.engine.language.panes import panes_fields
+from medusa.engine.language.steps import Form
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import Interval
+from medusa.testnet.simulation.distinct import estimate, merged, place
+from medusa.testnet.simulation.interpreter import run_task
 
 OUTPUT = "medusa://mit.edu/out"
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import END
-from engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
+from medusa.overlay.names import NO_PEER, PeerId
 
 ONE, TWO = PeerId(b"1" * 20), PeerId(b"2" * 20)
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from engine.language.panes import with_panes
-from engine.language.sql.script import Script
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import DELETED, Field, FieldType, Schema
-from engine.tasks.explaining import ExplainedTask, explain
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError
+from medusa.engine.language.panes import with_panes
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
+from medusa.engine.tasks.explaining import ExplainedTask, explain
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
 FIELDS = (

@@ -9,13 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_interpreter import evaluate
 
-from engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
-from engine.language.operators import CAST, NUMBERS, OPERATORS, common_type
-from engine.language.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
-from engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
-from engine.language.typed import Constant, Expression, FieldRef, Operation
-from engine.objects.schema import STIME, FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
+from medusa.engine.language.operators import CAST, NUMBERS, OPERATORS, common_type
+from medusa.engine.language.parse_expression import MAX_DEPTH, parse_expression, parse_predicate
+from medusa.engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
+from medusa.engine.language.typed import Constant, Expression, FieldRef, Operation
+from medusa.engine.objects.schema import STIME, FieldType
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 

@@ -17,12 +17,12 @@ from deadline import DEADLINE_S
 from engine_peers import next_rows, rows, schema_of, to_the_end
 from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
 
-from engine.objects.definitions import StreamDefinition
-from overlay.errors import MedusaError, NotRetainedError, StorageError
-from testnet.kit.peers import Launch, Peer
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.home.folder import Home
-from tools.home.founding import make_peer
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.overlay.errors import MedusaError, NotRetainedError, StorageError
+from medusa.testnet.kit.peers import Launch, Peer
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
 
 pytestmark = pytest.mark.skipif(not possible(), reason="seccomp on x86-64 alone")
 

@@ -18,18 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import FROM_PRODUCERS, Reach
-from engine.streams.config import Timing
-from engine.streams.feed import cursor_for, parts_of
-from engine.streams.log import StreamLog
-from engine.streams.messages import Acknowledge, Subscribe
-from engine.streams.retention import Hold, too_old
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import BrokenError, NotFoundError, UnavailableError
-from overlay.rpc import EndOfCall
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.follower import Course, Follower
+from medusa.engine.replication.following.origin import FROM_PRODUCERS, Reach
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.feed import cursor_for, parts_of
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Acknowledge, Subscribe
+from medusa.engine.streams.retention import Hold, too_old
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import BrokenError, NotFoundError, UnavailableError
+from medusa.overlay.rpc import EndOfCall
 
 STREAM = "medusa://mit.edu/s"
 

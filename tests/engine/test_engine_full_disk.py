@@ -12,12 +12,12 @@ import trio
 from engine_peers import Town, make_stream, open_town, received, rows, to_the_end, until
 from engine_small_disk import fill
 
-from engine.streams.config import Timing
-from engine.streams.disk_quota import FULL_BYTES, DiskQuota, free_bytes
-from engine.streams.stream_state import LogKey
-from overlay.errors import StorageFullError
-from overlay.events import Events
-from overlay.troubles import Reason
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.disk_quota import FULL_BYTES, DiskQuota, free_bytes
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import StorageFullError
+from medusa.overlay.events import Events
+from medusa.overlay.troubles import Reason
 
 
 async def test_a_full_disk(small_disk: Path) -> None:

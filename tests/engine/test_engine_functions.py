@@ -19,20 +19,20 @@ import pytest
 from deadline import DEADLINE_S
 from own_functions import OF_LONGS, own, write_code
 
-from engine.functions.allowed import (
+from medusa.engine.functions.allowed import (
     AllowedFunction,
     Form,
     Functions,
     FunctionSettings,
     allowed_function,
 )
-from engine.functions.computation import CallingExecutor
-from engine.functions.process import CallError, FunctionProcess
-from engine.objects.functions import UserFunction
-from engine.objects.schema import FieldType
-from engine.tasks.calls import NamedCall
-from overlay.errors import InvalidInputError
-from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.functions.computation import CallingExecutor
+from medusa.engine.functions.process import CallError, FunctionProcess
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.tasks.calls import NamedCall
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 LONG = (FieldType.LONG,)
 
@@ -178,8 +178,8 @@ HOLDER = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from engine.functions.allowed import FunctionSettings, allowed_function
-from engine.functions.process import FunctionProcess
+from medusa.engine.functions.allowed import FunctionSettings, allowed_function
+from medusa.engine.functions.process import FunctionProcess
 folder = Path(sys.argv[1])
 process = FunctionProcess(allowed_function("stuck", FunctionSettings("own.py:stuck"), folder))
 process.call(pa.record_batch([pa.array([1])], names=["n"]))

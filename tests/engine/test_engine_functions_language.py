@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.language.check import check_query
-from engine.language.classes import BoxClass, class_of, strongest_recovery, weakest_class
-from engine.language.document import Document
-from engine.language.python.printing import query_as_python
-from engine.language.reading import read_draft
-from engine.language.same_query import is_same
-from engine.language.sql.printing import document_as_sql
-from engine.language.user_functions import called_by
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.availability import Mode, Recovery
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.functions import UserFunction
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.classes import BoxClass, class_of, strongest_recovery, weakest_class
+from medusa.engine.language.document import Document
+from medusa.engine.language.python.printing import query_as_python
+from medusa.engine.language.reading import read_draft
+from medusa.engine.language.same_query import is_same
+from medusa.engine.language.sql.printing import document_as_sql
+from medusa.engine.language.user_functions import called_by
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -31,12 +31,12 @@ from engine.objects.query import (
     Map,
     Query,
 )
-from engine.objects.schema import Field, FieldType, Schema
-from engine.tasks.calls import stages_of
-from engine.tasks.explaining import explain
-from engine.tasks.network import Network
-from engine.tasks.plan import plan
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.tasks.calls import stages_of
+from medusa.engine.tasks.explaining import explain
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import plan
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 BASE = "medusa://mit.edu/"

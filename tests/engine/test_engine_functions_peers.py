@@ -15,19 +15,19 @@ from own_functions import CODE, OF_LONGS, own, write_code
 from replicated_queries import asked, secondary_of, stands_by
 from revised_streams import changes_of, deletions, keyed_stream, logged, replacements
 
-from engine.functions.allowed import AllowedFunction
-from engine.language.classes import BoxClass, weakest_class
-from engine.language.modification import BoxChange
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Map, Query
-from engine.objects.schema import END
-from engine.replication.moves.messages import Deal
-from engine.replication.replicas.standbys import Standbys
-from engine.streams.config import Timing
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotRetainedError
-from tools.client.async_client import AsyncMedusaClient
-from tools.daemon.reloading import Reloading, live_settings
-from tools.home.config import load_config
+from medusa.engine.functions.allowed import AllowedFunction
+from medusa.engine.language.classes import BoxClass, weakest_class
+from medusa.engine.language.modification import BoxChange
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.query import Map, Query
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError, NotRetainedError
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.daemon.reloading import Reloading, live_settings
+from medusa.tools.home.config import load_config
 
 pytestmark = [
     pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05, keep_up_s=0.05)),
@@ -212,7 +212,7 @@ async def test_it_does_not_move_to_a_partner(
     refused = "calls even, whose code mit.edu alone has: utah.edu cannot run it"
     with pytest.raises(NotAuthorisedError, match=refused):
         await mover.move(mit.name("out"), utah.peer_id, deal)
-    monkeypatch.setattr("engine.replication.moves.mover.check_worker", lambda *_: None)
+    monkeypatch.setattr("medusa.engine.replication.moves.mover.check_worker", lambda *_: None)
     with pytest.raises(NotAuthorisedError, match=refused):
         await mover.move(mit.name("out"), utah.peer_id, deal)
     assert not utah.up.engine.assignments.all()

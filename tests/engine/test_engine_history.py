@@ -9,11 +9,11 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
 
-from engine.language.check import check_query
-from engine.language.history_range import copy_of
-from engine.objects.availability import Availability, Mode
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.history_range import copy_of
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -23,12 +23,12 @@ from engine.objects.query import (
     QueryStatus,
     Union,
 )
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, View
-from engine.streams.config import Timing
-from engine.streams.retention import Hold
-from overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
     pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0)),

@@ -11,12 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 from engine_peers import Place, Town, begin, schema_of, until
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import BEGINNING, END, REVISION_KIND
-from engine.streams.config import Timing
-from overlay.errors import NotRetainedError
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END, REVISION_KIND
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import NotRetainedError
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [pytest.mark.town(timing=Timing(tend_s=0.02)), pytest.mark.usefixtures("interpreted")]
 

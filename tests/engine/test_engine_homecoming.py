@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from moving_tasks import Reader, post
 from replicated_queries import Made, believes
 
-from engine.objects.query import Filter, Query
-from engine.replication.moves.homecoming import Away, to_take_home
-from engine.replication.moves.messages import Deal
-from engine.streams.config import Timing
-from overlay.gossip.events import Health
-from overlay.names import PeerId
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.replication.moves.homecoming import Away, to_take_home
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.config import Timing
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import PeerId
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 PATIENCE_S = 4.0
 STAGES = ("one", "two", "three")

@@ -12,12 +12,12 @@ import trio
 from engine_peers import begin, rows, schema_of
 from killed_peers import let_crash
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Filter, Query
-from engine.streams.config import EngineConfig
-from testnet.bench.moving import move_task
-from testnet.kit.peers import open_federation
-from tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.streams.config import EngineConfig
+from medusa.testnet.bench.moving import move_task
+from medusa.testnet.kit.peers import open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 
 pytestmark = pytest.mark.process
 

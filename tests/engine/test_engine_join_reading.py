@@ -7,13 +7,13 @@ from itertools import product
 
 import pytest
 
-from engine.language.check import check_query
-from engine.language.joins import AS_OF
-from engine.objects.query import Join, JoinKind, Query
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from engine.spark.executor import kind_of
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs, read_from
+from medusa.engine.language.check import check_query
+from medusa.engine.language.joins import AS_OF
+from medusa.engine.objects.query import Join, JoinKind, Query
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.spark.executor import kind_of
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs, read_from
 
 LEFT, RIGHT, OUT = "medusa://a/left", "medusa://a/right", "medusa://a/out"
 SIDE = (Field("x", FieldType.INT),)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from reference_interpreter import run_task
 from reference_networks import cuts
 
-from engine.language.check import check_query
-from engine.objects.query import Join, JoinKind, Query
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from engine.tasks.plan import plan
-from engine.tasks.windows import needs
-from overlay.errors import InvalidInputError
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Join, JoinKind, Query
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import needs
+from medusa.overlay.errors import InvalidInputError
 
 KEY = Field("k", FieldType.INT, nullable=True)
 SOURCES = {name: Schema(name, (KEY, Field("n", FieldType.INT))) for name in ("l", "r")}

@@ -9,13 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.labels import labels
-from engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamDefinition, StreamEntry
-from engine.objects.query import Box, Filter, Query, Union
-from engine.objects.readers import Readers
-from engine.objects.schema import Field, FieldType, Schema
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError, NotAuthorisedError
+from medusa.engine.language.labels import labels
+from medusa.engine.objects.definitions import (
+    ANY,
+    MAX_POLICIES,
+    Policy,
+    StreamDefinition,
+    StreamEntry,
+)
+from medusa.engine.objects.query import Box, Filter, Query, Union
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError
 
 PARTICIPANTS = ("mit.edu", "utah.edu", "brown.edu", "evil.org")
 SCHEMA = Schema("medusa://mit.edu/event", (Field("value", FieldType.INT),))

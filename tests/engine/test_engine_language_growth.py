@@ -13,23 +13,23 @@ from typing import Any
 
 import pytest
 
-from engine.language.box_shapes import MAX_PORTS
-from engine.language.check import check_query
-from engine.language.expression_tokens import FUNCTIONS
-from engine.language.operators import CAST, OPERATORS, nullable
-from engine.language.parse_expression import MAX_NODES, parse_expression, tree_of_short_text
-from engine.language.pattern_work import longest_text
-from engine.language.patterns import read_pattern
-from engine.language.time_units import PARTS
-from engine.language.typed import Expression, Operation
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Map, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.tasks.network import Network
-from engine.tasks.plan import plan
-from overlay.errors import InvalidInputError
+from medusa.engine.language.box_shapes import MAX_PORTS
+from medusa.engine.language.check import check_query
+from medusa.engine.language.expression_tokens import FUNCTIONS
+from medusa.engine.language.operators import CAST, OPERATORS, nullable
+from medusa.engine.language.parse_expression import MAX_NODES, parse_expression, tree_of_short_text
+from medusa.engine.language.pattern_work import longest_text
+from medusa.engine.language.patterns import read_pattern
+from medusa.engine.language.time_units import PARTS
+from medusa.engine.language.typed import Expression, Operation
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Map, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import plan
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 

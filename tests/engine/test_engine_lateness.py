@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from engine_streams_data import ARRIVING, NOW, SCHEMA, P, all_rows, body
 
-from engine.objects.alteration import Alteration, altered
-from engine.objects.definitions import StreamDefinition, check_lateness, check_stream
-from engine.objects.schema import END, REVISED_SEQ, REVISED_STIME, REVISION_KIND
-from engine.streams.config import SourceConfig
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.waiting import PENDING_SHARE
-from overlay.errors import BusyError, InvalidInputError
+from medusa.engine.objects.alteration import Alteration, altered
+from medusa.engine.objects.definitions import StreamDefinition, check_lateness, check_stream
+from medusa.engine.objects.schema import END, REVISED_SEQ, REVISED_STIME, REVISION_KIND
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.waiting import PENDING_SHARE
+from medusa.overlay.errors import BusyError, InvalidInputError
 
 CONFIG = SourceConfig(slack_us=10, lateness_us=50)
 

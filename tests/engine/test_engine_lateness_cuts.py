@@ -12,10 +12,10 @@ from engine_streams_data import NOW, SCHEMA, P, all_rows, body
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, REVISED_SEQ, REVISED_STIME, STIME
-from engine.streams.config import SourceConfig
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
+from medusa.engine.objects.schema import BEGINNING, REVISED_SEQ, REVISED_STIME, STIME
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
 
 TIMES = st.lists(st.integers(0, 40), max_size=25)
 CUTS = st.sets(st.integers(1, 24))

@@ -13,11 +13,11 @@ import trio
 from engine_peers import DEADLINE_S, begin, make_stream, open_town, until
 from lent_spark import LentSpark
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import END
-from engine.spark.session import Spark
-from engine.streams.corrections import Change, Kind
-from tools.client.async_client import Corrections
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import END
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.corrections import Change, Kind
+from medusa.tools.client.async_client import Corrections
 
 pytestmark = pytest.mark.spark
 
@@ -28,7 +28,7 @@ PER_POST = 40
 
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.session.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("medusa.engine.spark.session.Spark", lambda *_: LentSpark(spark))
 
 
 def arrivals(rng: random.Random) -> pa.Table:

@@ -18,10 +18,10 @@ from leaders_town import once_confirmed
 from msgspec import structs
 from revised_streams import deletions
 
-from engine.objects.definitions import StreamDefinition
-from overlay.errors import ConflictError, NotFoundError, UnavailableError
-from testnet.kit.peers import CONFIG, Peer, open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.overlay.errors import ConflictError, NotFoundError, UnavailableError
+from medusa.testnet.kit.peers import CONFIG, Peer, open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 SCHEMA = structs.replace(schema_of(PARTICIPANT), key=("t",))
 

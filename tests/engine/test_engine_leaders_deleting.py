@@ -31,15 +31,21 @@ from leaders_town import (
 from msgspec.structs import replace
 from revised_streams import changes_of, deletions
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import StreamDefinition
-from engine.replication.leaders import changing
-from engine.replication.leaders.ballot import Ballot
-from engine.streams.journal import Position
-from engine.streams.store import REPLICATED, StreamStore
-from engine.streams.stream_state import LogKey
-from overlay.errors import ConflictError, MedusaError, NotFoundError, StorageError, UnavailableError
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.replication.leaders import changing
+from medusa.engine.replication.leaders.ballot import Ballot
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.store import REPLICATED, StreamStore
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import (
+    ConflictError,
+    MedusaError,
+    NotFoundError,
+    StorageError,
+    UnavailableError,
+)
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import rule
 from leaders_electors import COMMON, Electors, many_lives, wander
 from leaders_model import World
 
-from engine.replication.leaders.ballot import (
+from medusa.engine.replication.leaders.ballot import (
     Ballot,
     SourceTerm,
     install,
@@ -20,9 +20,9 @@ from engine.replication.leaders.ballot import (
     promise,
     without_future,
 )
-from engine.replication.leaders.events import Called, Keep, Received, Send
-from engine.replication.leaders.messages import AskVote, Install, Installed, Vote
-from engine.replication.leaders.voter import Role
+from medusa.engine.replication.leaders.events import Called, Keep, Received, Send
+from medusa.engine.replication.leaders.messages import AskVote, Install, Installed, Vote
+from medusa.engine.replication.leaders.voter import Role
 
 
 class FiveVoters(Electors):
@@ -95,7 +95,7 @@ def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> No
 def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("engine.replication.leaders.election.may_succeed", lambda *_: True)
+    monkeypatch.setattr("medusa.engine.replication.leaders.election.may_succeed", lambda *_: True)
     with pytest.raises(AssertionError):
         many_lives(40)
 

@@ -11,8 +11,8 @@ import trio
 from engine_peers import Place, Town, make_stream, received, rows, until
 from leaders_town import QUIET_S, keeper, new_leader, post, replicas_of, state_at
 
-from engine.streams.replica import Replica
-from engine.streams.sources import journal_folders
+from medusa.engine.streams.replica import Replica
+from medusa.engine.streams.sources import journal_folders
 
 pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 
@@ -121,7 +121,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
             return await real(function, *args, **more)
 
         real = trio.to_thread.run_sync
-        monkeypatch.setattr("engine.replication.leaders.following.INLINE_BYTES", 0)
+        monkeypatch.setattr("medusa.engine.replication.leaders.following.INLINE_BYTES", 0)
         monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
         posted = await post(client, stream, range(1, 41))
         home = keeper(first, stream)

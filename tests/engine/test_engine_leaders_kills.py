@@ -11,10 +11,10 @@ from killed_peers import PARTICIPANT, QUIET_S, STREAM, stable_leader
 from msgspec import structs
 from revised_streams import changes_of, deletions
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import END
-from testnet.kit.peers import CONFIG, open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import END
+from medusa.testnet.kit.peers import CONFIG, open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 
 async def read_all(client: AsyncMedusaClient, found: list[tuple[int, int]]) -> None:

@@ -20,17 +20,17 @@ from leaders_town import (
     take_over,
 )
 
-from engine.objects.schema import BEGINNING
-from engine.replication.leaders.ballot import SourceTerm
-from engine.replication.leaders.logs import StoredBallot
-from engine.replication.leaders.messages import TELL, AskVote, Install, Tell, Told
-from engine.streams.leader import Leader
-from engine.streams.replica import Replica
-from engine.streams.retention import Hold
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import InternalError, InvalidInputError, MedusaError, StorageFullError
-from overlay.files import load_json, save_json
-from tools.client.async_client import open_medusa
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.leaders.ballot import SourceTerm
+from medusa.engine.replication.leaders.logs import StoredBallot
+from medusa.engine.replication.leaders.messages import TELL, AskVote, Install, Tell, Told
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.replica import Replica
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import InternalError, InvalidInputError, MedusaError, StorageFullError
+from medusa.overlay.files import load_json, save_json
+from medusa.tools.client.async_client import open_medusa
 
 pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 

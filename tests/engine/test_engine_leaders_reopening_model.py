@@ -12,10 +12,10 @@ from leaders_electors import COMMON, Electors, many_lives, wander
 from leaders_model import QUIET_S, Node, World
 from msgspec.structs import replace
 
-from engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
-from engine.replication.leaders.election import Election, Refused
-from engine.replication.leaders.events import Effect, Send
-from engine.replication.leaders.messages import Vote
+from medusa.engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
+from medusa.engine.replication.leaders.election import Election, Refused
+from medusa.engine.replication.leaders.events import Effect, Send
+from medusa.engine.replication.leaders.messages import Vote
 
 
 class Reopening(Electors):

@@ -23,14 +23,14 @@ from revised_streams import (
     window_of,
 )
 
-from engine.objects.query import Query
-from engine.objects.schema import END
-from engine.streams.config import Timing
-from engine.streams.revisions.revising import LookedUp, Revising
-from engine.streams.store import REPLICATED
-from engine.streams.stream_state import Role
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.client.async_client import AsyncMedusaClient, Corrections
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.revisions.revising import LookedUp, Revising
+from medusa.engine.streams.store import REPLICATED
+from medusa.engine.streams.stream_state import Role
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.client.async_client import AsyncMedusaClient, Corrections
 
 pytestmark = [pytest.mark.town(leader_silence_s=QUIET_S), pytest.mark.usefixtures("interpreted")]
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.streams.load import (
+from medusa.engine.streams.load import (
     MEMORY_S,
     MOST_COST_NS,
     SMALL,

@@ -12,15 +12,15 @@ import pytest
 import trio
 from pyspark.sql import SparkSession
 
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from engine.spark import cpu
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.streams.log import StreamLog
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.spark import cpu
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 

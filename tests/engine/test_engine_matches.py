@@ -10,26 +10,26 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
 
-from engine.language.box_types import type_box
-from engine.language.check import check_query
-from engine.language.matches import (
+from examples import examples
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import check_query
+from medusa.engine.language.matches import (
     MAX_TUPLES,
     conditioned,
     most_tuples,
     pattern_text,
     read_pattern,
 )
-from engine.language.steps import MatchStep
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.tasks.plan import plan
-from engine.tasks.windows import horizon_us, needs
-from examples import examples
-from overlay.errors import InvalidInputError
-from testnet.simulation.interpreter import Row, canonical, run_task
-from testnet.simulation.matches import matched
+from medusa.engine.language.steps import MatchStep
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import horizon_us, needs
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.interpreter import Row, canonical, run_task
+from medusa.testnet.simulation.matches import matched
 
 PRICES = Schema(
     "prices", (Field("name", FieldType.STRING), Field("price", FieldType.INT, nullable=True))

@@ -13,18 +13,18 @@ from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, recei
 from leaders_town import QUIET_S, keeper, new_leader
 from moving_tasks import Sums, expected, post, windows
 
-from engine.objects.schema import BEGINNING
-from engine.objects.view import Range, View
-from engine.replication.mending import LEND, Lend
-from engine.streams.acceptance import Writer
-from engine.streams.config import Timing
-from engine.streams.ipc import encode
-from engine.streams.messages import Tuples
-from engine.streams.store import REPLICATED
-from engine.streams.stream_state import StreamState
-from overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
-from overlay.events import wall_clock
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.objects.view import Range, View
+from medusa.engine.replication.mending import LEND, Lend
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Tuples
+from medusa.engine.streams.store import REPLICATED
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
+from medusa.overlay.events import wall_clock
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
     pytest.mark.town(timing=Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05)),

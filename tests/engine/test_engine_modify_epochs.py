@@ -19,24 +19,31 @@ from modified_queries import chains, folded, other_box, stored_query
 from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
-from engine.language.check import check_query
-from engine.language.modification import BoxChange, modified_query
-from engine.language.panes import panes_name, widths
-from engine.language.xml.parameters import parameters_of
-from engine.objects.query import Box, Query
-from engine.objects.schema import BEGINNING, END
-from engine.replication.query_history import modified, settled
-from engine.replication.stored_query import StoredQuery
-from engine.streams.config import EngineConfig
-from engine.streams.log import StreamLog
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import Footing, changed, earliest, made_since, succeeded, trimmed
-from engine.tasks.runner import TaskRunner
 from examples import examples
-from overlay.errors import ConflictError, InvalidInputError
-from overlay.events import Events
-from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.language.check import check_query
+from medusa.engine.language.modification import BoxChange, modified_query
+from medusa.engine.language.panes import panes_name, widths
+from medusa.engine.language.xml.parameters import parameters_of
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.query_history import modified, settled
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import (
+    Footing,
+    changed,
+    earliest,
+    made_since,
+    succeeded,
+    trimmed,
+)
+from medusa.engine.tasks.runner import TaskRunner
+from medusa.overlay.errors import ConflictError, InvalidInputError
+from medusa.overlay.events import Events
+from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 SPAN = 200
 """All tuples are within -SPAN and SPAN microseconds."""

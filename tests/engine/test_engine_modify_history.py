@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from modified_queries import chains, other_box, stored_query
 from reference_networks import SOURCES, queries
 
-from engine.language.check import check_query
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING, END
-from engine.replication.query_history import (
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.query_history import (
     MAX_BYTES,
     follows,
     modified,
@@ -24,10 +24,10 @@ from engine.replication.query_history import (
     settled,
     withdrawn,
 )
-from engine.replication.stored_query import StoredQuery
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import (
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import (
     MAX_EDITIONS,
     Edition,
     changed,
@@ -37,8 +37,8 @@ from engine.tasks.query_editions import (
     succeeded,
     trimmed,
 )
-from overlay.encoding import encode
-from overlay.errors import BusyError, InvalidInputError
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import BusyError, InvalidInputError
 
 
 @dataclass(frozen=True)

@@ -27,14 +27,14 @@ from killed_peers import let_crash
 from modified_queries import Answer, Edition, answers, change, sieve_and_sums
 from peer_intervals import INTERVALS, intervals
 
-from engine.language.modification import BoxChange, modified_query
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import MedusaError
-from overlay.killpoints import KillPoint
-from testnet.kit.peers import CONFIG, Peer, open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.engine.language.modification import BoxChange, modified_query
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.killpoints import KillPoint
+from medusa.testnet.kit.peers import CONFIG, Peer, open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 POST_S = 0.2

@@ -18,10 +18,10 @@ from modified_queries import (
 from moving_tasks import post
 from replicated_queries import LOSSLESS, Made, asked, cast, die, stands_by
 
-from engine.objects.availability import Mode
-from engine.replication.moves.messages import Deal
-from engine.streams.config import Timing
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import InvalidInputError
 
 QUICK = Timing(
     modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3, workers_s=0.05, confirm_s=0.05

@@ -24,14 +24,14 @@ from modified_queries import (
 from moving_tasks import post
 from replicated_queries import LOSSLESS, Made, asked, believes, cast, die, has, stands_by
 
-from engine.objects.availability import Mode
-from engine.objects.schema import END
-from engine.replication.replicas.primaries import Primaries
-from engine.streams.config import Timing
-from overlay.errors import InvalidInputError, UnavailableError
-from overlay.gossip.events import Health
-from testnet.simulation.interpreter import InterpretedTask
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import InvalidInputError, UnavailableError
+from medusa.overlay.gossip.events import Health
+from medusa.testnet.simulation.interpreter import InterpretedTask
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
 pytestmark = pytest.mark.town(timing=QUICK)

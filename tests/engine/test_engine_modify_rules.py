@@ -14,21 +14,29 @@ from hypothesis import strategies as st
 from modified_queries import chains
 from reference_networks import SOURCES, queries
 
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.modification import (
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.modification import (
     MAX_PARAMETERS,
     BoxChange,
     Modification,
     modified_query,
     read_modification,
 )
-from engine.language.xml.parameters import parameters_of
-from engine.language.xml.tree import MAX_TEXT
-from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
-from engine.objects.schema import BEGINNING, END
-from engine.tasks.plan import Task, WindowStep, plan
-from engine.tasks.query_editions import Footing, earliest
-from overlay.errors import ConflictError, InvalidInputError
+from medusa.engine.language.xml.parameters import parameters_of
+from medusa.engine.language.xml.tree import MAX_TEXT
+from medusa.engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Query,
+    Union,
+)
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.tasks.plan import Task, WindowStep, plan
+from medusa.engine.tasks.query_editions import Footing, earliest
+from medusa.overlay.errors import ConflictError, InvalidInputError
 
 T = TypeVar("T")
 

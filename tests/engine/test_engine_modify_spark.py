@@ -16,11 +16,11 @@ from engine_peers import Place, begin, make_stream, open_town
 from lent_spark import LentSpark
 from modified_queries import ModifiedReader, change, modify
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import END
-from engine.spark.session import Spark
-from engine.streams.config import Timing
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import END
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.config import Timing
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05)
 
@@ -35,7 +35,7 @@ PER_POST = 40
 
 @pytest.fixture(autouse=True)
 def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.spark.session.Spark", lambda *_: LentSpark(spark))
+    monkeypatch.setattr("medusa.engine.spark.session.Spark", lambda *_: LentSpark(spark))
 
 
 def tuples(stimes: range) -> pa.Table:

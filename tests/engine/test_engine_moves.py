@@ -9,22 +9,22 @@ import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, executor_of, make_stream, rows, until
 from moving_tasks import Sums, expected, owner_and_worker, post, windows
 
-from engine.objects.query import QueryStatus
-from engine.objects.schema import END
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.messages import Deal
-from engine.replication.moves.mover import Mover
-from engine.replication.moves.notifications import Notifier
-from engine.streams.config import Timing
-from overlay.errors import (
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.moves.notifications import Notifier
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.names import PeerId
-from tools.commands.medusa import calls
+from medusa.overlay.names import PeerId
+from medusa.tools.commands.medusa import calls
 
 pytestmark = [
     pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),

@@ -13,13 +13,13 @@ import trio.testing
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
 from moving_tasks import SIZE_US, Sums, expected, owner_and_worker, post, running, windows
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query, QueryStatus
-from engine.objects.schema import BEGINNING, END
-from engine.replication.copy import Copy
-from engine.replication.following import origin
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.messages import (
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query, QueryStatus
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.following import origin
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.messages import (
     Assignment,
     Deal,
     GiveBackTask,
@@ -28,11 +28,11 @@ from engine.replication.moves.messages import (
     Progress,
     Release,
 )
-from engine.replication.moves.mover import Mover
-from engine.streams.config import Timing
-from engine.streams.retention import Hold
-from engine.streams.stream_state import StreamState
-from overlay.errors import (
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
@@ -41,8 +41,8 @@ from overlay.errors import (
     NotFoundError,
     StorageFullError,
 )
-from overlay.identity import parse_peer_id
-from overlay.names import PeerId
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import PeerId
 
 QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
 pytestmark = [pytest.mark.town(timing=QUICK), pytest.mark.usefixtures("interpreted")]

@@ -25,10 +25,10 @@ from engine_peers import begin
 from kill_sweeps import MOVES, At
 from killed_peers import let_crash
 
-from engine.objects.schema import BEGINNING
-from overlay.errors import ConflictError, MedusaError
-from overlay.killpoints import KillPoint
-from testnet.bench.minutes import (
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.killpoints import KillPoint
+from medusa.testnet.bench.minutes import (
     MINUTE_US,
     Answer,
     Minutes,
@@ -38,9 +38,9 @@ from testnet.bench.minutes import (
     schema,
     stream,
 )
-from testnet.bench.moving import move_task
-from testnet.kit.peers import Federation, Peer, open_federation
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.testnet.bench.moving import move_task
+from medusa.testnet.kit.peers import Federation, Peer, open_federation
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
 # No history: what the owner has acknowledged, the source's home forgets. So a worker gets the rows

@@ -9,9 +9,9 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, Town, make_stream, received, rows, until
 
-from engine.objects.query import Filter, Query
-from engine.streams.config import Timing
-from overlay.errors import NotRetainedError
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import NotRetainedError
 
 FIVE = [(at, at) for at in (10, 20, 30, 40, 50)]
 

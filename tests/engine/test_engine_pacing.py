@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.streams.load import EARLY, SMOOTHING_S, Pacer, Rate
+from medusa.engine.streams.load import EARLY, SMOOTHING_S, Pacer, Rate
 
 
 def test_the_first_epoch_may_start_at_once() -> None:

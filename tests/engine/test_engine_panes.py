@@ -7,19 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.aggregates import call_of
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.panes import pane_us, panes_name, with_panes
-from engine.language.steps import Form
-from engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry
-from engine.objects.query import Aggregate, Filter, Query
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from engine.spark.training import every_function
-from engine.tasks.explaining import explain
-from engine.tasks.network import Network
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import first_whole, horizon_us, needed_after, whole_after
-from overlay.errors import InvalidInputError
+from medusa.engine.language.aggregates import call_of
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.panes import pane_us, panes_name, with_panes
+from medusa.engine.language.steps import Form
+from medusa.engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Aggregate, Filter, Query
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.spark.training import every_function
+from medusa.engine.tasks.explaining import explain
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import first_whole, horizon_us, needed_after, whole_after
+from medusa.overlay.errors import InvalidInputError
 
 S = 1_000_000
 HOUR, DAY = 3_600 * S, 86_400 * S

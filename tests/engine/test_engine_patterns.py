@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 
-from engine.language.parse_expression import parse_expression
-from engine.language.pattern_nodes import (
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.pattern_nodes import (
     Anchor,
     Branches,
     Chars,
@@ -23,16 +23,16 @@ from engine.language.pattern_nodes import (
     Repeat,
     Sequence,
 )
-from engine.language.pattern_work import (
+from medusa.engine.language.pattern_work import (
     LEAST_MATCHED,
     MAX_MATCHED,
     MAX_STEPS,
     longest_text,
     most_steps,
 )
-from engine.language.patterns import MAX_PATTERN, PatternError, read_pattern
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.patterns import MAX_PATTERN, PatternError, read_pattern
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(

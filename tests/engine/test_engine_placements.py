@@ -7,9 +7,9 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING
-from engine.replication.moves.messages import Deal, PlacementStatus
-from engine.replication.moves.placements import (
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.moves.messages import Deal, PlacementStatus
+from medusa.engine.replication.moves.placements import (
     REMEMBERED,
     Placement,
     WrittenPlacement,
@@ -18,9 +18,9 @@ from engine.replication.moves.placements import (
     status_of,
     written,
 )
-from engine.replication.term import Term
-from overlay.encoding import decode, encode
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.replication.term import Term
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.names import NO_PEER, PeerId
 
 TASK = "medusa://mit.edu/out"
 ONE, TWO, THREE = (PeerId(20 * letter) for letter in (b"a", b"b", b"c"))

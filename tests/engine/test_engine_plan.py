@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from reference_interpreter import run_query, run_task
 from reference_networks import SOURCES, cuts, queries, rows
 
-from engine.language.check import check_query
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -21,9 +21,9 @@ from engine.objects.query import (
     inputs_of,
     streams_written,
 )
-from engine.objects.schema import BEGINNING
-from engine.tasks.plan import AggregateStep, FilterStep, MapStep, plan
-from engine.tasks.windows import horizon_us, needs
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.tasks.plan import AggregateStep, FilterStep, MapStep, plan
+from medusa.engine.tasks.windows import horizon_us, needs
 
 COUNT = (AggregateFunction(Function.COUNT, None, "n"),)
 

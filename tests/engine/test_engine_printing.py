@@ -13,22 +13,22 @@ from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 from test_engine_xml import availabilities
 
-from engine.language.document import Document
-from engine.language.expression_tokens import FUNCTIONS, KEYWORDS
-from engine.language.python.printing import query_as_python
-from engine.language.same_query import is_same
-from engine.language.sql.dialect import Medusa
-from engine.language.sql.printing import (
+from medusa.engine.language.document import Document
+from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS
+from medusa.engine.language.python.printing import query_as_python
+from medusa.engine.language.same_query import is_same
+from medusa.engine.language.sql.dialect import Medusa
+from medusa.engine.language.sql.printing import (
     document_as_sql,
     query_as_sql,
     schema_as_sql,
     stream_as_sql,
 )
-from engine.language.sql.script import Script
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import document_as_xml, query_as_xml
-from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import (
+from medusa.engine.language.sql.script import Script
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import document_as_xml, query_as_xml
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -54,9 +54,9 @@ from engine.objects.query import (
     streams_read,
     streams_written,
 )
-from engine.objects.schema import BEGINNING, END, RESERVED, Field, FieldType, Schema
-from engine.objects.view import Last, Range, Recent, View
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import BEGINNING, END, RESERVED, Field, FieldType, Schema
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 SLOW = settings(

@@ -7,17 +7,17 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Town, begin, files, known, make_stream, passing, rows, to_the_end, until
 
-from engine.objects.query import QueryStatus
-from engine.replication.stored_query import QueryFiles
-from overlay.errors import (
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.replication.stored_query import QueryFiles
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
     StorageFullError,
 )
-from overlay.troubles import Reason
-from tools.client.async_client import AsyncMedusaClient
+from medusa.overlay.troubles import Reason
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 async def test_deleting_leaves_nothing_and_the_name_is_free(town: Town) -> None:
@@ -101,7 +101,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         )
         for query in (many, few):
             await begin(client, query)
-    monkeypatch.setattr("engine.language.parse_expression.MAX_NODES", 5)
+    monkeypatch.setattr("medusa.engine.language.parse_expression.MAX_NODES", 5)
     await town.restart(mit)
     said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
     (text,) = [event.text for event in said]

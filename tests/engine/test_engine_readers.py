@@ -19,19 +19,19 @@ from engine_peers import (
     until,
 )
 
-from engine.objects.availability import Availability, Mode
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING
-from engine.objects.view import Last, View
-from engine.replication.moves.messages import Deal
-from engine.replication.versions.choice import AskVersions, Versions
-from engine.replication.views.messages import Locate, Located
-from engine.streams.messages import Subscribe, Tuples
-from engine.streams.stream_state import LogKey, StoredStream
-from overlay.connection import Connection
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
-from overlay.files import load_json, save_json
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.objects.view import Last, View
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.versions.choice import AskVersions, Versions
+from medusa.engine.replication.views.messages import Locate, Located
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.engine.streams.stream_state import LogKey, StoredStream
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
+from medusa.overlay.files import load_json, save_json
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -6,15 +6,15 @@ import msgspec
 import pytest
 from engine_peers import Town, make_stream, received, rows, schema_of
 
-from engine.language.document import Document
-from engine.language.reading import read_draft
-from engine.language.sql.printing import stream_as_sql
-from engine.language.xml.writing import document_as_xml
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import ANY, StreamDefinition, StreamEntry
-from engine.objects.readers import readers_in_words
-from engine.streams.stream_state import Role
-from overlay.errors import ConflictError, NotAuthorisedError
+from medusa.engine.language.document import Document
+from medusa.engine.language.reading import read_draft
+from medusa.engine.language.sql.printing import stream_as_sql
+from medusa.engine.language.xml.writing import document_as_xml
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
+from medusa.engine.objects.readers import readers_in_words
+from medusa.engine.streams.stream_state import Role
+from medusa.overlay.errors import ConflictError, NotAuthorisedError
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

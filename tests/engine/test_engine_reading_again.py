@@ -7,12 +7,12 @@ import pytest
 from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import Sums, expected, post, windows
 
-from engine.objects.query import Filter, Query
-from engine.replication.moves.messages import Deal
-from overlay.connection import Connection
-from overlay.errors import UnavailableError
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.replication.moves.messages import Deal
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.town(keep_alive_s=0.05)]
 

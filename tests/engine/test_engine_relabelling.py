@@ -9,16 +9,16 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, received, rows, until
 
-from engine.objects.alteration import Alteration
-from engine.objects.availability import Availability, Mode
-from engine.objects.query import Filter, Query
-from engine.objects.view import Last, View
-from engine.replication.moves.messages import Deal
-from engine.streams.messages import Subscribe, Tuples
-from engine.tasks.status import TaskStatus
-from overlay.errors import BrokenError, NotAuthorisedError
-from overlay.rpc import Duplex
-from tools.client.async_client import AsyncMedusaClient, Subscription
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.view import Last, View
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import BrokenError, NotAuthorisedError
+from medusa.overlay.rpc import Duplex
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
 NAMES = ("mit.edu", "utah.edu", "brown.edu")
 ALL = ("utah.edu", "brown.edu")

@@ -8,8 +8,8 @@ from engine_peers import Town, begin, make_stream, until
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
 
-from engine.objects.availability import Mode
-from overlay.gossip.events import Health
+from medusa.engine.objects.availability import Mode
+from medusa.overlay.gossip.events import Health
 
 pytestmark = pytest.mark.town(timing=QUICK)
 

@@ -9,9 +9,9 @@ from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, unti
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
 
-from engine.objects.availability import Mode, Recovery
-from engine.objects.schema import END
-from engine.replication.replicas.messages import (
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Incumbent,
     KeepUp,
@@ -19,16 +19,16 @@ from engine.replication.replicas.messages import (
     ReadReplica,
     StandBy,
 )
-from engine.streams.messages import Done, Subscribe, Tuples
-from overlay.errors import (
+from medusa.engine.streams.messages import Done, Subscribe, Tuples
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.identity import parse_peer_id
 
 pytestmark = pytest.mark.town(timing=QUICK)
 
@@ -118,7 +118,9 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
     state = primary.state(home.name("out"))
     await until(lambda: state.gate is not None and state.gate.value == 9, "it is copied")
     with monkeypatch.context() as patch:
-        patch.setattr("engine.replication.replicas.secondary_state.has_copied", lambda *_: None)
+        patch.setattr(
+            "medusa.engine.replication.replicas.secondary_state.has_copied", lambda *_: None
+        )
         await post(poster, source, range(10, 20))
         await until(lambda: state.log.boundary == 19)
         assert state.gate is not None

@@ -10,14 +10,14 @@ from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, unti
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
 
-from engine.objects.availability import Mode
-from engine.objects.schema import END
-from engine.replication.moves.messages import Deal
-from engine.streams.config import Timing
-from engine.streams.retention import Hold
-from overlay.errors import UnavailableError
-from overlay.gossip.events import Health
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.gossip.events import Health
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1))
 
@@ -75,7 +75,9 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
             made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
     made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
     if not copied:
-        monkeypatch.setattr("engine.replication.replicas.primaries.Primaries.replicated", refused)
+        monkeypatch.setattr(
+            "medusa.engine.replication.replicas.primaries.Primaries.replicated", refused
+        )
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
     await begin(owner, query)
     await post(poster, source, range(250))

@@ -25,16 +25,16 @@ from replicated_queries import (
     taken_over,
 )
 
-from dht.catalog import Catalog
-from engine.objects.availability import Mode, Recovery
-from engine.objects.catalog_records import STREAM
-from engine.objects.files import file_name
-from engine.objects.query import Query
-from engine.replication.replicas.primaries import Primaries
-from engine.replication.replicas.standbys import Standbys
-from overlay.errors import InternalError, NotFoundError, StorageFullError
-from overlay.gossip.events import Health
-from overlay.names import NO_PEER, ObjectName
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.catalog_records import STREAM
+from medusa.engine.objects.files import file_name
+from medusa.engine.objects.query import Query
+from medusa.engine.replication.replicas.primaries import Primaries
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.overlay.errors import InternalError, NotFoundError, StorageFullError
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import NO_PEER, ObjectName
 
 pytestmark = pytest.mark.town(timing=QUICK)
 
@@ -283,7 +283,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
         async def crash(*_: object) -> None:
             raise InternalError("as if it died here")
 
-        crashing.setattr("engine.replication.following.book.Followers.part_with", crash)
+        crashing.setattr("medusa.engine.replication.following.book.Followers.part_with", crash)
         believes(made, secondary, primary.id, Health.DEAD)
         await until(lambda: not file.exists(), "it has begun to step down")
         await town.stop(primary)

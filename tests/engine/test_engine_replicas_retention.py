@@ -19,11 +19,11 @@ from replicated_queries import (
     taken_over,
 )
 
-from engine.objects.availability import Mode
-from engine.objects.schema import END
-from engine.streams.messages import Subscribe, Tuples
-from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.identity import parse_peer_id
 
 pytestmark = pytest.mark.town(timing=QUICK)
 

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.replication.replicas.positions import needed, reached
-from engine.replication.replicas.primaries import preferred
-from engine.replication.replicas.watch import (
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.replication.replicas.positions import needed, reached
+from medusa.engine.replication.replicas.primaries import preferred
+from medusa.engine.replication.replicas.watch import (
     DOUBT_S,
     Ask,
     Detected,
@@ -24,11 +24,11 @@ from engine.replication.replicas.watch import (
     Tick,
     Watch,
 )
-from engine.streams.config import Timing
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.windows import Interval, needs
-from overlay.gossip.events import Health
+from medusa.engine.streams.config import Timing
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import Interval, needs
+from medusa.overlay.gossip.events import Health
 
 TIMING = Timing()
 

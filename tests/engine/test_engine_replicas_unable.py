@@ -23,13 +23,13 @@ from replicated_queries import (
     stands_by,
 )
 
-from engine.objects.availability import Mode
-from engine.replication.moves.messages import Deal
-from engine.replication.replicas.messages import KeepUp
-from engine.replication.replicas.standbys import Standbys
-from engine.streams.store import StreamStore
-from overlay.errors import InvalidInputError, StorageFullError
-from overlay.gossip.events import Health
+from medusa.engine.objects.availability import Mode
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.replicas.messages import KeepUp
+from medusa.engine.replication.replicas.standbys import Standbys
+from medusa.engine.streams.store import StreamStore
+from medusa.overlay.errors import InvalidInputError, StorageFullError
+from medusa.overlay.gossip.events import Health
 
 pytestmark = pytest.mark.town(timing=QUICK)
 

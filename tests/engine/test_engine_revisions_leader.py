@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from engine.objects.schema import (
+from medusa.engine.objects.schema import (
     BEGINNING,
     END,
     REVISED_STIME,
@@ -18,15 +18,15 @@ from engine.objects.schema import (
     FieldType,
     Schema,
 )
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.ipc import encode
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.messages import Posted
-from engine.streams.revisions.columns import request_schema
-from engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
-from overlay.errors import DecodeError, InvalidInputError
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.revisions.columns import request_schema
+from medusa.engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
+from medusa.overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (
     Field("t", FieldType.LONG),

@@ -33,14 +33,14 @@ from revised_streams import (
     window_of,
 )
 
-from engine.objects.availability import Mode
-from engine.objects.query import Filter, Query
-from engine.objects.schema import END, REVISED_STIME, REVISION_KIND
-from engine.objects.view import Last, View
-from engine.streams.corrections import Kind
-from overlay.errors import InvalidInputError
-from tools.client.async_client import AsyncMedusaClient, Corrections
-from tools.commands.medusa.post_file import Options, post_rows
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import END, REVISED_STIME, REVISION_KIND
+from medusa.engine.objects.view import Last, View
+from medusa.engine.streams.corrections import Kind
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.async_client import AsyncMedusaClient, Corrections
+from medusa.tools.commands.medusa.post_file import Options, post_rows
 
 pytestmark = pytest.mark.usefixtures("interpreted")
 

@@ -33,20 +33,25 @@ from revised_epochs import (
     entry_of,
 )
 
-from engine.objects.query import Query
-from engine.objects.schema import END, REVISION_KIND
-from engine.streams.acceptance import Writer
-from engine.streams.config import EngineConfig, SourceConfig
-from engine.streams.ipc import encode
-from engine.streams.leader import Leader, open_leader
-from engine.streams.log import StreamLog
-from engine.streams.revisions.columns import folded, request_schema, revisions_entry, revisions_name
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.revisions.runner import runner_of
 from examples import examples
-from overlay.events import Events
-from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import END, REVISION_KIND
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import EngineConfig, SourceConfig
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.leader import Leader, open_leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.revisions.columns import (
+    folded,
+    request_schema,
+    revisions_entry,
+    revisions_name,
+)
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.revisions.runner import runner_of
+from medusa.overlay.events import Events
+from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 
 class Reach(NamedTuple):

@@ -18,12 +18,12 @@ from revised_epochs import HISTORY_US, KEYED, Act, acts
 from revised_replicas import act, drawn_acts, gone, lived_through
 from revising_town import Peer, Town, check
 
-from engine.objects.schema import REVISION_KIND
-from engine.streams.acceptance import Writer
-from engine.streams.ipc import encode
-from engine.streams.revisions.columns import request_schema
 from examples import examples
-from overlay.errors import NotRetainedError, UnavailableError
+from medusa.engine.objects.schema import REVISION_KIND
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.revisions.columns import request_schema
+from medusa.overlay.errors import NotRetainedError, UnavailableError
 
 OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)
 STEPS = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 2**12 - 1)), min_size=30, max_size=70)

@@ -11,12 +11,12 @@ import pytest
 import trio
 from revised_epochs import DENSE, SCHEMAS, entry_of
 
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.network import Network
-from engine.tasks.revisions.tasks import by_arrival, scenario_task
-from engine.tasks.windows import Interval
-from testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.revisions.tasks import by_arrival, scenario_task
+from medusa.engine.tasks.windows import Interval
+from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ import pytest
 import trio
 import trio.testing
 
-from engine.language.check import check_query
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -20,15 +20,15 @@ from engine.objects.query import (
     JoinKind,
     Query,
 )
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark.executor import kind_of
-from engine.spark.shared_jobs import Order, SharedJob, shared_out
-from engine.spark.shared_windows import in_windows
-from engine.spark.sharing import GATHER_S, MOST_GROUPS, Sharing, go_together
-from engine.tasks.execution import Result
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import Interval
-from overlay.errors import InternalError
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark.executor import kind_of
+from medusa.engine.spark.shared_jobs import Order, SharedJob, shared_out
+from medusa.engine.spark.shared_windows import in_windows
+from medusa.engine.spark.sharing import GATHER_S, MOST_GROUPS, Sharing, go_together
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.errors import InternalError
 
 pytestmark = pytest.mark.quick
 

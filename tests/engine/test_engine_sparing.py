@@ -8,15 +8,15 @@ import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, until
 from moving_tasks import SIZE_US, Reader, Sums, post, windows
 
-from engine.objects.availability import Availability, Mode
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING, END
-from engine.replication.copy import Copy
-from engine.replication.moves.messages import Deal
-from engine.streams.config import Timing
-from engine.tasks.runner import TaskRunner
-from overlay.names import PeerId
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.config import Timing
+from medusa.engine.tasks.runner import TaskRunner
+from medusa.overlay.names import PeerId
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
     pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),

@@ -23,12 +23,12 @@ from engine_peers import begin
 from kill_sweeps import FORGETTING
 from killed_peers import let_crash
 
-from engine.language.panes import panes_name
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING
-from engine.streams.messages import StreamStatus
-from overlay.errors import MedusaError
-from testnet.bench.flows import (
+from medusa.engine.language.panes import panes_name
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams.messages import StreamStatus
+from medusa.overlay.errors import MedusaError
+from medusa.testnet.bench.flows import (
     COUNT,
     SCHEMA,
     SECOND_US,
@@ -39,9 +39,9 @@ from testnet.bench.flows import (
     output,
     windows,
 )
-from testnet.bench.moving import move_task
-from testnet.kit.peers import Peer, open_federation, participant_name
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.testnet.bench.moving import move_task
+from medusa.testnet.kit.peers import Peer, open_federation, participant_name
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 SIZE_S, ADVANCE_S = 4, 1
 """Four windows overlap, so they are folded from panes of a second."""

@@ -17,19 +17,19 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
-from engine.language.check import check_query
-from engine.language.steps import TypedAggregate
-from engine.language.typed import FieldRef
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.spark.bags import bin_of
-from engine.spark.buckets import bucket_of, estimate
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.spark.variances import moments_of
-from engine.tasks.plan import plan
-from engine.tasks.windows import needs
-from testnet.simulation.bags import bucket
+from medusa.engine.language.check import check_query
+from medusa.engine.language.steps import TypedAggregate
+from medusa.engine.language.typed import FieldRef
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.spark.bags import bin_of
+from medusa.engine.spark.buckets import bucket_of, estimate
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.spark.variances import moments_of
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import needs
+from medusa.testnet.simulation.bags import bucket
 
 pytestmark = pytest.mark.spark
 

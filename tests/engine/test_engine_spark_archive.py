@@ -15,11 +15,11 @@ import pytest
 from deadline import DEADLINE_S
 from pyspark.find_spark_home import _find_spark_home
 
-from engine.spark import archive as archives
-from engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
-from engine.spark.config import SparkConfig
-from engine.spark.jvm import Jvm, find_java
-from overlay.errors import UnavailableError
+from medusa.engine.spark import archive as archives
+from medusa.engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.jvm import Jvm, find_java
+from medusa.overlay.errors import UnavailableError
 
 EDGE = SparkConfig().settings()
 MAKER = """#!/bin/sh
@@ -158,7 +158,7 @@ def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path)
     assert (made / "nice").read_text().split() == [str(min(19, os.nice(0) + 19))]
     assert (made / "parent").read_text().split() != [str(os.getpid())], "it may outlive us"
     (run,) = (made / "runs").read_text().splitlines()
-    assert run.startswith("-P -m engine.spark.training ")
+    assert run.startswith("-P -m medusa.engine.spark.training ")
     assert json.loads(run.partition("training ")[2])[:2] == [str(archive.folder), archive.key]
     (made / "end").touch()
     wait_for(lambda: not (made / "runs").exists())
@@ -254,10 +254,10 @@ STARTED = """
 import sys
 from functools import partial
 from pathlib import Path
-from engine.spark.config import SparkConfig
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.spark.training import tasks
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.spark.training import tasks
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 for task in tasks():
@@ -279,7 +279,7 @@ def test_a_jvm_starts_from_the_archive_of_a_training_run(
     found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
     assert found is not None
     what = json.dumps([str(found.folder), found.key, dict(found.shape)])
-    subprocess.run([sys.executable, "-m", "engine.spark.training", what], check=True)
+    subprocess.run([sys.executable, "-m", "medusa.engine.spark.training", what], check=True)
     assert not found.failed.exists(), found.failed.read_text()
     assert not found.making.exists()
     assert found.path.stat().st_size > 2**26

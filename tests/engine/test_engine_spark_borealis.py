@@ -20,12 +20,12 @@ from computed_documents import (
 )
 from pyarrow import csv
 
-from engine.language.document import Document
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.availability import Mode
-from engine.objects.schema import Schema
-from engine.spark.session import Spark
+from medusa.engine.language.document import Document
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import Schema
+from medusa.engine.spark.session import Spark
 
 SECOND = 1_000_000
 START = 1_080_000_000 * SECOND

@@ -20,8 +20,8 @@ from computed_documents import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.spark.session import Spark
 from examples import examples
+from medusa.engine.spark.session import Spark
 
 SECOND = 1_000_000
 

@@ -24,14 +24,14 @@ from computed_documents import (
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.language.sides import renamed
-from engine.language.xml.documents import read_document
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.spark.session import Spark
-from engine.streams.revisions.columns import revisions_entry
-from engine.tasks.network import Network
 from examples import examples
-from overlay.errors import InvalidInputError
+from medusa.engine.language.sides import renamed
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.revisions.columns import revisions_entry
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError
 
 SECOND = 1_000_000
 

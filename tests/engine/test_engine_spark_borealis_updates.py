@@ -21,9 +21,9 @@ from computed_documents import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.query import Join, JoinKind, Map, Top, Union
-from engine.spark.session import Spark
 from examples import examples
+from medusa.engine.objects.query import Join, JoinKind, Map, Top, Union
+from medusa.engine.spark.session import Spark
 
 SECOND = 1_000_000
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.spark.session import Spark
-from engine.streams.parquet import write_parquet
-from overlay.errors import InternalError
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.parquet import write_parquet
+from medusa.overlay.errors import InternalError
 
 pytestmark = pytest.mark.spark
 

@@ -13,10 +13,10 @@ from engine_peers import Town, executor_of, make_stream, until
 from pyspark.sql import SparkSession
 from spark_cluster import QUICK, SECRET, Cluster, Daemon, open_cluster
 
-from engine.spark.config import SparkConfig
-from engine.spark.executor import SparkExecutor
-from engine.spark.session import Spark, SparkLostError
-from overlay.files import write_secret
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import SparkExecutor
+from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.overlay.files import write_secret
 
 pytestmark = [pytest.mark.spark, pytest.mark.process, pytest.mark.usefixtures("spark_stopped")]
 

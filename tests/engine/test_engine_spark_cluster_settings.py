@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.spark.config import SparkConfig
-from overlay.errors import InvalidInputError, NotAuthorisedError
-from overlay.files import write_secret
+from medusa.engine.spark.config import SparkConfig
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError
+from medusa.overlay.files import write_secret
 
 MASTER = "spark://127.0.0.1:7077"
 

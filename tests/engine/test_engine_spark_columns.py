@@ -9,16 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from engine.language.box_shapes import MAX_OVERLAP
-from engine.language.check import check_query
-from engine.language.parse_expression import parse_expression
-from engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
-from engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
-from engine.spark.columns import column
-from engine.spark.program import Program, within
-from engine.spark.session import Spark
-from engine.tasks.plan import plan
-from engine.tasks.windows import Interval
+from medusa.engine.language.box_shapes import MAX_OVERLAP
+from medusa.engine.language.check import check_query
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
+from medusa.engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.spark.columns import column
+from medusa.engine.spark.program import Program, within
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import Interval
 
 pytestmark = pytest.mark.spark
 

@@ -9,9 +9,9 @@ from computing_elsewhere import Run, expected
 from engine_peers import Town, until
 from spark_cluster import SECRET, open_connect_server, port_of
 
-from engine.spark.config import SparkConfig
-from overlay.errors import InvalidInputError
-from overlay.files import write_secret
+from medusa.engine.spark.config import SparkConfig
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.files import write_secret
 
 pytestmark = [pytest.mark.spark, pytest.mark.process]
 
@@ -43,7 +43,7 @@ async def test_answers_of_a_connect_server_are_exact_though_it_is_killed(
 def test_a_token_stands_in_a_file_of_its_own_and_is_sent_to_no_server_in_clear(
     tmp_path: Path,
 ) -> None:
-    connect = pytest.importorskip("engine.spark.connect")
+    connect = pytest.importorskip("medusa.engine.spark.connect")
     with pytest.raises(InvalidInputError, match=r"spark\.secret beside it"):
         SparkConfig("sc://head:15002/;token=abc")
     secret = tmp_path / "spark.secret"

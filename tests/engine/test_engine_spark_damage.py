@@ -13,17 +13,17 @@ from deadline import DEADLINE_S
 from engine_peers import until
 from engine_streams_data import SCHEMA, logged
 
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import BEGINNING
-from engine.spark.executor import SparkComputation, SparkExecutor
-from engine.spark.session import Spark
-from engine.streams.config import EngineConfig
-from engine.streams.log import StreamLog
-from engine.tasks.execution import Result
-from engine.tasks.plan import plan
-from engine.tasks.runner import TaskRunner
-from overlay.events import Events
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.spark.executor import SparkComputation, SparkExecutor
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.runner import TaskRunner
+from medusa.overlay.events import Events
 
 pytestmark = pytest.mark.spark
 
@@ -122,7 +122,7 @@ async def test_a_bug_fails_its_task_once_in_the_log_and_the_peer_goes_on(
         return alone(computation, *given)
 
     monkeypatch.setattr(SparkComputation, "alone", failing)
-    monkeypatch.setattr("engine.spark.shared_jobs.is_small", lambda _: False)
+    monkeypatch.setattr("medusa.engine.spark.shared_jobs.is_small", lambda _: False)
     async with trio.open_nursery() as running:
         running.start_soon(runner.run)
         await until(lambda: runner.status(stopped=False).state == "failing")

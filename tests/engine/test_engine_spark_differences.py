@@ -19,15 +19,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from reference_interpreter import run_query
 
-from engine.language.check import check_query
-from engine.language.sql.script import Script
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.plan import plan
-from engine.tasks.windows import needs
-from overlay.errors import InvalidInputError
+from medusa.engine.language.check import check_query
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import needs
+from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.spark
 

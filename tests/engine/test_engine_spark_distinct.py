@@ -15,18 +15,18 @@ import pytest
 from pyspark.sql import functions as F
 from reference_sketch import counted
 
-from engine.language.check import check_query
-from engine.language.distinct import RANK_BITS, REGISTERS
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.spark.distinct import estimate_of_codes, rank_of, register_of
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
-from testnet.simulation.distinct import estimate as interpreted
-from testnet.simulation.distinct import place
-from testnet.simulation.interpreter import run_task
+from medusa.engine.language.check import check_query
+from medusa.engine.language.distinct import RANK_BITS, REGISTERS
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.spark.distinct import estimate_of_codes, rank_of, register_of
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
+from medusa.testnet.simulation.distinct import estimate as interpreted
+from medusa.testnet.simulation.distinct import place
+from medusa.testnet.simulation.interpreter import run_task
 
 pytestmark = pytest.mark.spark
 

@@ -35,17 +35,17 @@ from printed_queries import Language, reread
 from reference_aggregates import define_aggregates
 from reference_sketch import define
 
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import BEGINNING, END
-from engine.spark.executor import kind_of
-from engine.spark.program import Program
-from engine.spark.session import Spark, SparkLostError
-from engine.spark.shared_jobs import Order, SharedJob, is_small
-from engine.spark.sharing import go_together
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import Interval, needs
 from examples import examples
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.spark.executor import kind_of
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.engine.spark.shared_jobs import Order, SharedJob, is_small
+from medusa.engine.spark.sharing import go_together
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import Interval, needs
 
 pytestmark = pytest.mark.spark
 

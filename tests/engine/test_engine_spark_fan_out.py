@@ -8,14 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.language.box_types import type_box
-from engine.language.steps import JoinStep
-from engine.objects.query import Join, JoinKind
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark import joins
-from engine.spark.session import Spark
-from engine.tasks.windows import Interval
-from overlay.errors import InternalError
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.steps import JoinStep
+from medusa.engine.objects.query import Join, JoinKind
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark import joins
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.windows import Interval
+from medusa.overlay.errors import InternalError
 
 pytestmark = pytest.mark.spark
 

@@ -24,18 +24,18 @@ from hypothesis import strategies as st
 from lent_spark import LentSpark
 from own_functions import own
 
-from engine.functions.allowed import Functions
-from engine.functions.computation import CallingExecutor, calling
-from engine.language.check import check_query
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
-from engine.objects.schema import BEGINNING
-from engine.spark.executor import SparkExecutor
-from engine.spark.session import Spark
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
 from examples import examples
-from overlay.errors import InternalError, InvalidInputError
-from overlay.events import Events
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.functions.computation import CallingExecutor, calling
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.spark.executor import SparkExecutor
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
+from medusa.overlay.errors import InternalError, InvalidInputError
+from medusa.overlay.events import Events
 
 pytestmark = pytest.mark.spark
 

@@ -14,12 +14,12 @@ import trio
 from deadline import DEADLINE_S
 from pyspark import SparkContext
 
-from engine.spark import jvm
-from engine.spark.config import SparkConfig
-from engine.spark.executor import open_executor
-from engine.spark.jvm import Jvm, find_java, parse_version
-from overlay.errors import InvalidInputError, StoppedError, UnavailableError
-from overlay.events import Events
+from medusa.engine.spark import jvm
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import open_executor
+from medusa.engine.spark.jvm import Jvm, find_java, parse_version
+from medusa.overlay.errors import InvalidInputError, StoppedError, UnavailableError
+from medusa.overlay.events import Events
 
 SEVENTEEN = 'openjdk version "17.0.15" 2025-04-15'
 EIGHT = 'java version "1.8.0_292"'

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.language.check import check_query
-from engine.objects.query import Join, JoinKind, Query
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark.joins import HASHED_BYTES
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Join, JoinKind, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark.joins import HASHED_BYTES
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 

@@ -12,15 +12,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.language.check import check_query
-from engine.language.steps import AggregateStep
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
-from engine.spark.masks import Masks
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
+from medusa.engine.language.check import check_query
+from medusa.engine.language.steps import AggregateStep
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
+from medusa.engine.spark.masks import Masks
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 

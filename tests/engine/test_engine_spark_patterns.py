@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 from scalar_rows import FIELDS, by_duckdb, check, check_like, odd, rows
 
-from engine.language.pattern_work import MAX_MATCHED, longest_text
-from engine.language.patterns import PatternError, read_pattern
-from engine.spark.session import Spark
-from testnet.simulation.expressions import Row
+from medusa.engine.language.pattern_work import MAX_MATCHED, longest_text
+from medusa.engine.language.patterns import PatternError, read_pattern
+from medusa.engine.spark.session import Spark
+from medusa.testnet.simulation.expressions import Row
 
 pytestmark = pytest.mark.spark
 

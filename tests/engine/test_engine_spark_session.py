@@ -14,11 +14,11 @@ from deadline import DEADLINE_S
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from engine.spark.config import SparkConfig
-from engine.spark.executor import SparkExecutor
-from engine.spark.session import Spark, SparkLostError
-from overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
-from overlay.events import Events
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import SparkExecutor
+from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
+from medusa.overlay.events import Events
 
 pytestmark = pytest.mark.spark
 
@@ -151,8 +151,8 @@ def test_of_two_in_a_process_one_is_refused_until_the_other_is_stopped(
 PEER = """
 import sys
 from pathlib import Path
-from engine.spark.config import SparkConfig
-from engine.spark.session import Spark
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.session import Spark
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 assert spark.run(lambda session: session.range(3).count()) == 3

@@ -21,8 +21,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from printed_queries import Language, reread
 
-from engine.language.check import check_query
-from engine.objects.query import (
+from examples import examples
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import (
     AggregateFunction,
     Box,
     Filter,
@@ -37,14 +38,13 @@ from engine.objects.query import (
     TupleWindows,
     order_by,
 )
-from engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
-from engine.spark.program import Program
-from engine.spark.session import Spark
-from engine.streams.folding import newest
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
-from examples import examples
-from testnet.simulation.interpreter import run_task
+from medusa.engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
+from medusa.engine.spark.program import Program
+from medusa.engine.spark.session import Spark
+from medusa.engine.streams.folding import newest
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
+from medusa.testnet.simulation.interpreter import run_task
 
 F = FieldType
 STREAM = Schema(

@@ -12,13 +12,13 @@ import pytest
 import trio
 from engine_peers import Place, Town, make_stream, until
 
-from engine.objects.query import Filter, Query
-from engine.spark import jvm
-from engine.spark.config import SparkConfig
-from engine.spark.jvm import find_java
-from engine.spark.session import Spark, SparkLostError
-from engine.streams.config import Timing
-from overlay.errors import UnavailableError
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.spark import jvm
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import UnavailableError
 
 pytestmark = pytest.mark.usefixtures("spark_stopped")
 
@@ -35,7 +35,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 async def medusa(*arguments: str) -> tuple[int, str]:
     """The command's exit code, and all that it says."""
-    command = [sys.executable, "-m", "tools.commands.medusa.medusa_command", *arguments]
+    command = [sys.executable, "-m", "medusa.tools.commands.medusa.medusa_command", *arguments]
     done = await trio.run_process(
         command, capture_stdout=True, stderr=subprocess.STDOUT, check=False
     )
@@ -98,7 +98,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
         assert (task.state, task.reason) == ("starting", "")
     shown = (await medusa("query", "list", "--home", home))[1]
     assert shown.splitlines()[1].endswith("starting")
-    command = [sys.executable, "-m", "tools.commands.medusa.medusa_command"]
+    command = [sys.executable, "-m", "medusa.tools.commands.medusa.medusa_command"]
     process = await trio.lowlevel.open_process(
         [*command, "query", "start", query, "--home", home],
         stdout=subprocess.PIPE,

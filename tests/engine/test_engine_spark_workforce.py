@@ -1,6 +1,6 @@
 """What a peer says and does as the executors of its cluster come and go."""
 
-from engine.spark.workforce import Patience, Workforce
+from medusa.engine.spark.workforce import Patience, Workforce
 
 MASTER = "spark://head:7077"
 PATIENCE = Patience(tell_s=10.0, anew_s=60.0)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from engine.language.sql.script import Script
-from engine.objects.query import Join, JoinKind
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Join, JoinKind
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 SECOND = 1_000_000

@@ -5,12 +5,12 @@ import re
 import pytest
 from reference_interpreter import run_query
 
-from engine.language.check import check_query
-from engine.language.matches import pattern_text
-from engine.language.sql.script import Script
-from engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.check import check_query
+from medusa.engine.language.matches import pattern_text
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 CONNS = Schema(

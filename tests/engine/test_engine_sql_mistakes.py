@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from engine.language.sql.script import Script
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
 S = Schema(

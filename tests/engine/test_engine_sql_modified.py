@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.language.modification import differences
-from engine.language.sql.clauses import clause_of
-from engine.language.sql.script import Script
-from engine.objects.query import Query
-from overlay.errors import InvalidInputError
+from medusa.engine.language.modification import differences
+from medusa.engine.language.sql.clauses import clause_of
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Query
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu/"
 MADE = """CREATE STREAM s (ts TIMESTAMP, a INT, b INT, WATERMARK FOR ts AS ts);

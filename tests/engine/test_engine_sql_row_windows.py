@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from test_engine_sql_windows import BASE, SCHEMA, S, made, oracle, rows
 
-from engine.language.check import check_query
-from engine.language.sql.script import Script
-from engine.objects.query import Box, Top, TupleWindows
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
+from medusa.engine.language.check import check_query
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Box, Top, TupleWindows
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
 
 
 def windows(kept: str, by: str, size: int, advance: int, *, partial: bool) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from reference_interpreter import evaluate
 
-from engine.language.parse_expression import parse_expression
-from engine.language.sql.script import Script
-from engine.objects.query import Map
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Map
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 S = Schema(
     "medusa://mit.edu/s",

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from test_engine_sql_windows import BASE, MINUTE, SCHEMA, S, rows
 
-from engine.language.check import check_query
-from engine.language.sql.script import Script
-from engine.language.tables import tables_of
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Join, Top, Totals, order_by
-from engine.objects.schema import DELETED, Schema
-from engine.streams.revisions.columns import revisions_entry
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError
-from testnet.simulation.interpreter import run_query
+from medusa.engine.language.check import check_query
+from medusa.engine.language.sql.script import Script
+from medusa.engine.language.tables import tables_of
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Join, Top, Totals, order_by
+from medusa.engine.objects.schema import DELETED, Schema
+from medusa.engine.streams.revisions.columns import revisions_entry
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.interpreter import run_query
 
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS place FROM s"
 

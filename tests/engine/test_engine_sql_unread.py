@@ -8,12 +8,12 @@ from drawn_statements import INSERTED, SILENT, Words, altered, scripts
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.language.document import Document
-from engine.language.sql.script import Script
-from engine.language.unread import read_whole, unread, watch
-from engine.objects.query import Map
 from examples import examples
-from overlay.errors import InvalidInputError
+from medusa.engine.language.document import Document
+from medusa.engine.language.sql.script import Script
+from medusa.engine.language.unread import read_whole, unread, watch
+from medusa.engine.objects.query import Map
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
 S = "CREATE STREAM s (ts TIMESTAMP, x DOUBLE, y INT, k STRING, WATERMARK FOR ts AS ts);"

@@ -10,12 +10,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from engine.language.check import check_query
-from engine.language.sql.script import Script
-from engine.objects.query import Map, Rank, inputs_of
-from engine.objects.schema import STIME, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from testnet.simulation.interpreter import run_query
+from medusa.engine.language.check import check_query
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.query import Map, Rank, inputs_of
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.interpreter import run_query
 
 BASE = "medusa://t.edu"
 S = f"{BASE}/s"

@@ -8,11 +8,11 @@ import pytest
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
-from engine.language.parse_expression import parse_expression
-from engine.language.sql.dialect import Medusa
-from engine.language.sql.script import Script
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.sql.dialect import Medusa
+from medusa.engine.language.sql.script import Script
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
 S = Schema(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.acceptance import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.acceptance import (
     MAX_PRODUCERS,
     Acceptance,
     Entry,
@@ -18,8 +18,8 @@ from engine.streams.acceptance import (
     Writer,
     decode_entry,
 )
-from engine.streams.entries import MAX_META_BYTES
-from overlay.errors import (
+from medusa.engine.streams.entries import MAX_META_BYTES
+from medusa.overlay.errors import (
     DecodeError,
     SequenceGapError,
 )

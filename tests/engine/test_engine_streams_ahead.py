@@ -7,11 +7,11 @@ import pytest
 from engine_peers import Town, make_stream, received, rows, schema_of
 from msgspec import structs
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.validate import check_ahead
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams.validate import check_ahead
+from medusa.overlay.errors import InvalidInputError
 
 NOW_S = 1_790_000_000
 NOW_US = NOW_S * 1_000_000

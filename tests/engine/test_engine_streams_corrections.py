@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, STIME
-from engine.streams import corrections
-from engine.streams.corrections import Change, Corrections, Kind, corrector, difference
-from engine.streams.ordering import repeated
-from engine.streams.recent import Epoch
+from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.engine.streams import corrections
+from medusa.engine.streams.corrections import Change, Corrections, Kind, corrector, difference
+from medusa.engine.streams.ordering import repeated
+from medusa.engine.streams.recent import Epoch
 
 SCHEMA = pa.schema(
     [pa.field(STIME, pa.int64(), nullable=False), ("key", pa.string()), ("value", pa.float64())]

@@ -14,15 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams import assembling, parts
-from engine.streams.assembling import COLUMN_BYTES, Assembler
-from engine.streams.feed import Cursor, Feed
-from engine.streams.ipc import encode
-from engine.streams.log import StreamLog
-from engine.streams.messages import MAX_BATCH_BYTES, Tuples
-from overlay.errors import BrokenError, DecodeError, NotRetainedError
-from overlay.rpc import EndOfCall
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams import assembling, parts
+from medusa.engine.streams.assembling import COLUMN_BYTES, Assembler
+from medusa.engine.streams.feed import Cursor, Feed
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Tuples
+from medusa.overlay.errors import BrokenError, DecodeError, NotRetainedError
+from medusa.overlay.rpc import EndOfCall
 
 LOG = SCHEMA.source
 Message = tuple[Tuples, memoryview]

@@ -8,10 +8,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from engine.streams.folding import newest
-from engine.streams.log import StreamLog
-from engine.streams.retention import Hold
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.streams.folding import newest
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.retention import Hold
 
 SCHEMA = Schema("t", (Field("k", FieldType.INT), Field("v", FieldType.LONG)), key=("k",)).derived
 

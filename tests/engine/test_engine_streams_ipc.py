@@ -7,8 +7,8 @@ from engine_streams_data import SCHEMA, logged, payload
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.schema import Field, FieldType, Schema
-from engine.streams.ipc import (
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.streams.ipc import (
     MAX_BATCH_ROWS,
     MAX_BATCHES,
     MAX_PART_BYTES,
@@ -17,9 +17,9 @@ from engine.streams.ipc import (
     encode_parts,
     reopen,
 )
-from engine.streams.messages import MAX_BATCH_BYTES
-from engine.streams.validate import read_post
-from overlay.errors import DecodeError, InvalidInputError
+from medusa.engine.streams.messages import MAX_BATCH_BYTES
+from medusa.engine.streams.validate import read_post
+from medusa.overlay.errors import DecodeError, InvalidInputError
 
 ROWS = [(i * 10, i) for i in range(50)]
 

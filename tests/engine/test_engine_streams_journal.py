@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.streams.journal import Journal, Record
-from overlay.errors import DamagedError, InvalidInputError, StorageError, StorageFullError
-from overlay.inventory import Inventory
+from medusa.engine.streams.journal import Journal, Record
+from medusa.overlay.errors import DamagedError, InvalidInputError, StorageError, StorageFullError
+from medusa.overlay.inventory import Inventory
 
 ENTRIES = [(b"first", b"x" * 30), (b"", b""), (b"third", b""), (b"m" * 40, b"y" * 7)]
 

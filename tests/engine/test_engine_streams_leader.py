@@ -13,11 +13,11 @@ import trio
 from deadline import DEADLINE_S
 from engine_streams_data import NOW, P, Row, all_rows, body, home_in
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams import waiting
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from overlay.errors import StorageFullError
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams import waiting
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.overlay.errors import StorageFullError
 
 
 async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ from filled_logs import filled, names, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING
-from engine.streams import epochs
-from engine.streams.log import StreamLog
-from engine.streams.scanning import MADE_EMPTY
-from overlay.errors import (
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams import epochs
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.scanning import MADE_EMPTY
+from medusa.overlay.errors import (
     DamagedError,
     NotRetainedError,
     StorageError,

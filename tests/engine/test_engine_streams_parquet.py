@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from engine.streams.parquet import open_parquet, write_parquet
+from medusa.engine.streams.parquet import open_parquet, write_parquet
 
 ROWS = pa.table({"stime": [1, 2, 3], "x": [1.0, math.nan, -0.0], "s": ["a", "b", None]})
 

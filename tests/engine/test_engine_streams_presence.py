@@ -9,13 +9,13 @@ import pytest
 from engine_streams_data import Row, body
 from source_streams import Stream, opened
 
-from engine.objects.definitions import Idle
-from engine.objects.schema import BEGINNING, END
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.messages import Posted
-from engine.streams.presence import MAX_PRESENT
-from overlay.errors import BusyError
+from medusa.engine.objects.definitions import Idle
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.presence import MAX_PRESENT
+from medusa.overlay.errors import BusyError
 
 S = 1_000_000
 START = 1_700_000_000

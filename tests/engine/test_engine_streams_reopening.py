@@ -16,13 +16,13 @@ from revised_epochs import HISTORY_US, KEYED, Act
 from revised_replicas import act, drawn_acts, gone, lived_through
 from revising_town import Peer, Town, check, contents
 
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.ipc import encode
-from engine.streams.leader import open_leader
 from examples import examples
-from overlay.errors import UnavailableError
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.leader import open_leader
+from medusa.overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
 """Of what `Town.do` does: the end, and reopening, are the last two."""

@@ -10,11 +10,11 @@ from engine_streams_data import CONFIG, NOW, Replica, Row, all_rows, body
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.objects.definitions import Idle
-from engine.objects.schema import BEGINNING
-from engine.streams.acceptance import Writer
-from engine.streams.entries import split
-from overlay.errors import DecodeError, UnavailableError
+from medusa.engine.objects.definitions import Idle
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.entries import split
+from medusa.overlay.errors import DecodeError, UnavailableError
 
 POSTS = st.lists(
     st.tuples(

@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_streams import NOW, NOW_US, UTAH, P, Stream, opened
 
-from engine.objects.definitions import Idle
-from engine.objects.schema import BEGINNING, END
-from engine.streams import waiting
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from engine.streams.ipc import encode
-from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.source import Source
-from overlay.errors import (
+from medusa.engine.objects.definitions import Idle
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams import waiting
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
+from medusa.engine.streams.source import Source
+from medusa.overlay.errors import (
     BusyError,
     DecodeError,
     InvalidInputError,

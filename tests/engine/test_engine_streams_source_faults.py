@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_streams import NOW, Stream, opened
 
-from engine.streams.acceptance import Writer
-from engine.streams.config import SourceConfig
-from overlay.errors import (
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.config import SourceConfig
+from medusa.overlay.errors import (
     SequenceGapError,
     StorageError,
 )

@@ -11,13 +11,13 @@ from engine_streams_data import SCHEMA, Row, logged, messages_of, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.assembling import Incoming
-from engine.streams.feed import BothCursor
-from engine.streams.log import StreamLog
-from engine.streams.stream_state import Role, StreamState
-from engine.streams.suffix import State, Suffix
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.assembling import Incoming
+from medusa.engine.streams.feed import BothCursor
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.suffix import State, Suffix
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:

@@ -12,14 +12,14 @@ from engine_peers import until
 from engine_streams_data import SCHEMA, logged
 from filled_logs import filled, opened
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.streams.config import EngineConfig, Timing
-from engine.streams.load import Rate
-from engine.streams.retention import Hold
-from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.streams.subscriptions import Subscriptions
-from engine.streams.tending import Tending
-from overlay.events import Events
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.streams.config import EngineConfig, Timing
+from medusa.engine.streams.load import Rate
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.subscriptions import Subscriptions
+from medusa.engine.streams.tending import Tending
+from medusa.overlay.events import Events
 
 
 def entry_of(folder: Path) -> StreamEntry:

@@ -11,9 +11,9 @@ from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import Reader
 from replicated_queries import QUICK, Made, asked, die, stands_by
 
-from engine.language.modification import BoxChange
-from engine.objects.availability import Mode
-from engine.objects.query import (
+from medusa.engine.language.modification import BoxChange
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.query import (
     AggregateFunction,
     Function,
     Join,
@@ -22,9 +22,9 @@ from engine.objects.query import (
     Totals,
     TupleWindows,
 )
-from engine.objects.schema import END
-from engine.replication.moves.messages import Deal
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.messages import Deal
+from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.town(timing=QUICK)
 

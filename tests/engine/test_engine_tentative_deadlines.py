@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import END
-from engine.tasks.fork import AHEAD, ALPHA, GRACE, Deadlines
+from medusa.engine.objects.schema import END
+from medusa.engine.tasks.fork import AHEAD, ALPHA, GRACE, Deadlines
 
 X = 2.0
 LIVE = 0.5

@@ -8,12 +8,20 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
 
-from engine.objects.availability import Availability
-from engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query, Union
-from engine.objects.schema import END
-from engine.streams.corrections import Change, Corrections, Kind
-from engine.streams.suffix import State
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.query import (
+    Aggregate,
+    AggregateFunction,
+    Box,
+    Filter,
+    Function,
+    Query,
+    Union,
+)
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.suffix import State
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 BOUND_S = 0.5
 MIT, UTAH = "mit.edu", "utah.edu"

@@ -10,14 +10,14 @@ import pytest
 from engine_peers import Place, Town, begin, make_stream, open_town, passing, rows, until
 from engine_small_disk import fill
 
-from engine.objects.alteration import Alteration
-from engine.objects.view import Range, View
-from engine.streams.config import Timing
-from engine.streams.messages import REFUSES_POSTS, STANDS_STILL
-from engine.streams.stream_state import LogKey
-from overlay.errors import InternalError, StorageFullError
-from overlay.troubles import Reason, Trouble
-from testnet.simulation.interpreter import InterpretedTask
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.view import Range, View
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import InternalError, StorageFullError
+from medusa.overlay.troubles import Reason, Trouble
+from medusa.testnet.simulation.interpreter import InterpretedTask
 
 QUICK = Timing(tend_s=0.02, store_again_s=0.05, mend_s=0.05, mend_again_s=0.1)
 
@@ -109,7 +109,9 @@ async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
     for name in ("one", "two"):
         await begin(client, passing(mit, f"q_{name}", source, mit.name(name)))
     with monkeypatch.context() as patch:
-        patch.setattr("engine.functions.computation.CallingExecutor.trouble", "there is no Java")
+        patch.setattr(
+            "medusa.engine.functions.computation.CallingExecutor.trouble", "there is no Java"
+        )
         (found,) = mit.up.engine.overlay.troubles.now()
         assert found.reason is Reason.CANNOT_COMPUTE
         assert found.sentence == "the engine of tasks cannot compute: there is no Java"

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.replication.versions.choice import MISSED, MOST_RETURNS, RETURN, Choice, Rank, Version
-from engine.streams.suffix import State
+from medusa.engine.replication.versions.choice import (
+    MISSED,
+    MOST_RETURNS,
+    RETURN,
+    Choice,
+    Rank,
+    Version,
+)
+from medusa.engine.streams.suffix import State
 
 KEEP_ALIVE = 0.1
 STANDING = 2.0

@@ -9,13 +9,13 @@ import pytest
 import trio
 import trio.testing
 
-from engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
-from engine.replication.versions.monitor import VersionMonitor
-from engine.streams.config import EngineConfig
-from engine.streams.stream_state import Role
-from engine.streams.suffix import State
-from overlay.errors import UnavailableError
-from overlay.listeners import Listeners
+from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
+from medusa.engine.replication.versions.monitor import VersionMonitor
+from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.suffix import State
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.listeners import Listeners
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

@@ -6,15 +6,15 @@ import pytest
 from engine_peers import DEADLINE_S, Town, make_stream, pairs_of, received, rows, to_the_end, until
 from viewed_streams import caught_up, post
 
-from engine.objects.catalog_records import PRODUCER, STREAM, VIEW
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, View
-from engine.replication.views import host
-from engine.replication.views.locating import HOLDERS
-from engine.replication.views.messages import Locate, Located
-from engine.streams.config import Timing
-from engine.streams.stream_state import LogKey
-from overlay.errors import (
+from medusa.engine.objects.catalog_records import PRODUCER, STREAM, VIEW
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.replication.views import host
+from medusa.engine.replication.views.locating import HOLDERS
+from medusa.engine.replication.views.messages import Locate, Located
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,

@@ -10,13 +10,13 @@ from engine_peers import Town, begin, make_stream, received, rows, to_the_end, u
 from leaders_town import QUIET_S, new_leader, replicas_of
 from viewed_streams import caught_up, post
 
-from engine.objects.query import Filter, Query
-from engine.objects.view import Last, Range, View
-from engine.replication.following.book import Followers
-from engine.streams.config import Timing
-from engine.streams.log import StreamLog
-from engine.streams.stream_state import LogKey
-from overlay.errors import ConflictError, NotFoundError, StorageFullError, UnavailableError
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.view import Last, Range, View
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.stream_state import LogKey
+from medusa.overlay.errors import ConflictError, NotFoundError, StorageFullError, UnavailableError
 
 QUICK = Timing(tend_s=0.02, view_again_s=0.05)
 pytestmark = pytest.mark.town(timing=QUICK)

@@ -13,13 +13,13 @@ from engine_peers import rows, schema_of, to_the_end
 from kill_sweeps import DELETING_VIEWS, MAKING_VIEWS
 from killed_peers import Victim, let_crash
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import END
-from engine.objects.view import Last, View
-from overlay.errors import NotFoundError
-from overlay.killpoints import KillPoint
-from testnet.kit.peers import CONFIG, open_federation
-from tools.client.async_client import open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import END
+from medusa.engine.objects.view import Last, View
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.killpoints import KillPoint
+from medusa.testnet.kit.peers import CONFIG, open_federation
+from medusa.tools.client.async_client import open_medusa
 
 PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"

@@ -14,18 +14,18 @@ from engine_streams_data import SCHEMA, Row, logged, next_epoch, pairs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, Shows, View
-from engine.replication.following.follower import take
-from engine.replication.views.feeding import set_up, trim
-from engine.replication.views.locating import located
-from engine.streams import epochs
-from engine.streams import folder as compaction
-from engine.streams.log import StreamLog
-from engine.streams.retention import Hold
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import InvalidInputError, NotRetainedError
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, Shows, View
+from medusa.engine.replication.following.follower import take
+from medusa.engine.replication.views.feeding import set_up, trim
+from medusa.engine.replication.views.locating import located
+from medusa.engine.streams import epochs
+from medusa.engine.streams import folder as compaction
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.check import check_query
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -20,10 +20,10 @@ from engine.objects.query import (
     Query,
     Union,
 )
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.tasks.plan import Task, plan
-from engine.tasks.waiting import Held, Waiting, cause_of, waiting
-from engine.tasks.windows import needs
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.waiting import Held, Waiting, cause_of, waiting
+from medusa.engine.tasks.windows import needs
 
 SCHEMA = (Field("k", FieldType.INT),)
 SOURCES = {name: Schema(name, SCHEMA) for name in ("a", "b")}

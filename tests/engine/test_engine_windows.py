@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.tasks.plan import AggregateStep, FilterStep, Step, Task
-from engine.tasks.windows import Interval, horizon_us, needs
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.tasks.plan import AggregateStep, FilterStep, Step, Task
+from medusa.engine.tasks.windows import Interval, horizon_us, needs
 
 
 def task(*steps: Step) -> Task:

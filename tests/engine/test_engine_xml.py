@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import queries
 
-from engine.language.check import check_query
-from engine.language.xml.documents import Document, read_document
-from engine.language.xml.tree import parse_xml
-from engine.language.xml.writing import query_as_xml
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.xml.documents import Document, read_document
+from medusa.engine.language.xml.tree import parse_xml
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Filter,
@@ -26,9 +26,9 @@ from engine.objects.query import (
     TupleWindows,
     Union,
 )
-from engine.objects.schema import Field, FieldType, Schema
-from engine.tasks.plan import plan
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.tasks.plan import plan
+from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 LOCATOR = "medusa://nms.lcs.mit.edu/locator"

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.xml.documents import read_document
-from engine.language.xml.writing import query_as_xml
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, View
-from overlay.errors import InvalidInputError
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu/"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine_peers import Place, Row, rows, until
 
-from tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:

@@ -18,11 +18,11 @@ import msgspec
 import trio
 from msgspec import Struct, inspect
 
-from engine.replication.leaders.messages import Plan, Shipped
-from engine.streams.messages import Acknowledge, Post, ReceiveEvents
-from overlay.connection import Connection
-from overlay.errors import InternalError, MedusaError
-from overlay.rpc import EndOfCall, Service
+from medusa.engine.replication.leaders.messages import Plan, Shipped
+from medusa.engine.streams.messages import Acknowledge, Post, ReceiveEvents
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import InternalError, MedusaError
+from medusa.overlay.rpc import EndOfCall, Service
 
 ANSWER_S: Final = 2.0
 """How long a call may take that waits for nothing, seconds."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import trio
 
-from overlay.datagrams import Channel
-from overlay.gossip.claims import PeerKeys, Word, make_claim
-from overlay.gossip.messages import Kind, Packet, encode_packet
-from tools.daemon.peer import Peer
+from medusa.overlay.datagrams import Channel
+from medusa.overlay.gossip.claims import PeerKeys, Word, make_claim
+from medusa.overlay.gossip.messages import Kind, Packet, encode_packet
+from medusa.tools.daemon.peer import Peer
 
 
 async def accuse_for_ever(

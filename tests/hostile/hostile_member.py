@@ -16,18 +16,18 @@ from typing import Any
 import msgspec
 import trio
 
-from overlay.addresses import Address
-from overlay.connection import Connection, running
-from overlay.encoding import encode as pack
-from overlay.events import Events, wall_clock
-from overlay.frames import FRAME_BYTES, LIMIT, FrameDecoder, Kind, encode, encode_header
-from overlay.greeting import INSTANCE_BYTES, Answer, receive_verdict, send_hello
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.rpc import Caller, Service
-from overlay.streams import Failure, Opening
-from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
-from overlay.tls_stream import TlsStream
+from medusa.overlay.addresses import Address
+from medusa.overlay.connection import Connection, running
+from medusa.overlay.encoding import encode as pack
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.frames import FRAME_BYTES, LIMIT, FrameDecoder, Kind, encode, encode_header
+from medusa.overlay.greeting import INSTANCE_BYTES, Answer, receive_verdict, send_hello
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.streams import Failure, Opening
+from medusa.overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
+from medusa.overlay.tls_stream import TlsStream
 
 _LENGTHS = Layout("!II")
 

@@ -14,9 +14,9 @@ from random import Random
 import trio
 from dht_network import FakeWire, Network
 
-from dht import wire
-from dht.directory import Address
-from overlay.errors import ConflictError
+from medusa.dht import wire
+from medusa.dht.directory import Address
+from medusa.overlay.errors import ConflictError
 
 ID_BITS = 160
 

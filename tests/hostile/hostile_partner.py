@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from contracts.desk import Effect, Event, Received, Send
-from contracts.receipts import Message, Proposal, Receipt, Refusal, read_receipt
-from overlay.rpc import Caller, Duplex
-from tools.daemon.peer import Peer
-from tools.market.settler import Settler
+from medusa.contracts.desk import Effect, Event, Received, Send
+from medusa.contracts.receipts import Message, Proposal, Receipt, Refusal, read_receipt
+from medusa.overlay.rpc import Caller, Duplex
+from medusa.tools.daemon.peer import Peer
+from medusa.tools.market.settler import Settler
 
 Lie = Callable[[Caller, Struct, bytes, Duplex], Awaitable[None]]
 

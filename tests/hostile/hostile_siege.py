@@ -23,13 +23,13 @@ from engine_peers import rows, schema_of
 from hostile_member import HostileMember
 from hostile_watch import BEGIN, END, END_OF_BRIEF, Seen
 
-from engine.objects.definitions import StreamDefinition
-from overlay.addresses import Address
-from overlay.identity import Root
-from overlay.membership_file import load_membership
-from testnet.kit.peers import Federation, Peer, open_federation, run_command
-from tools.client.async_client import open_medusa
-from tools.home.folder import Home
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.overlay.addresses import Address
+from medusa.overlay.identity import Root
+from medusa.overlay.membership_file import load_membership
+from medusa.testnet.kit.peers import Federation, Peer, open_federation, run_command
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.home.folder import Home
 
 MEMORY_BYTES = 384 * 2**20
 """overlay.memory_bytes of the honest peers."""

@@ -19,8 +19,8 @@ sys.path += [str(Path(__file__).parents[1] / "engine"), *map(str, Path(__file__)
 
 from engine_peers import rows
 
-from overlay.errors import MedusaError
-from tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.overlay.errors import MedusaError
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 POST_EVERY_S = 0.02
 ASK_EVERY_S = 0.25

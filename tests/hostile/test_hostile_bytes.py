@@ -13,15 +13,15 @@ from engine_peers import rows, schema_of
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import Field, FieldType, Schema
-from engine.objects.view import MAX_SPAN_US
-from engine.streams.ipc import encode
-from engine.streams.messages import MAX_BATCH_BYTES, Post, PostEvent, Subscribe
-from overlay import frames
-from overlay.multiplex import MAX_STREAMS
-from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES
-from tools.client.async_client import open_medusa
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.view import MAX_SPAN_US
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Post, PostEvent, Subscribe
+from medusa.overlay import frames
+from medusa.overlay.multiplex import MAX_STREAMS
+from medusa.overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES
+from medusa.tools.client.async_client import open_medusa
 
 WIDE = Schema(
     "medusa://mit.edu/wide",

@@ -12,13 +12,13 @@ import pytest
 import trio
 from hostile_siege import Siege
 
-from overlay.datagrams import DOMAIN, Channel
-from overlay.encoding import encode
-from overlay.events import wall_clock
-from overlay.identity import Identity
-from overlay.signing import signed
-from tools.daemon.peer import open_peer
-from tools.home.config import load_config
+from medusa.overlay.datagrams import DOMAIN, Channel
+from medusa.overlay.encoding import encode
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Identity
+from medusa.overlay.signing import signed
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.config import load_config
 
 SENDER = """
 import socket, sys

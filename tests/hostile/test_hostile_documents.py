@@ -13,16 +13,16 @@ from deadline import DEADLINE_S
 from engine_peers import schema_of
 from hostile_siege import Siege
 
-from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
-from engine.api.messages import CreateXml
-from engine.language.xml.writing import query_as_xml
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING
-from engine.replication.moves.messages import Assignment
-from overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
-from overlay.gossip.messages import MAX_STATE, SYNC_METHOD, State
-from overlay.peers import Stamp
+from medusa.contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
+from medusa.engine.api.messages import CreateXml
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.moves.messages import Assignment
+from medusa.overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
+from medusa.overlay.gossip.messages import MAX_STATE, SYNC_METHOD, State
+from medusa.overlay.peers import Stamp
 
 CONNECTIONS = 4
 PREDICATE = " or ".join(f"value = {number}" for number in range(200))

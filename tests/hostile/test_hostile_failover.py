@@ -18,19 +18,19 @@ from hostile_siege import admitted
 from killed_peers import let_crash
 from moving_tasks import Sums, expected, post, windows
 
-from engine.objects.availability import Mode
-from engine.objects.schema import END
-from engine.replication.moves.messages import Deal
-from engine.streams.messages import Subscribe
-from overlay.addresses import Address
-from overlay.connection import Connection
-from overlay.errors import MedusaError
-from overlay.rpc import Service
-from testnet.intrusion.board import Board
-from testnet.intrusion.kills import Killer
-from testnet.intrusion.run import Options, run_intrusion
-from testnet.kit.peers import Federation
-from tools.client.async_client import open_medusa
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.messages import Subscribe
+from medusa.overlay.addresses import Address
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.rpc import Service
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.kills import Killer
+from medusa.testnet.intrusion.run import Options, run_intrusion
+from medusa.testnet.kit.peers import Federation
+from medusa.tools.client.async_client import open_medusa
 
 AT_ONCE = 4
 AGAIN_S = 0.2

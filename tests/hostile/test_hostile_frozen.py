@@ -10,10 +10,10 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from engine.objects.availability import Mode
-from testnet.intrusion.board import Board
-from testnet.intrusion.run import Options, run_intrusion
-from testnet.kit.peers import Federation, Peer
+from medusa.engine.objects.availability import Mode
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.run import Options, run_intrusion
+from medusa.testnet.kit.peers import Federation, Peer
 
 pytestmark = [
     pytest.mark.process,

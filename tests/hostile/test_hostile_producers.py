@@ -12,15 +12,15 @@ import trio
 from engine_peers import rows, schema_of
 from hostile_siege import Siege
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import BEGINNING
-from engine.objects.view import Range, View
-from engine.streams.ipc import encode
-from engine.streams.messages import Subscribe, Tuples
-from overlay.rpc import Caller, Duplex
-from tools.client.async_client import open_medusa
-from tools.daemon.peer import Peer, open_peer
-from tools.home.config import load_config
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.objects.view import Range, View
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.overlay.rpc import Caller, Duplex
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.daemon.peer import Peer, open_peer
+from medusa.tools.home.config import load_config
 
 Hostility = Callable[[Duplex], Awaitable[None]]
 SCHEMA = schema_of("evil.org")

@@ -9,9 +9,9 @@ from deadline import DEADLINE_S
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
-from engine.streams.delivery import MAX_OF_PARTICIPANT
-from engine.streams.messages import Acknowledge, ReceiveEvents, Subscribe
-from overlay.rpc import MAX_BODY_BYTES
+from medusa.engine.streams.delivery import MAX_OF_PARTICIPANT
+from medusa.engine.streams.messages import Acknowledge, ReceiveEvents, Subscribe
+from medusa.overlay.rpc import MAX_BODY_BYTES
 
 
 @pytest.mark.parametrize("reads_socket", [True, False])

@@ -27,16 +27,16 @@ from engine_peers import DEADLINE_S, Place, Town, begin, open_town, until
 from hostile_calls import FOLLOWING, WAITING, Generator, methods_of
 from msgspec import Struct
 
-from dht.local_peer import BODY, BodyRequest
-from dht.records import Pointer, read_record
-from engine.api.messages import LookupObject
-from engine.objects.availability import Availability, Mode
-from engine.objects.definitions import ANY, StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.objects.view import Last, Range, Recent, View
-from engine.replication.mending import Lend
-from engine.replication.moves.messages import (
+from medusa.dht.local_peer import BODY, BodyRequest
+from medusa.dht.records import Pointer, read_record
+from medusa.engine.api.messages import LookupObject
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.replication.mending import Lend
+from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -46,13 +46,13 @@ from engine.replication.moves.messages import (
     ReadInput,
     Release,
 )
-from engine.replication.status import Status
-from engine.replication.versions.choice import AskVersions
-from engine.replication.views.messages import CreateView, Locate
-from engine.streams.messages import PostEvent, ReceiveEvents, Subscribe
-from overlay.connection import Connection
-from overlay.encoding import encode
-from overlay.errors import (
+from medusa.engine.replication.status import Status
+from medusa.engine.replication.versions.choice import AskVersions
+from medusa.engine.replication.views.messages import CreateView, Locate
+from medusa.engine.streams.messages import PostEvent, ReceiveEvents, Subscribe
+from medusa.overlay.connection import Connection
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import (
     BrokenError,
     InternalError,
     InvalidInputError,
@@ -60,8 +60,8 @@ from overlay.errors import (
     NotAuthorisedError,
     UnavailableError,
 )
-from overlay.rpc import EndOfCall
-from tools.client.async_client import AsyncMedusaClient
+from medusa.overlay.rpc import EndOfCall
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 FOR_OWN_PEERS: Final = frozenset(
     {

@@ -12,18 +12,18 @@ from hostile_scripts import BOUND, FAMILIES, WINDOW, Script
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.box_shapes import MAX_OVERLAP, MAX_WINDOW_US
-from engine.language.check import MAX_BOXES
-from engine.language.document import Document
-from engine.language.panes import with_panes
-from engine.language.sql import script
-from engine.language.sql.network import MAX_OUTPUTS
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Aggregate, Join, Map, Query, streams_read, streams_written
-from engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
-from engine.tasks.network import Network
 from examples import examples
-from overlay.errors import InvalidInputError
+from medusa.engine.language.box_shapes import MAX_OVERLAP, MAX_WINDOW_US
+from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.document import Document
+from medusa.engine.language.panes import with_panes
+from medusa.engine.language.sql import script
+from medusa.engine.language.sql.network import MAX_OUTPUTS
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Aggregate, Join, Map, Query, streams_read, streams_written
+from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu/"
 PLACE = re.compile(r", at line (\d+), column (\d+)$")

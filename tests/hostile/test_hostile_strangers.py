@@ -10,7 +10,7 @@ import trio
 from deadline import DEADLINE_S
 from hostile_siege import Siege
 
-from overlay.errors import MedusaError
+from medusa.overlay.errors import MedusaError
 
 SILENCE, GARBAGE, HELLO = "silence", "garbage", "hello"
 

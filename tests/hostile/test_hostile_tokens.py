@@ -14,17 +14,17 @@ from engine_peers import Place, Town, make_stream, received, rows, schema_of
 from hostile_siege import Siege
 from tools_xmlrpc import OpenStock, address_of, settled, token_for, trusting
 
-from engine.objects.definitions import StreamDefinition
-from engine.streams.messages import Subscribe
-from overlay.client_tokens import Scope
-from overlay.clients import open_client
-from overlay.connection import Connection
-from overlay.errors import BusyError, MedusaError
-from overlay.identity import read_certificate
-from overlay.listening import ConnectionLimits
-from tools.client.async_client import open_medusa
-from tools.home.token_file import TokenFile
-from tools.xmlrpc import listener
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.streams.messages import Subscribe
+from medusa.overlay.client_tokens import Scope
+from medusa.overlay.clients import open_client
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import BusyError, MedusaError
+from medusa.overlay.identity import read_certificate
+from medusa.overlay.listening import ConnectionLimits
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.home.token_file import TokenFile
+from medusa.tools.xmlrpc import listener
 
 USUAL_S: Final = 3.0
 """Seconds for a call of another client: some times what it takes on a busy machine."""

@@ -12,12 +12,12 @@ import trio
 from engine_peers import rows, schema_of
 from hostile_siege import Siege
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import END
-from overlay.events import wall_clock
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.daemon.peer import open_peer
-from tools.home.config import load_config
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import END
+from medusa.overlay.events import wall_clock
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.config import load_config
 
 IDLE_S = 2.0
 FAR_US = 3_590 * 1_000_000

@@ -22,8 +22,8 @@ from engine_interpreted import interpret
 from engine_peers import Place, open_town
 
 import medusa
-from engine.streams.config import Timing
 from medusa import AsyncMedusaClient, MedusaClient, open_medusa
+from medusa.engine.streams.config import Timing
 
 QUICK = Timing(tend_s=0.02)
 

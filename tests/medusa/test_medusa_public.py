@@ -29,7 +29,7 @@ def test_every_error_of_the_tree_is_there() -> None:
     def below(kind: type[MedusaError]) -> set[type[MedusaError]]:
         return {kind}.union(*map(below, kind.__subclasses__()))
 
-    mine = {kind for kind in below(MedusaError) if kind.__module__ == "overlay.errors"}
+    mine = {kind for kind in below(MedusaError) if kind.__module__ == "medusa.overlay.errors"}
     assert mine <= {getattr(medusa, name) for name in medusa.__all__}
 
 

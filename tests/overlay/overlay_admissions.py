@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.errors import MedusaError
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.statements import Statement, seal_statement
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.statements import Statement, seal_statement
 
 NOW = 1_700_000_000.0
 DAY = 86_400.0

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import blake2b
 
-from overlay.gossip.claims import MAX_INCARNATION, Keys, Word, make_claim
-from overlay.gossip.config import GossipConfig
-from overlay.gossip.detector import Detector, Start
-from overlay.gossip.events import (
+from medusa.overlay.gossip.claims import MAX_INCARNATION, Keys, Word, make_claim
+from medusa.overlay.gossip.config import GossipConfig
+from medusa.overlay.gossip.detector import Detector, Start
+from medusa.overlay.gossip.events import (
     Changed,
     Doubt,
     Effect,
@@ -26,8 +26,8 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
-from overlay.gossip.members import Roster
-from overlay.gossip.messages import Kind, Packet, decode_packet, encode_packet
+from medusa.overlay.gossip.members import Roster
+from medusa.overlay.gossip.messages import Kind, Packet, decode_packet, encode_packet
 
 QUICK = GossipConfig(
     probe_interval_s=1.0,

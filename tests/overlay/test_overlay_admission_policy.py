@@ -23,13 +23,18 @@ from overlay_admissions import (
     sponsored,
 )
 
-from overlay.admission_policy import ANY, FOUNDER, MAX_SPONSORS, AdmissionPolicy
-from overlay.certificates import der
-from overlay.encoding import encode
-from overlay.errors import ConflictError, InvalidInputError, NotAuthorisedError, UntrustedError
-from overlay.membership import Membership
-from overlay.signing import signed
-from overlay.statements import CHARTER_DOMAIN, Admission, Approval, PolicyChange, digest_of
+from medusa.overlay.admission_policy import ANY, FOUNDER, MAX_SPONSORS, AdmissionPolicy
+from medusa.overlay.certificates import der
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotAuthorisedError,
+    UntrustedError,
+)
+from medusa.overlay.membership import Membership
+from medusa.overlay.signing import signed
+from medusa.overlay.statements import CHARTER_DOMAIN, Admission, Approval, PolicyChange, digest_of
 
 # -- the policies
 

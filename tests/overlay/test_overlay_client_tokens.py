@@ -11,13 +11,13 @@ import pytest
 import trio
 from msgspec import Struct
 
-from overlay.client_tokens import ClientToken, Scope, proof_of, shown_by
-from overlay.clients import LOOK_S, Clients, open_client, open_client_listener
-from overlay.connection import Connection
-from overlay.errors import NotAuthorisedError
-from overlay.events import Events
-from overlay.identity import Identity, Root
-from overlay.rpc import Caller, Service
+from medusa.overlay.client_tokens import ClientToken, Scope, proof_of, shown_by
+from medusa.overlay.clients import LOOK_S, Clients, open_client, open_client_listener
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.events import Events
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.rpc import Caller, Service
 
 NOW = time.time()
 LOCAL = ("127.0.0.1", 0)

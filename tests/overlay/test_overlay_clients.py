@@ -10,13 +10,13 @@ from deadline import DEADLINE_S
 from msgspec import Struct
 from owner import owner_clients
 
-from overlay.addresses import Address
-from overlay.clients import open_client, open_client_listener
-from overlay.errors import BrokenError, NotAuthorisedError, UnavailableError, UntrustedError
-from overlay.events import Events
-from overlay.identity import Identity, Root
-from overlay.rpc import Caller, Service
-from overlay.tls import CLIENT_PROTOCOL, client_context, shake_hands
+from medusa.overlay.addresses import Address
+from medusa.overlay.clients import open_client, open_client_listener
+from medusa.overlay.errors import BrokenError, NotAuthorisedError, UnavailableError, UntrustedError
+from medusa.overlay.events import Events
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.tls import CLIENT_PROTOCOL, client_context, shake_hands
 
 NOW = time.time()
 LOCAL = ("127.0.0.1", 0)

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, MEETING_S, Clock, shown
-from overlay.config import OverlayTiming
-from overlay.events import Events
-from overlay.troubles import Reason
+from medusa.overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, MEETING_S, Clock, shown
+from medusa.overlay.config import OverlayTiming
+from medusa.overlay.events import Events
+from medusa.overlay.troubles import Reason
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0

@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
-from overlay.concurrency import Job, next_beat, one_error, until_one_ends
-from overlay.errors import BrokenError, NotFoundError
+from medusa.overlay.concurrency import Job, next_beat, one_error, until_one_ends
+from medusa.overlay.errors import BrokenError, NotFoundError
 
 
 async def test_the_first_to_return_ends_the_others(autojump_clock: trio.testing.MockClock) -> None:

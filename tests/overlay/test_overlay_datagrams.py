@@ -11,8 +11,8 @@ from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.addresses import Address
-from overlay.datagrams import (
+from medusa.overlay.addresses import Address
+from medusa.overlay.datagrams import (
     MAX_DATAGRAM,
     MAX_PAYLOAD,
     QUEUE,
@@ -21,13 +21,13 @@ from overlay.datagrams import (
     Envelope,
     open_datagrams,
 )
-from overlay.encoding import decode, encode
-from overlay.errors import ConflictError, DecodeError, InvalidInputError, MedusaError
-from overlay.events import Events
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.peers import PeerTable
-from overlay.signing import Signed, signed
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import ConflictError, DecodeError, InvalidInputError, MedusaError
+from medusa.overlay.events import Events
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.signing import Signed, signed
 
 NOW = 1_700_000_000.0
 MIT, EVIL = Root.create("mit.edu", NOW), Root.create("evil.org", NOW)

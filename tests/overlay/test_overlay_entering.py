@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from watched import Watched
 
-from overlay.addresses import Address
-from overlay.certificates import der
-from overlay.config import OverlayConfig
-from overlay.entering import meet
-from overlay.errors import UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.gossip.config import Preset
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.node import Overlay, open_overlay
-from overlay.rpc import Service
-from overlay.troubles import Reason
+from medusa.overlay.addresses import Address
+from medusa.overlay.certificates import der
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.entering import meet
+from medusa.overlay.errors import UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.rpc import Service
+from medusa.overlay.troubles import Reason
 
 NOW = wall_clock()
 DAY = 86_400.0

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from overlay.events import MAX_EVENTS, MAX_OF_A_KIND, Events
-from overlay.log import LOGGER, MAX_CAUSE, bound, bound_fields, checked_cause
+from medusa.overlay.events import MAX_EVENTS, MAX_OF_A_KIND, Events
+from medusa.overlay.log import LOGGER, MAX_CAUSE, bound, bound_fields, checked_cause
 
 
 @pytest.fixture

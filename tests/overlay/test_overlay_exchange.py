@@ -10,17 +10,17 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay import exchange as exchange_module
-from overlay.admission_policy import ANY
-from overlay.encoding import encode
-from overlay.events import Events
-from overlay.exchange import MAX_SENT, Exchange, Exchanger, Offer
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.peers import MAX_PEERS, PeerTable, Stamp
-from overlay.rpc import MAX_STRUCT_BYTES
-from overlay.statement_set import MAX_REFUSED
-from overlay.words import MAX_KIB
+from medusa.overlay import exchange as exchange_module
+from medusa.overlay.admission_policy import ANY
+from medusa.overlay.encoding import encode
+from medusa.overlay.events import Events
+from medusa.overlay.exchange import MAX_SENT, Exchange, Exchanger, Offer
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.peers import MAX_PEERS, PeerTable, Stamp
+from medusa.overlay.rpc import MAX_STRUCT_BYTES
+from medusa.overlay.statement_set import MAX_REFUSED
+from medusa.overlay.words import MAX_KIB
 
 NOW = 1_700_000_000.0
 ROOTS = [Root.create(f"p{number}.org", NOW) for number in range(8)]

@@ -15,18 +15,18 @@ import trio.testing
 from deadline import DEADLINE_S
 from msgspec import Struct
 
-from overlay.connection import FRAMES_AT_ONCE, Connection
-from overlay.encoding import encode
-from overlay.errors import DecodeError, NotFoundError
-from overlay.events import Events
-from overlay.exchange import TAKEN_AT_ONCE, Exchange, Exchanger, Push
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.memory import Memory
-from overlay.multiplex import Multiplexer
-from overlay.pace import BURST_S, DECODED_S, SHARE
-from overlay.peers import PeerTable
-from overlay.rpc import REQUEST_BYTES, Caller, Duplex, Service
+from medusa.overlay.connection import FRAMES_AT_ONCE, Connection
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import DecodeError, NotFoundError
+from medusa.overlay.events import Events
+from medusa.overlay.exchange import TAKEN_AT_ONCE, Exchange, Exchanger, Push
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.memory import Memory
+from medusa.overlay.multiplex import Multiplexer
+from medusa.overlay.pace import BURST_S, DECODED_S, SHARE
+from medusa.overlay.peers import PeerTable
+from medusa.overlay.rpc import REQUEST_BYTES, Caller, Duplex, Service
 
 NOW = 1_700_000_000.0
 CALLS = 400

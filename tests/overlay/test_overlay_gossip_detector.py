@@ -9,9 +9,9 @@ from collections.abc import Callable
 import pytest
 from overlay_gossip_network import QUICK, HashKeys, Lone, Network, peer, roster_of, word
 
-from overlay.gossip.claims import Word, read_claim
-from overlay.gossip.detector import Detector, Start
-from overlay.gossip.events import (
+from medusa.overlay.gossip.claims import Word, read_claim
+from medusa.overlay.gossip.detector import Detector, Start
+from medusa.overlay.gossip.events import (
     Changed,
     Doubt,
     Health,
@@ -27,8 +27,8 @@ from overlay.gossip.events import (
     Synced,
     Tick,
 )
-from overlay.gossip.messages import MAX_PACKET, Kind, Packet, State
-from overlay.gossip.verdicts import MISTRUST
+from medusa.overlay.gossip.messages import MAX_PACKET, Kind, Packet, State
+from medusa.overlay.gossip.verdicts import MISTRUST
 
 ALIVE, SUSPECT, DEAD, LEFT = Health.ALIVE, Health.SUSPECT, Health.DEAD, Health.LEFT
 

@@ -11,23 +11,23 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from overlay.addresses import Address
-from overlay.config import OverlayConfig
-from overlay.connection import Connection, KeepAlive
-from overlay.datagrams import Channel
-from overlay.errors import BrokenError, DamagedError, InvalidInputError, MedusaError
-from overlay.events import Events, wall_clock
-from overlay.gossip import Health
-from overlay.gossip.config import GossipConfig, Preset
-from overlay.gossip.incarnation import FILE, load_incarnation, next_incarnation
-from overlay.gossip.messages import PING_METHOD, Here, Knock
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.membership_file import save_membership
-from overlay.node import DATA, Overlay, open_overlay
-from overlay.rpc import Caller, Service
-from overlay.transport import TELL_FAILURES
-from overlay.troubles import Reason
+from medusa.overlay.addresses import Address
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.connection import Connection, KeepAlive
+from medusa.overlay.datagrams import Channel
+from medusa.overlay.errors import BrokenError, DamagedError, InvalidInputError, MedusaError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.gossip import Health
+from medusa.overlay.gossip.config import GossipConfig, Preset
+from medusa.overlay.gossip.incarnation import FILE, load_incarnation, next_incarnation
+from medusa.overlay.gossip.messages import PING_METHOD, Here, Knock
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import save_membership
+from medusa.overlay.node import DATA, Overlay, open_overlay
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.transport import TELL_FAILURES
+from medusa.overlay.troubles import Reason
 
 NOW = wall_clock()
 OWNERS = tuple(Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "ibm.com"))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from overlay_gossip_network import QUICK, Network, peer, word
 
-from overlay.gossip.claims import Word
-from overlay.gossip.events import Doubt, Health, Leave, Received
-from overlay.gossip.messages import Kind, Packet
+from medusa.overlay.gossip.claims import Word
+from medusa.overlay.gossip.events import Doubt, Health, Leave, Received
+from medusa.overlay.gossip.messages import Kind, Packet
 
 SIZE = 6
 ANY = st.integers(0, SIZE - 1)

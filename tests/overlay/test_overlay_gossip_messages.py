@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from overlay_gossip_network import QUICK, HashKeys, Lone, peer, roster_of, word
 
-from overlay.encoding import encode
-from overlay.errors import DecodeError, InvalidInputError
-from overlay.gossip.claims import (
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import DecodeError, InvalidInputError
+from medusa.overlay.gossip.claims import (
     MAX_INCARNATION,
     OTHERS_BYTES,
     OWN_BYTES,
@@ -22,11 +22,11 @@ from overlay.gossip.claims import (
     make_claim,
     read_claim,
 )
-from overlay.gossip.config import GossipConfig, Preset, suspicion_timeout
-from overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, MAX_ITEMS, Broadcasts, Digests
-from overlay.gossip.events import PublishDigest, Received, Said, Synced
-from overlay.gossip.members import Counters, Members, Roster
-from overlay.gossip.messages import (
+from medusa.overlay.gossip.config import GossipConfig, Preset, suspicion_timeout
+from medusa.overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, MAX_ITEMS, Broadcasts, Digests
+from medusa.overlay.gossip.events import PublishDigest, Received, Said, Synced
+from medusa.overlay.gossip.members import Counters, Members, Roster
+from medusa.overlay.gossip.messages import (
     MAX_PACKET,
     PER_ITEM,
     Kind,
@@ -35,8 +35,8 @@ from overlay.gossip.messages import (
     decode_packet,
     encode_packet,
 )
-from overlay.gossip.probing import Round
-from overlay.gossip.timers import Timers
+from medusa.overlay.gossip.probing import Round
+from medusa.overlay.gossip.timers import Timers
 
 ONE = make_claim(HashKeys(peer(1)), peer(1), Word.SUSPECT, peer(2), 7)
 

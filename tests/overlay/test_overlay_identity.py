@@ -15,21 +15,21 @@ from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.certificates import (
+from medusa.overlay.certificates import (
     check_root,
     der,
     load_certificate,
     load_certificate_pem,
     make_peer_certificate,
 )
-from overlay.errors import (
+from medusa.overlay.errors import (
     DamagedError,
     DecodeError,
     InvalidInputError,
     NotAuthorisedError,
     UntrustedError,
 )
-from overlay.identity import (
+from medusa.overlay.identity import (
     Identity,
     Root,
     certificate_pem,
@@ -37,7 +37,7 @@ from overlay.identity import (
     parse_peer_id,
     peer_id_of,
 )
-from overlay.tls import PeerContexts
+from medusa.overlay.tls import PeerContexts
 
 NOW = 1_700_000_000.0
 YEAR = 365 * 86400.0

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.errors import DamagedError
-from overlay.inventory import MAX_INVENTORY, Inventory, is_missing
-from overlay.json_folder import JsonFolder
+from medusa.overlay.errors import DamagedError
+from medusa.overlay.inventory import MAX_INVENTORY, Inventory, is_missing
+from medusa.overlay.json_folder import JsonFolder
 
 NAMES = st.sampled_from([f"n{number}" for number in range(6)])
 STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "reopen", "torn"]), NAMES))

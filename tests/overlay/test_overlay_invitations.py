@@ -18,12 +18,12 @@ from overlay_admissions import (
     refusal,
 )
 
-from overlay.admission_policy import ANY, FOUNDER
-from overlay.certificates import der
-from overlay.errors import ConflictError, DecodeError, NotFoundError, UntrustedError
-from overlay.identity import Root
-from overlay.membership import Membership
-from overlay.statements import Admission, Entry, digest_of, seal_statement
+from medusa.overlay.admission_policy import ANY, FOUNDER
+from medusa.overlay.certificates import der
+from medusa.overlay.errors import ConflictError, DecodeError, NotFoundError, UntrustedError
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.statements import Admission, Entry, digest_of, seal_statement
 
 
 def invited(until: float = NOW + 7 * DAY) -> Membership:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.admission_policy import ANY
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.identity import Root
-from overlay.invite import PREFIX, Invite, decode_invite, encode_invite
-from overlay.membership import Membership
+from medusa.overlay.admission_policy import ANY
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.identity import Root
+from medusa.overlay.invite import PREFIX, Invite, decode_invite, encode_invite
+from medusa.overlay.membership import Membership
 
 NOW = 1_700_000_000.0
 MIT, UTAH, BROWN, OREGON = (

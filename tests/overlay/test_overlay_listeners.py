@@ -8,8 +8,8 @@ import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.concurrency import Bell, Watched
-from overlay.listeners import Decision, Listeners
+from medusa.overlay.concurrency import Bell, Watched
+from medusa.overlay.listeners import Decision, Listeners
 
 
 def test_all_listeners_hear_in_the_order_in_which_they_came() -> None:

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-import overlay.words
-from overlay.certificates import der
-from overlay.errors import BusyError
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.statements import Entry, Revocation, digest_of, seal_statement
-from overlay.tally import Tally
-from overlay.words import MAX_ENDINGS, MAX_WITNESSES
+import medusa.overlay.words
+from medusa.overlay.certificates import der
+from medusa.overlay.errors import BusyError
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.statements import Entry, Revocation, digest_of, seal_statement
+from medusa.overlay.tally import Tally
+from medusa.overlay.words import MAX_ENDINGS, MAX_WITNESSES
 
 NOW, DAY = 1_700_000_000.0, 86_400.0
 MIT, UTAH, EVIL = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "evil.org"))
@@ -57,7 +57,7 @@ def test_revocations_of_peers_that_never_were_cost_no_count(counts: list[None]) 
 
 
 def test_a_participant_may_revoke_so_many_peers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(overlay.words, "MAX_REVOKED_PEERS", 3)
+    monkeypatch.setattr(medusa.overlay.words, "MAX_REVOKED_PEERS", 3)
     membership = town()
     for _ in range(3):
         membership.revoke(EVIL, "evil.org", os.urandom(20), now=NOW)

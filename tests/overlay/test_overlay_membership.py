@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay.admission_policy import ANY
-from overlay.certificates import der
-from overlay.encoding import encode
-from overlay.errors import (
+from medusa.overlay.admission_policy import ANY
+from medusa.overlay.certificates import der
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     DamagedError,
@@ -20,12 +20,12 @@ from overlay.errors import (
     NotFoundError,
     UntrustedError,
 )
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.membership_file import load_membership, save_membership, store_statements
-from overlay.signing import Signed, signed
-from overlay.statement_set import MAX_REFUSED
-from overlay.statements import (
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership, save_membership, store_statements
+from medusa.overlay.signing import Signed, signed
+from medusa.overlay.statement_set import MAX_REFUSED
+from medusa.overlay.statements import (
     STATEMENT_DOMAIN,
     Admission,
     Charter,
@@ -35,7 +35,7 @@ from overlay.statements import (
     seal_charter,
     seal_statement,
 )
-from overlay.words import MAX_CHAIN
+from medusa.overlay.words import MAX_CHAIN
 
 NOW = 1_700_000_000.0
 MIT, UTAH, BROWN, OREGON, EVIL = (
@@ -317,8 +317,8 @@ def test_a_hostile_member_cannot_prevent_its_revocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It admits and revokes as much as it can, itself and through members of its own making."""
-    monkeypatch.setattr("overlay.words.MAX_KIB", 60)
-    monkeypatch.setattr("overlay.membership_file.MAX_FILE", 2 * 60 * 1024)
+    monkeypatch.setattr("medusa.overlay.words.MAX_KIB", 60)
+    monkeypatch.setattr("medusa.overlay.membership_file.MAX_FILE", 2 * 60 * 1024)
     membership = chain()
     made = [Root.create(f"evil{n}.org", NOW) for n in range(5)]
     own = digest_of(membership.chain_of("utah.edu")[-1])

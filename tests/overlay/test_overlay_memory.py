@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.errors import InvalidInputError
-from overlay.memory import LEAST_BYTES, MESSAGES_LEAST, Budgets, Memory
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.memory import LEAST_BYTES, MESSAGES_LEAST, Budgets, Memory
 
 LIMIT, LEAST = 10_000, 300
 

@@ -4,18 +4,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay.encoding import encode as pack
-from overlay.errors import BusyError, DecodeError
-from overlay.frames import HEADER, LIMIT, MAX_FRAME_BYTES, FrameDecoder, Kind, encode, encode_header
-from overlay.memory import Memory, Share
-from overlay.multiplex import (
+from medusa.overlay.encoding import encode as pack
+from medusa.overlay.errors import BusyError, DecodeError
+from medusa.overlay.frames import (
+    HEADER,
+    LIMIT,
+    MAX_FRAME_BYTES,
+    FrameDecoder,
+    Kind,
+    encode,
+    encode_header,
+)
+from medusa.overlay.memory import Memory, Share
+from medusa.overlay.multiplex import (
     CONNECTION_BYTES,
     MAX_CONTROL_FRAMES,
     MAX_STREAMS,
     STREAM_BYTES,
     Multiplexer,
 )
-from overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Stream
+from medusa.overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Stream
 
 
 def pair(

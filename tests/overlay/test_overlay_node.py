@@ -13,10 +13,10 @@ from deadline import DEADLINE_S
 from owner import owner_clients
 from watched import Watched
 
-from overlay.addresses import Address
-from overlay.config import OverlayConfig
-from overlay.datagrams import Channel
-from overlay.errors import (
+from medusa.overlay.addresses import Address
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.datagrams import Channel
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
@@ -24,16 +24,16 @@ from overlay.errors import (
     RefusedError,
     UntrustedError,
 )
-from overlay.events import wall_clock
-from overlay.exchange import EXCHANGE, PUSH, Answer, Offer, Push, Pushed
-from overlay.gossip.config import Preset
-from overlay.identity import Identity, Root
-from overlay.invite import decode_invite, encode_invite
-from overlay.membership import Membership
-from overlay.membership_file import load_membership, save_membership
-from overlay.node import Overlay, open_overlay
-from overlay.rpc import Service
-from overlay.transport import open_client, open_client_listener
+from medusa.overlay.events import wall_clock
+from medusa.overlay.exchange import EXCHANGE, PUSH, Answer, Offer, Push, Pushed
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.invite import decode_invite, encode_invite
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership, save_membership
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.rpc import Service
+from medusa.overlay.transport import open_client, open_client_listener
 
 NOW = wall_clock()
 MIT, UTAH, BROWN, EVIL = (
@@ -260,7 +260,7 @@ async def test_a_port_in_use(founder: Home, kind: socket.SocketKind) -> None:
 async def test_a_port_free_on_tcp_but_not_on_udp_is_not_the_end(
     founder: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from overlay import node
+    from medusa.overlay import node
 
     attempts: list[Address] = []
     real = node.open_datagrams

@@ -8,14 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay import peers as peers_module
-from overlay.certificates import der
-from overlay.encoding import decode, encode
-from overlay.errors import BusyError, DamagedError, DecodeError, InvalidInputError, UntrustedError
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.peers import DOMAIN, PeerRecord, PeerTable, Stamp
-from overlay.signing import Signed, signed
+from medusa.overlay import peers as peers_module
+from medusa.overlay.certificates import der
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
+    BusyError,
+    DamagedError,
+    DecodeError,
+    InvalidInputError,
+    UntrustedError,
+)
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.peers import DOMAIN, PeerRecord, PeerTable, Stamp
+from medusa.overlay.signing import Signed, signed
 
 NOW = 1_700_000_000.0
 MIT, UTAH, EVIL = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "evil.org"))

@@ -8,7 +8,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.places import Places
+from medusa.overlay.places import Places
 
 
 @given(

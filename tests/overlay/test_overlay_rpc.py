@@ -13,9 +13,9 @@ from deadline import DEADLINE_S
 from msgspec import Struct
 from trio.testing import wait_all_tasks_blocked
 
-from overlay.concurrency import until_one_ends
-from overlay.connection import Connection, KeepAlive
-from overlay.errors import (
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.connection import Connection, KeepAlive
+from medusa.overlay.errors import (
     BrokenError,
     ClosedError,
     ConflictError,
@@ -27,11 +27,11 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import Events
-from overlay.frames import HEADER, Kind
-from overlay.log import bound, checked_cause
-from overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall, Service
-from overlay.streams import WINDOW_BYTES, Opening
+from medusa.overlay.events import Events
+from medusa.overlay.frames import HEADER, Kind
+from medusa.overlay.log import bound, checked_cause
+from medusa.overlay.rpc import MAX_BODY_BYTES, MAX_STRUCT_BYTES, Caller, Duplex, EndOfCall, Service
+from medusa.overlay.streams import WINDOW_BYTES, Opening
 
 
 class Number(Struct):

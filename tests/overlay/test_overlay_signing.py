@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from overlay.encoding import decode, encode
-from overlay.errors import (
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import (
     DecodeError,
     InvalidInputError,
     NotAuthorisedError,
@@ -20,10 +20,10 @@ from overlay.errors import (
     StorageError,
     UntrustedError,
 )
-from overlay.events import Events
-from overlay.files import read_secret, write_atomically, write_secret
-from overlay.names import MAX_NAME, ObjectName, check_participant
-from overlay.signing import Signed, sign, verify
+from medusa.overlay.events import Events
+from medusa.overlay.files import read_secret, write_atomically, write_secret
+from medusa.overlay.names import MAX_NAME, ObjectName, check_participant
+from medusa.overlay.signing import Signed, sign, verify
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(31) + b"\1")

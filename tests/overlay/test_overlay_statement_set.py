@@ -21,13 +21,13 @@ from overlay_admissions import (
     sponsored,
 )
 
-from overlay.admission_policy import ANY, FOUNDER
-from overlay.certificates import der
-from overlay.encoding import encode
-from overlay.identity import Root
-from overlay.membership import Membership
-from overlay.signing import signed
-from overlay.statements import (
+from medusa.overlay.admission_policy import ANY, FOUNDER
+from medusa.overlay.certificates import der
+from medusa.overlay.encoding import encode
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.signing import signed
+from medusa.overlay.statements import (
     Admission,
     Approval,
     Entry,

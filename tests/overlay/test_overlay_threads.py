@@ -12,9 +12,9 @@ from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.errors import BusyError
-from overlay.pace import BURST_S, SHARE, Pace
-from overlay.threads import AT_ONCE, MAX_WAITING, Threads
+from medusa.overlay.errors import BusyError
+from medusa.overlay.pace import BURST_S, SHARE, Pace
+from medusa.overlay.threads import AT_ONCE, MAX_WAITING, Threads
 
 
 class Work:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from overlay.connection import Connection, running
-from overlay.errors import UnavailableError, UntrustedError
-from overlay.events import Events
-from overlay.identity import Identity, Root
-from overlay.rpc import Caller, Duplex, EndOfCall, Service
-from overlay.tls import (
+from medusa.overlay.connection import Connection, running
+from medusa.overlay.errors import UnavailableError, UntrustedError
+from medusa.overlay.events import Events
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.rpc import Caller, Duplex, EndOfCall, Service
+from medusa.overlay.tls import (
     CLIENT_PROTOCOL,
     PEER_PROTOCOL,
     client_context,
@@ -25,7 +25,7 @@ from overlay.tls import (
     listener_context,
     shake_hands,
 )
-from overlay.tls_stream import PIECE_BYTES, RECORD_BYTES, TlsStream
+from medusa.overlay.tls_stream import PIECE_BYTES, RECORD_BYTES, TlsStream
 
 NOW = time.time()
 ROOT = Root.create("mit.edu", NOW)

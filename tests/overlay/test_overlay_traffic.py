@@ -6,9 +6,9 @@ import time
 
 import trio
 
-from overlay.identity import Identity, Root
-from overlay.tls import client_context, listener_context
-from overlay.tls_stream import TlsStream, Traffic
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.tls import client_context, listener_context
+from medusa.overlay.tls_stream import TlsStream, Traffic
 
 NOW = time.time()
 ROOT = Root.create("mit.edu", NOW)

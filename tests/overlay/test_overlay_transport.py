@@ -10,24 +10,24 @@ import pytest
 import trio
 from msgspec import Struct
 
-from overlay.addresses import Address
-from overlay.connection import Connection, KeepAlive
-from overlay.errors import (
+from medusa.overlay.addresses import Address
+from medusa.overlay.connection import Connection, KeepAlive
+from medusa.overlay.errors import (
     BrokenError,
     ConflictError,
     InvalidInputError,
     UnavailableError,
     UntrustedError,
 )
-from overlay.events import Events
-from overlay.greeting import Answer, receive_verdict, send_hello
-from overlay.identity import Identity, Root
-from overlay.listening import ConnectionLimits
-from overlay.membership import Membership
-from overlay.rpc import Caller, Service
-from overlay.tls import PEER_PROTOCOL, PeerContexts, client_context, shake_hands
-from overlay.tls_stream import TlsStream
-from overlay.transport import Transport, TransportConfig, open_transport
+from medusa.overlay.events import Events
+from medusa.overlay.greeting import Answer, receive_verdict, send_hello
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.listening import ConnectionLimits
+from medusa.overlay.membership import Membership
+from medusa.overlay.rpc import Caller, Service
+from medusa.overlay.tls import PEER_PROTOCOL, PeerContexts, client_context, shake_hands
+from medusa.overlay.tls_stream import TlsStream
+from medusa.overlay.transport import Transport, TransportConfig, open_transport
 
 NOW = time.time()
 LOCAL = ("127.0.0.1", 0)
@@ -433,7 +433,7 @@ async def test_connections_are_limited(federation: Federation) -> None:
 async def test_peers_that_come_and_go_are_forgotten(
     federation: Federation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("overlay.links.MAX_LINKS", 3)
+    monkeypatch.setattr("medusa.overlay.links.MAX_LINKS", 3)
     async with two(federation) as (mit, utah):
         assert "x" in await ask(await utah.transport.connection(mit.id))
         for number in range(10):

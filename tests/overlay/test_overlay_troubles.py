@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.troubles import Reason, Trouble, Troubles
+from medusa.overlay.troubles import Reason, Trouble, Troubles
 
 REASONS = st.sampled_from(Reason)
 FOUND = st.sets(st.tuples(REASONS, st.sampled_from("abc")), max_size=6)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from overlay.errors import InvalidInputError, UnavailableError
-from testnet.kit.environments import ENVIRONMENTS
-from testnet.nexmark.flink.run import find_flink
+from medusa.overlay.errors import InvalidInputError, UnavailableError
+from medusa.testnet.kit.environments import ENVIRONMENTS
+from medusa.testnet.nexmark.flink.run import find_flink
 
 
 def flink_is_missing() -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import trio
 
-from overlay.errors import UnavailableError
-from testnet.cutting.namespaces import open_namespaces
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.cutting.namespaces import open_namespaces
 
 
 def skip_without_namespaces() -> None:

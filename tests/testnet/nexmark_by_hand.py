@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from testnet.nexmark.generate import Events
+from medusa.testnet.nexmark.generate import Events
 
 Row = dict[str, Any]
 Answer = list[tuple[Any, ...]]

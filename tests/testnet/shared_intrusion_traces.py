@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from testnet.shared_intrusion.generate import START_US
+from medusa.testnet.shared_intrusion.generate import START_US
 
 TRACED: Final = (300, 200)
 """Connections in each trace, without the one that has no destination."""

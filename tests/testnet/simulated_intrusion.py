@@ -13,14 +13,14 @@ from contextlib import asynccontextmanager
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import ANY, StreamDefinition
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import Field, FieldType, Schema
-from testnet.simulation.federation import Federation
-from testnet.simulation.simulate import Outcome, run_simulation
-from testnet.simulation.world import World
-from testnet.virtual.links import LinkModel
-from tools.client.async_client import AsyncMedusaClient, Subscription
+from medusa.engine.objects.definitions import ANY, StreamDefinition
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.testnet.simulation.federation import Federation
+from medusa.testnet.simulation.simulate import Outcome, run_simulation
+from medusa.testnet.simulation.world import World
+from medusa.testnet.virtual.links import LinkModel
+from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
 SECOND = 1_000_000
 SOURCE, QUERY, COUNTS = (f"medusa://{name}" for name in ("a.edu/s", "b.edu/q", "b.edu/n"))

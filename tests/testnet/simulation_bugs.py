@@ -12,28 +12,28 @@ import pyarrow as pa
 import pytest
 import trio
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Aggregate, AggregateFunction, Function, Union
-from engine.replication.directory import Directory
-from engine.replication.following.follower import Follower
-from engine.replication.leaders.keeper import Keeper
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
-from engine.replication.moves.mover import Mover
-from engine.replication.term import Term
-from engine.streams.acceptance import Acceptance, Entry, Writer
-from engine.streams.corrections import Change, Corrections, Kind
-from engine.streams.entries import Bytes
-from engine.streams.journal import Journal
-from engine.streams.recent import Epoch
-from engine.streams.source import Source
-from engine.streams.stream_state import StreamState
-from engine.tasks.fork import Fork
-from engine.tasks.plan import Task
-from engine.tasks.windows import Interval, needs
-from overlay.events import wall_clock
-from testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
-from testnet.simulation.manifest import (
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Union
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.follower import Follower
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.acceptance import Acceptance, Entry, Writer
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.entries import Bytes
+from medusa.engine.streams.journal import Journal
+from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.source import Source
+from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.tasks.fork import Fork
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import Interval, needs
+from medusa.overlay.events import wall_clock
+from medusa.testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
+from medusa.testnet.simulation.manifest import (
     Check,
     ContractTable,
     Manifest,
@@ -226,7 +226,7 @@ def repeated_posts_stored(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_of_producers_by_name_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("engine.api.flow._writer", lambda _, request: Writer(request.producer))
+    patch.setattr("medusa.engine.api.flow._writer", lambda _, request: Writer(request.producer))
 
 
 def late_rows_dropped(patch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def windows_begin_where_the_output_stands(patch: pytest.MonkeyPatch) -> None:
         interval = needs(task, after, upto, first)
         return interval and Interval(max(interval.lo, min(after, interval.hi - 1)), interval.hi)
 
-    patch.setattr("engine.tasks.runner.needs", from_boundary)
+    patch.setattr("medusa.engine.tasks.runner.needs", from_boundary)
 
 
 def workers_never_released(patch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def workers_never_released(patch: pytest.MonkeyPatch) -> None:
 
 
 def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("overlay.statement_set.verify_statement", lambda _key, _envelope: None)
+    patch.setattr("medusa.overlay.statement_set.verify_statement", lambda _key, _envelope: None)
 
 
 def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -263,7 +263,7 @@ def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
     def from_clock(_: Path, __: int) -> int:
         return int(wall_clock() * 1e6)
 
-    patch.setattr("overlay.gossip.driver.next_incarnation", from_clock)
+    patch.setattr("medusa.overlay.gossip.driver.next_incarnation", from_clock)
 
 
 def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
@@ -289,7 +289,7 @@ def released_before_the_standby_has_it(patch: pytest.MonkeyPatch) -> None:
 
 
 def signatures_of_receipts_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("contracts.receipts.verify", lambda *_: None)
+    patch.setattr("medusa.contracts.receipts.verify", lambda *_: None)
 
 
 def boundaries_may_go_back(patch: pytest.MonkeyPatch) -> None:
@@ -317,14 +317,14 @@ def tentative_tuples_taken_for_stable(patch: pytest.MonkeyPatch) -> None:
     def tentative(undoing: Any, epoch: Epoch) -> list[Change]:
         return [Change(Kind.INSERTION, epoch.after, epoch.upto, epoch.table, epoch.upto)]
 
-    patch.setattr("engine.streams.corrections._Undoing.tentative", tentative)
+    patch.setattr("medusa.engine.streams.corrections._Undoing.tentative", tentative)
 
 
 def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
     def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
         return before.slice(0, 0), now
 
-    patch.setattr("engine.streams.corrections.difference", difference)
+    patch.setattr("medusa.engine.streams.corrections.difference", difference)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from click.testing import CliRunner, Result
 from deadline import DEADLINE_S
 from rich.console import Console
 
-from testnet.bench import __main__ as bench
-from testnet.bench import fanout
-from testnet.bench.fanout import Arrivals
-from testnet.bench.moving_reference import copy_checkpoint
-from testnet.bench.path import HOPS, Meter, measure_plain
-from testnet.bench.sender import BATCH_ROWS, batches
-from testnet.connections.conn import ARROW
+from medusa.testnet.bench import __main__ as bench
+from medusa.testnet.bench import fanout
+from medusa.testnet.bench.fanout import Arrivals
+from medusa.testnet.bench.moving_reference import copy_checkpoint
+from medusa.testnet.bench.path import HOPS, Meter, measure_plain
+from medusa.testnet.bench.sender import BATCH_ROWS, batches
+from medusa.testnet.connections.conn import ARROW
 
 
 def entry(**more: Any) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def put_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> N
     for name, body in bodies.items():
         lines = [f"    {line}" for line in body.splitlines()]
         (folder / f"{name}.py").write_text("\n".join(("def measure():", *lines)))
-    code = f"import testnet.bench as bench; bench.__path__.insert(0, {str(folder)!r})"
+    code = f"import medusa.testnet.bench as bench; bench.__path__.insert(0, {str(folder)!r})"
     (folder / "sitecustomize.py").write_text(code)
     monkeypatch.setenv("PYTHONPATH", str(folder))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from engine.objects.query import Join
-from testnet.bench.bids import AS_OF, INTERVAL, JOINS, TABLE, Shape, pairs, query_of, write
-from testnet.bench.joins import figures
-from testnet.bench.systems import Measured
+from medusa.engine.objects.query import Join
+from medusa.testnet.bench.bids import AS_OF, INTERVAL, JOINS, TABLE, Shape, pairs, query_of, write
+from medusa.testnet.bench.joins import figures
+from medusa.testnet.bench.systems import Measured
 
 FEW = Shape("few", 5, 500, 20)
 """Epochs of 25 s: pairs within ten seconds are fewer than within a hundred."""

@@ -14,13 +14,13 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from testnet.bench.others import (
+from medusa.testnet.bench.others import (
     Shape,
     figures,
     percentile,
     write,
 )
-from testnet.bench.systems import (
+from medusa.testnet.bench.systems import (
     FILTER,
     LOW_PORT,
     PATIENCE_S,
@@ -34,7 +34,7 @@ from testnet.bench.systems import (
     patient,
     tree,
 )
-from testnet.bench.systems.medusa import check
+from medusa.testnet.bench.systems.medusa import check
 
 
 def test_each_file_closes_a_window_and_both_formats_have_the_same_rows(tmp_path: Path) -> None:

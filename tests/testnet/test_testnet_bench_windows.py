@@ -6,12 +6,12 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.panes import with_panes
-from engine.objects.query import Query
-from testnet.bench.crowd import filters, many_windows
-from testnet.bench.flows import SCHEMA, SECOND_US, SOURCES, STREAM, flows, pieces, windows
-from testnet.bench.windows import DAY_S, LARGE_S, memory_entry
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.panes import with_panes
+from medusa.engine.objects.query import Query
+from medusa.testnet.bench.crowd import filters, many_windows
+from medusa.testnet.bench.flows import SCHEMA, SECOND_US, SOURCES, STREAM, flows, pieces, windows
+from medusa.testnet.bench.windows import DAY_S, LARGE_S, memory_entry
 
 
 def test_pieces_are_the_rows_in_one() -> None:

@@ -17,13 +17,13 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import testnet.bpm.experiment
-from testnet.bpm.command import bpm
-from testnet.bpm.experiment import Options, Progress, run
-from testnet.bpm.graph import Graph, Kind, contract_graph, least_moves, skewed
-from testnet.bpm.tasks import TINY, Link, Tally, cut
-from testnet.bpm.world import CHEAPEST, PRICE, Market
-from testnet.virtual.clock import Clock
+import medusa.testnet.bpm.experiment
+from medusa.testnet.bpm.command import bpm
+from medusa.testnet.bpm.experiment import Options, Progress, run
+from medusa.testnet.bpm.graph import Graph, Kind, contract_graph, least_moves, skewed
+from medusa.testnet.bpm.tasks import TINY, Link, Tally, cut
+from medusa.testnet.bpm.world import CHEAPEST, PRICE, Market
+from medusa.testnet.virtual.clock import Clock
 
 # -- the graph and the start -----------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ def test_a_seed_gives_the_same_run() -> None:
     assert figures(SMALL) != figures(Options(nodes=120, seed=2))
 
 
-PRICED = "from testnet.bpm.command import bpm; bpm()"
+PRICED = "from medusa.testnet.bpm.command import bpm; bpm()"
 SCARCE = ("--nodes", "60", "--load", "0.98", "--contracts", "3", "--prices", "mixed", "--json")
 
 
@@ -345,7 +345,7 @@ def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(testnet.bpm.experiment, "run", interrupted)
+    monkeypatch.setattr(medusa.testnet.bpm.experiment, "run", interrupted)
     result = CliRunner().invoke(bpm, [])
     assert result.exit_code == 130
     assert result.stderr == "interrupted\n"

@@ -8,7 +8,7 @@ from typing import Literal
 
 import pytest
 
-from testnet.bpm.experiment import Options, Result, run
+from medusa.testnet.bpm.experiment import Options, Result, run
 
 SEEDS = range(1, 21)
 HARD = 10

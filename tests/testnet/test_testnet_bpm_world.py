@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.market.events import (
+from medusa.contracts.market.events import (
     Effect,
     Event,
     GiveBack,
@@ -28,11 +28,11 @@ from contracts.market.events import (
     Tick,
     Unreachable,
 )
-from contracts.market.messages import Answer, Item, Offer
-from overlay.errors import InternalError
-from testnet.bpm.graph import contract_graph, skewed
-from testnet.bpm.tasks import NOWHERE
-from testnet.bpm.world import BrainLike, World
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.overlay.errors import InternalError
+from medusa.testnet.bpm.graph import contract_graph, skewed
+from medusa.testnet.bpm.tasks import NOWHERE
+from medusa.testnet.bpm.world import BrainLike, World
 
 
 class Simple:

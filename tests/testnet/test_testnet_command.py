@@ -10,13 +10,13 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
-import testnet.intrusion.run
-from overlay.errors import UnavailableError
-from testnet.command import main
-from testnet.intrusion.board import Board
-from testnet.intrusion.command import SpeedType
-from testnet.intrusion.run import Options, compare
-from testnet.kit.command import unless_told_to_stop
+import medusa.testnet.intrusion.run
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.command import main
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.command import SpeedType
+from medusa.testnet.intrusion.run import Options, compare
+from medusa.testnet.kit.command import unless_told_to_stop
 
 
 def run(*arguments: str) -> Result:
@@ -54,12 +54,12 @@ def test_speeds() -> None:
     assert speed.convert("60", None, None) == 60.0
 
 
-def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.run.Result]]:
-    async def run_intrusion(options: Options, board: Board) -> testnet.intrusion.run.Result:
+def scenario(exact: bool) -> Callable[..., Awaitable[medusa.testnet.intrusion.run.Result]]:
+    async def run_intrusion(options: Options, board: Board) -> medusa.testnet.intrusion.run.Result:
         with board.stage("traces"):
             await trio.lowlevel.checkpoint()
         answer = compare([], [] if exact else [(1, "a", 1)])
-        return testnet.intrusion.run.Result(
+        return medusa.testnet.intrusion.run.Result(
             scenario="intrusion",
             generated=True,
             peers=("mit.edu", "utah.edu"),
@@ -82,7 +82,7 @@ def scenario(exact: bool) -> Callable[..., Awaitable[testnet.intrusion.run.Resul
 def test_the_exit_code_says_whether_it_is_exact(
     exact: bool, code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(testnet.intrusion.run, "run_intrusion", scenario(exact))
+    monkeypatch.setattr(medusa.testnet.intrusion.run, "run_intrusion", scenario(exact))
     assert run().exit_code == code
     result = run("--json", "--out", "there")
     assert result.exit_code == code
@@ -98,7 +98,7 @@ def test_a_failure_shows_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatch) -
         error.add_note("--- mit.edu (ended)\nport taken")
         raise error
 
-    monkeypatch.setattr(testnet.intrusion.run, "run_intrusion", fail)
+    monkeypatch.setattr(medusa.testnet.intrusion.run, "run_intrusion", fail)
     result = run()
     assert result.exit_code == 2
     assert result.stderr.splitlines()[-3:] == [

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 import trio
 
-from overlay.errors import DeadlineError, InvalidInputError, UnavailableError
-from testnet.cutting import Cut, switchboard
-from testnet.cutting import switchboard as loopback
-from testnet.cutting.links import Links
-from testnet.cutting.sockets import Reach
-from testnet.cutting.switchboard import Switchboard, obeying, open_loopback, open_switchboard
-from testnet.kit.peers import Launch, Peer
-from tools.home.folder import Home
+from medusa.overlay.errors import DeadlineError, InvalidInputError, UnavailableError
+from medusa.testnet.cutting import Cut, switchboard
+from medusa.testnet.cutting import switchboard as loopback
+from medusa.testnet.cutting.links import Links
+from medusa.testnet.cutting.sockets import Reach
+from medusa.testnet.cutting.switchboard import Switchboard, obeying, open_loopback, open_switchboard
+from medusa.testnet.kit.peers import Launch, Peer
+from medusa.tools.home.folder import Home
 
 OWN = "127.77.9.1"
 

@@ -16,9 +16,9 @@ import trio
 from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
-from overlay.errors import UnavailableError
-from testnet.cutting import Cut, namespaces
-from testnet.cutting.namespaces import PREFIX, open_namespaces
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.cutting import Cut, namespaces
+from medusa.testnet.cutting.namespaces import PREFIX, open_namespaces
 
 CLONE_NEWNET = 0x40000000
 UNHEARD_S = 0.3
@@ -140,7 +140,7 @@ async def test_an_error_leaves_nothing() -> None:
 
 KILLED = """
 import subprocess, trio
-from testnet.cutting.namespaces import open_namespaces
+from medusa.testnet.cutting.namespaces import open_namespaces
 
 async def main():
     async with open_namespaces() as made:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import pytest
 import trio
 
-from testnet.cutting.sockets import CuttableSocket, CuttableSockets, Reach
-from testnet.cutting.switchboard import HOST
+from medusa.testnet.cutting.sockets import CuttableSocket, CuttableSockets, Reach
+from medusa.testnet.cutting.switchboard import HOST
 
 A, B = HOST.format(9, 1), HOST.format(9, 2)
 UNHEARD_S = 0.05

@@ -15,21 +15,21 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import testnet.detection.world
-from overlay.datagrams import Channel, Envelope
-from overlay.errors import InternalError, InvalidInputError
-from overlay.gossip.claims import CLAIM_DOMAIN, SIGNATURE_BYTES
-from overlay.gossip.events import Health
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.peers import PeerTable
-from testnet.detection.command import detect
-from testnet.detection.experiment import Progress, run
-from testnet.detection.figures import Options, Result, bytes_check, checks_of
-from testnet.detection.show import draw, render_progress, render_results
-from testnet.detection.world import ENVELOPE, HashKeys, World
+import medusa.testnet.detection.world
+from medusa.overlay.datagrams import Channel, Envelope
+from medusa.overlay.errors import InternalError, InvalidInputError
+from medusa.overlay.gossip.claims import CLAIM_DOMAIN, SIGNATURE_BYTES
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.peers import PeerTable
+from medusa.testnet.detection.command import detect
+from medusa.testnet.detection.experiment import Progress, run
+from medusa.testnet.detection.figures import Options, Result, bytes_check, checks_of
+from medusa.testnet.detection.show import draw, render_progress, render_results
+from medusa.testnet.detection.world import ENVELOPE, HashKeys, World
 
-COMMAND = "from testnet.detection.command import detect; detect()"
+COMMAND = "from medusa.testnet.detection.command import detect; detect()"
 REPLAY = ("--nodes", "20", "--crashes", "2", "--loss", "0.1", "--slow", "0.1", "--json")
 
 
@@ -103,7 +103,7 @@ def test_seed_replays_in_another_process_too() -> None:
             [
                 sys.executable,
                 "-c",
-                "from testnet.detection.command import detect; detect()",
+                "from medusa.testnet.detection.command import detect; detect()",
                 *REPLAY,
             ],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -186,11 +186,11 @@ def test_books_are_what_the_detectors_say() -> None:
 def test_ticks_of_a_detector_that_wants_them_for_ever_are_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    class Stuck(testnet.detection.world.Detector):
+    class Stuck(medusa.testnet.detection.world.Detector):
         def next_due(self) -> float:
             return 0.0
 
-    monkeypatch.setattr(testnet.detection.world, "Detector", Stuck)
+    monkeypatch.setattr(medusa.testnet.detection.world, "Detector", Stuck)
     with pytest.raises(InternalError, match="wants the tick"):
         world_of(3).clock.run(1.0)
 
@@ -293,7 +293,7 @@ def test_options_out_of_their_bounds_are_refused(arguments: list[str]) -> None:
 
 def test_command_fails_where_a_check_does(monkeypatch: pytest.MonkeyPatch, plain: Result) -> None:
     bad = msgspec.structs.replace(plain, false_positives_healthy=1)
-    monkeypatch.setattr("testnet.detection.experiment.run", lambda *_: bad)
+    monkeypatch.setattr("medusa.testnet.detection.experiment.run", lambda *_: bad)
     outcome = CliRunner().invoke(detect, [])
     assert outcome.exit_code == 1
     assert "taken for dead" in outcome.output

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from testnet.detection.predictions import predict, quantile, spread_rounds, suspicion_length
-from testnet.detection.world import Tally
-from testnet.virtual.clock import Clock
-from testnet.virtual.messages import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
+from medusa.testnet.detection.predictions import predict, quantile, spread_rounds, suspicion_length
+from medusa.testnet.detection.world import Tally
+from medusa.testnet.virtual.clock import Clock
+from medusa.testnet.virtual.messages import LINKS, SLOWNESS, TURN_S, Link, Network, Starved
 
 # -- network ---------------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from overlay.errors import UnavailableError
-from testnet.kit.environments import ENVIRONMENTS, Package, interpreter
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.kit.environments import ENVIRONMENTS, Package, interpreter
 
 MISSING = Package("riverdb", "no_such_module", ("riverdb",), "pip install riverdb")
 

@@ -15,10 +15,10 @@ import trio
 from engine_differences import DIFFERENCES, FLINK, FLINK_STREAMS, ORDERS
 from flink_here import flink_is_missing
 
-from testnet.nexmark.flink.answers import read_answer
-from testnet.nexmark.flink.run import find_flink
-from testnet.nexmark.flink.texts import DROPPED, written
-from testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
+from medusa.testnet.nexmark.flink.answers import read_answer
+from medusa.testnet.nexmark.flink.run import find_flink
+from medusa.testnet.nexmark.flink.texts import DROPPED, written
+from medusa.testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
 
 ASKED: Final = [
     *((each.flink_sql, (each.flink,)) for each in DIFFERENCES if each.flink_sql),

@@ -11,17 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from overlay.concurrency import one_error
-from overlay.errors import BrokenError, DeadlineError, InternalError
-from testnet.connections.generate import generate
-from testnet.connections.query import COLUMNS, Answers, expected
-from testnet.connections.traces import open_trace, write_trace
-from testnet.intrusion.board import Board
-from testnet.intrusion.flow import flow, rows_of
-from testnet.kit.patience import STILL_S
-from testnet.kit.stages import State
-from tools.client.async_client import Epoch
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import BrokenError, DeadlineError, InternalError
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.query import COLUMNS, Answers, expected
+from medusa.testnet.connections.traces import open_trace, write_trace
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.flow import flow, rows_of
+from medusa.testnet.kit.patience import STILL_S
+from medusa.testnet.kit.stages import State
+from medusa.tools.client.async_client import Epoch
 
 STREAMS = {name: f"medusa://owner.edu/{name}" for name in COLUMNS}
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from engine.objects.schema import BEGINNING, STIME
-from engine.streams.corrections import Corrections, corrector
-from engine.streams.recent import Epoch
-from testnet.kit.answers import Final, Fold
+from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.engine.streams.corrections import Corrections, corrector
+from medusa.engine.streams.recent import Epoch
+from medusa.testnet.kit.answers import Final, Fold
 
 
 def epoch(after: int, upto: int, *stimes: int) -> Epoch:

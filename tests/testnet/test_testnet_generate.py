@@ -7,9 +7,9 @@ import itertools
 import pyarrow.compute as pc
 import pytest
 
-from testnet.connections.conn import ARROW, REQUIRED
-from testnet.connections.generate import ROWS, SPAN_S, START, generate
-from testnet.connections.query import expected
+from medusa.testnet.connections.conn import ARROW, REQUIRED
+from medusa.testnet.connections.generate import ROWS, SPAN_S, START, generate
+from medusa.testnet.connections.query import expected
 
 
 def test_a_seed_gives_the_same_traces() -> None:

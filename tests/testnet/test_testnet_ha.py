@@ -15,15 +15,15 @@ from deadline import DEADLINE_S
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.language.check import check_query
-from engine.objects.availability import Mode, Recovery
-from engine.objects.schema import Schema
-from engine.replication.status import PeerStatus, ReplicaStatus
-from engine.tasks.plan import plan
-from overlay.errors import InvalidInputError
-from testnet.ha import chain
-from testnet.ha.cast import primaries_of, secured
-from testnet.ha.chain import (
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.schema import Schema
+from medusa.engine.replication.status import PeerStatus, ReplicaStatus
+from medusa.engine.tasks.plan import plan
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.ha import chain
+from medusa.testnet.ha.cast import primaries_of, secured
+from medusa.testnet.ha.chain import (
     NONE,
     RATE,
     SERVERS,
@@ -36,7 +36,7 @@ from testnet.ha.chain import (
     readings_table,
     source_sensor,
 )
-from testnet.ha.figures import (
+from medusa.testnet.ha.figures import (
     Arrival,
     Check,
     Cost,
@@ -52,7 +52,7 @@ from testnet.ha.figures import (
     promises,
     stall_ms,
 )
-from testnet.kit.cast import cpu_seconds
+from medusa.testnet.kit.cast import cpu_seconds
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from killed_peers import let_crash
 
-from engine.objects.availability import Mode
-from testnet.ha.chain import VARIANTS, chosen
-from testnet.ha.run import Lengths, Options, run_ha
-from testnet.ha.screen import HaBoard
+from medusa.engine.objects.availability import Mode
+from medusa.testnet.ha.chain import VARIANTS, chosen
+from medusa.testnet.ha.run import Lengths, Options, run_ha
+from medusa.testnet.ha.screen import HaBoard
 
 pytestmark = pytest.mark.process
 
@@ -20,8 +20,8 @@ async def test_all_primaries_killed_at_once(
 ) -> None:
     """As `medusa-testnet ha --short`, but quicker and without Spark."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
-    monkeypatch.setattr("testnet.ha.run.SHORT", Lengths(1.0, 2.0, 3.0, 1.0))
-    monkeypatch.setattr("testnet.ha.chain.RATE", 100)
+    monkeypatch.setattr("medusa.testnet.ha.run.SHORT", Lengths(1.0, 2.0, 3.0, 1.0))
+    monkeypatch.setattr("medusa.testnet.ha.chain.RATE", 100)
     await short_form()
 
 

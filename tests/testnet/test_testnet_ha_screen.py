@@ -11,15 +11,23 @@ import trio
 from click.testing import CliRunner
 from rich.console import Console
 
-import testnet.ha.run
-from engine.objects.availability import Mode
-from overlay.concurrency import one_error
-from overlay.errors import ConflictError, UnavailableError
-from testnet.ha.chain import NONE, SERVERS, VARIANTS, Reading, Variant, expected
-from testnet.ha.command import ha as ha_command
-from testnet.ha.figures import Arrival, Cost, HaResult, ModeResult, Observations, figures, judge
-from testnet.ha.run import Options, Play, run_ha
-from testnet.ha.screen import (
+import medusa.testnet.ha.run
+from medusa.engine.objects.availability import Mode
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import ConflictError, UnavailableError
+from medusa.testnet.ha.chain import NONE, SERVERS, VARIANTS, Reading, Variant, expected
+from medusa.testnet.ha.command import ha as ha_command
+from medusa.testnet.ha.figures import (
+    Arrival,
+    Cost,
+    HaResult,
+    ModeResult,
+    Observations,
+    figures,
+    judge,
+)
+from medusa.testnet.ha.run import Options, Play, run_ha
+from medusa.testnet.ha.screen import (
     FROM_S,
     RUN_S,
     HaBoard,
@@ -30,7 +38,7 @@ from testnet.ha.screen import (
     render_result,
     write_plot,
 )
-from testnet.kit.stages import State, about
+from medusa.testnet.kit.stages import State, about
 
 OUTAGES_S = {
     Mode.NONE: 14.0,
@@ -205,7 +213,7 @@ def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.Monke
         asked.append(options)
         return HaResult((), ())
 
-    monkeypatch.setattr(testnet.ha.run, "run_ha", run_ha)
+    monkeypatch.setattr(medusa.testnet.ha.run, "run_ha", run_ha)
     ended = CliRunner().invoke(ha_command, [])
     assert ended.output.startswith("7 runs of the chain: about 13 minutes")
     ended = CliRunner().invoke(ha_command, ["--short"])
@@ -225,7 +233,7 @@ def test_the_json_and_the_exit_code(lost: int, code: int, monkeypatch: pytest.Mo
         )
         return HaResult(modes, judge(modes))
 
-    monkeypatch.setattr(testnet.ha.run, "run_ha", run_ha)
+    monkeypatch.setattr(medusa.testnet.ha.run, "run_ha", run_ha)
     ended = CliRunner().invoke(ha_command, ["--mode", "active_standby", "--json"])
     assert ended.exit_code == code
     told = json.loads(ended.stdout)

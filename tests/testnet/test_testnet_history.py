@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.recent import Epoch
-from testnet.kit.answers import History, Received
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.recent import Epoch
+from medusa.testnet.kit.answers import History, Received
 
 BOUNDARIES = st.lists(st.integers(0, 10_000), min_size=1, max_size=20, unique=True).map(sorted)
 

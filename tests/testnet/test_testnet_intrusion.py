@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import trio
 
-from testnet.connections.query import COLUMNS
-from testnet.intrusion.board import Board
-from testnet.intrusion.run import Options, Result, run_intrusion
-from testnet.kit.peers import Federation, Peer
+from medusa.testnet.connections.query import COLUMNS
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.run import Options, Result, run_intrusion
+from medusa.testnet.kit.peers import Federation, Peer
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

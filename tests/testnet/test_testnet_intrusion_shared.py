@@ -21,26 +21,26 @@ from deadline import DEADLINE_S
 from rich.console import Console
 from shared_intrusion_traces import TRACED, traces_in
 
-from engine.language.panes import with_panes
-from engine.language.reading import read_draft
-from engine.objects.definitions import StreamEntry
-from engine.objects.query import streams_read, streams_written
-from engine.objects.readers import Readers
-from engine.tasks.network import Network
-from testnet.command import main
-from testnet.kit.answers import tuples_in
-from testnet.kit.peers import Launch
-from testnet.kit.stages import Stages
-from testnet.shared_intrusion.generate import (
+from medusa.engine.language.panes import with_panes
+from medusa.engine.language.reading import read_draft
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.query import streams_read, streams_written
+from medusa.engine.objects.readers import Readers
+from medusa.engine.tasks.network import Network
+from medusa.testnet.command import main
+from medusa.testnet.kit.answers import tuples_in
+from medusa.testnet.kit.peers import Launch
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.shared_intrusion.generate import (
     ADDED,
     EXAMPLE_CONNECTIONS,
     LABS,
     generate,
     write,
 )
-from testnet.shared_intrusion.oracle import right_answers
-from testnet.shared_intrusion.refusals import READ, Attempt
-from testnet.shared_intrusion.run import (
+from medusa.testnet.shared_intrusion.oracle import right_answers
+from medusa.testnet.shared_intrusion.refusals import READ, Attempt
+from medusa.testnet.shared_intrusion.run import (
     COLUMNS,
     STAGES,
     Answer,
@@ -49,8 +49,8 @@ from testnet.shared_intrusion.run import (
     Update,
     run_shared_intrusion,
 )
-from testnet.shared_intrusion.screen import render_result
-from testnet.shared_intrusion.scripts import (
+from medusa.testnet.shared_intrusion.screen import render_result
+from medusa.testnet.shared_intrusion.scripts import (
     PARTICIPANTS,
     ROUNDS,
     SCRIPTS,
@@ -60,10 +60,10 @@ from testnet.shared_intrusion.scripts import (
     script_of,
     stream_of,
 )
-from tools.client.async_client import AsyncMedusaClient
-from tools.trial.answers import Files
-from tools.trial.peer_of_the_moment import open_peer_of_the_moment, run_at
-from tools.trial.rehearsal import trial_of
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.trial.answers import Files
+from medusa.tools.trial.peer_of_the_moment import open_peer_of_the_moment, run_at
+from medusa.tools.trial.rehearsal import trial_of
 
 STRANGER = "stranger.example"
 

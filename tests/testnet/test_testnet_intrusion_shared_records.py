@@ -9,8 +9,8 @@ import duckdb
 import pytest
 from shared_intrusion_traces import TRACED, traces_in
 
-from overlay.errors import InvalidInputError
-from testnet.shared_intrusion.generate import (
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.shared_intrusion.generate import (
     ADDED,
     LABS,
     REMOVED,
@@ -23,8 +23,13 @@ from testnet.shared_intrusion.generate import (
     generate,
     threat_table,
 )
-from testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, listed_at, right_answers
-from testnet.shared_intrusion.recorded import recorded
+from medusa.testnet.shared_intrusion.oracle import (
+    WINDOW_US,
+    found_beacons,
+    listed_at,
+    right_answers,
+)
+from medusa.testnet.shared_intrusion.recorded import recorded
 
 SECOND = 1_000_000
 

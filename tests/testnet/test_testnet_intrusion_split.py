@@ -25,7 +25,7 @@ def possible() -> None:
 
 
 def run(folder: Path, *options: str) -> dict[str, object]:
-    command = [sys.executable, "-c", "from testnet.command import main; main()", "intrusion"]
+    command = [sys.executable, "-c", "from medusa.testnet.command import main; main()", "intrusion"]
     traces = [part for path in WRCCDC for part in ("--trace", str(path))]
     done = subprocess.run(
         [*command, "--peers", "4", *traces, "--out", str(folder), "--json", *options],
@@ -62,7 +62,7 @@ def test_answers_are_exact_though_load_moves_while_it_is_split(tmp_path: Path) -
 
 
 def test_a_split_takes_three_peers_and_no_kills(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from testnet.command import main; main()", "intrusion"]
+    command = [sys.executable, "-c", "from medusa.testnet.command import main; main()", "intrusion"]
     for options in (["--peers", "2"], ["--kills", "2"]):
         done = subprocess.run(
             [*command, "--split", "5", *options], capture_output=True, text=True, check=False

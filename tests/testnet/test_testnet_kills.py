@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from overlay.errors import UnavailableError
-from testnet.intrusion import kills
-from testnet.intrusion.board import Board, Posting
-from testnet.intrusion.kills import FAILOVER_S, Dice, Killer, Remains
-from testnet.kit.answers import Received
-from tools.home.folder import Home
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.intrusion import kills
+from medusa.testnet.intrusion.board import Board, Posting
+from medusa.testnet.intrusion.kills import FAILOVER_S, Dice, Killer, Remains
+from medusa.testnet.kit.answers import Received
+from medusa.tools.home.folder import Home
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -23,7 +23,8 @@ SEEDS = range(12)
 
 @dataclass(eq=False)
 class Peer:
-    """Keeps the contract of testnet.kit.peers.Peer. starts_s: it takes so long to come up."""
+    """Keeps the contract of medusa.testnet.kit.peers.Peer. starts_s: it takes so long to come
+    up."""
 
     participant: str
     home: Home

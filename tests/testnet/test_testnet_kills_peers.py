@@ -11,10 +11,10 @@ import trio
 from deadline import DEADLINE_S
 from few_connections import few_connections
 
-from testnet.intrusion.board import Board
-from testnet.intrusion.kills import Killer, KillsResult, run_intrusion_kills
-from testnet.intrusion.run import Options
-from testnet.kit.peers import Federation
+from medusa.testnet.intrusion.board import Board
+from medusa.testnet.intrusion.kills import Killer, KillsResult, run_intrusion_kills
+from medusa.testnet.intrusion.run import Options
+from medusa.testnet.kit.peers import Federation
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
@@ -49,7 +49,7 @@ async def test_three_kills_after_that_of_a_jvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some epochs are through by then, some are not."""
-    monkeypatch.setattr("testnet.intrusion.kills.Killer", JvmToo)
+    monkeypatch.setattr("medusa.testnet.intrusion.kills.Killer", JvmToo)
     traces = few_connections(tmp_path, 5, 2)
     options = Options(seed=5, traces=traces, out=tmp_path)
     check(await run_intrusion_kills(options, 3, Board()), 3)

@@ -11,15 +11,15 @@ import trio
 from click.testing import CliRunner
 from rich.console import Console
 
-import testnet.intrusion.kills
-from engine.objects.availability import Mode
-from overlay.errors import UnavailableError
-from testnet.command import main
-from testnet.intrusion.board import Board, Posting, Toll
-from testnet.intrusion.kills import FIRST_S, SECONDS_A_KILL, KillsResult, run_intrusion_kills
-from testnet.intrusion.run import Disturbance, Options, Result, compare
-from testnet.intrusion.screen import render, render_result
-from testnet.kit.answers import Received
+import medusa.testnet.intrusion.kills
+from medusa.engine.objects.availability import Mode
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.command import main
+from medusa.testnet.intrusion.board import Board, Posting, Toll
+from medusa.testnet.intrusion.kills import FIRST_S, SECONDS_A_KILL, KillsResult, run_intrusion_kills
+from medusa.testnet.intrusion.run import Disturbance, Options, Result, compare
+from medusa.testnet.intrusion.screen import render, render_result
+from medusa.testnet.kit.answers import Received
 
 
 def shown(renderable: object, width: int) -> str:
@@ -100,7 +100,7 @@ def test_a_script_gets_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append((options, kills))
         return with_kills("a fault", exact=False)
 
-    monkeypatch.setattr(testnet.intrusion.kills, "run_intrusion_kills", run)
+    monkeypatch.setattr(medusa.testnet.intrusion.kills, "run_intrusion_kills", run)
     arguments = ["intrusion", "--kills", "20", "--seed", "7", "--json"]
     result = CliRunner().invoke(main, [*arguments, "--ha", "active_standby", "--k-safety", "1"])
     assert result.exit_code == 1
@@ -129,7 +129,7 @@ async def test_a_history_with_a_fault_is_not_exact(
         board.history.add("busy", Received(2.0, 9 if faulty else 10, 20))
         return plain()
 
-    monkeypatch.setattr(testnet.intrusion.kills, "run_intrusion", run)
+    monkeypatch.setattr(medusa.testnet.intrusion.kills, "run_intrusion", run)
     result = await run_intrusion_kills(Options(), 2, Board(seconds=lambda: 0.0))
     assert result.exact is not faulty
     assert result.faults == (("busy: (9, 20] goes back behind 10",) if faulty else ())
@@ -139,12 +139,14 @@ async def test_a_history_with_a_fault_is_not_exact(
 async def test_a_failure_tells_who_was_killed_when(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    async def run(options: Options, board: Board, killer: testnet.intrusion.kills.Killer) -> Result:
+    async def run(
+        options: Options, board: Board, killer: medusa.testnet.intrusion.kills.Killer
+    ) -> Result:
         await trio.lowlevel.checkpoint()
         killer.log.append("    1.00 kill 1: mit.edu")
         raise UnavailableError("mit.edu does not answer")
 
-    monkeypatch.setattr(testnet.intrusion.kills, "run_intrusion", run)
+    monkeypatch.setattr(medusa.testnet.intrusion.kills, "run_intrusion", run)
     with pytest.raises(UnavailableError) as raised:
         await run_intrusion_kills(Options(out=tmp_path), 1, Board())
     assert raised.value.__notes__ == ["--- kills\n    1.00 kill 1: mit.edu"]

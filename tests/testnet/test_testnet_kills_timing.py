@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import trio
 
-from testnet.kit.traffic import Part, Timing
+from medusa.testnet.kit.traffic import Part, Timing
 
 EMPTY = pa.table({})
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from overlay.errors import ConflictError
-from testnet.kit import ports
-from testnet.kit.ports import port_to_keep
+from medusa.overlay.errors import ConflictError
+from medusa.testnet.kit import ports
+from medusa.testnet.kit.ports import port_to_keep
 
 
 def test_a_port_is_free_and_no_outgoing_connection_gets_it(

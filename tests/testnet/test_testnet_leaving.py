@@ -9,9 +9,9 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from overlay.errors import UnavailableError
-from testnet.kit.peers import Federation, Peer, open_federation, run_command
-from tools.client.blocking import MedusaClient
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.kit.peers import Federation, Peer, open_federation, run_command
+from medusa.tools.client.blocking import MedusaClient
 
 
 async def _refused(*arguments: str) -> str:

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from testnet.linear_road import tables
-from testnet.linear_road.generate import FEET, Part, Road, Traffic, whole
-from testnet.linear_road.tables import EXIT, SEGMENT_FEET, START_S
-from testnet.linear_road.validate import Answers, Row, expected
+from medusa.testnet.linear_road import tables
+from medusa.testnet.linear_road.generate import FEET, Part, Road, Traffic, whole
+from medusa.testnet.linear_road.tables import EXIT, SEGMENT_FEET, START_S
+from medusa.testnet.linear_road.validate import Answers, Row, expected
 
 SMALL: Final = Traffic(
     seed=2,

@@ -13,13 +13,13 @@ from click.testing import CliRunner
 from msgspec import json
 from rich.console import Console
 
-from testnet.command import main
-from testnet.linear_road import rating
-from testnet.linear_road.figure import figure_answers, sightings
-from testnet.linear_road.generate import Road, Traffic, whole
-from testnet.linear_road.rating import Delay, Drive, Heard, Rating, render_rating
-from testnet.linear_road.tables import START_S, TIME
-from testnet.linear_road.workload import linear_road_workload
+from medusa.testnet.command import main
+from medusa.testnet.linear_road import rating
+from medusa.testnet.linear_road.figure import figure_answers, sightings
+from medusa.testnet.linear_road.generate import Road, Traffic, whole
+from medusa.testnet.linear_road.rating import Delay, Drive, Heard, Rating, render_rating
+from medusa.testnet.linear_road.tables import START_S, TIME
+from medusa.testnet.linear_road.workload import linear_road_workload
 
 SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
 """Little traffic, but enough of it for tolls, and with an accident."""

@@ -12,19 +12,19 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.language.check import check_query
-from engine.language.xml.documents import read_document
-from engine.replication.status import PeerStatus, Snapshot
-from engine.tasks.plan import plan
-from engine.tasks.status import TaskStatus
-from overlay.errors import BrokenError, InternalError
-from testnet.connections import query as oracle
-from testnet.connections.conn import ARROW, conn_schema
-from testnet.connections.generate import generate
-from testnet.connections.query import source_schema
-from testnet.kit.cast import proposed_id
-from testnet.load import script as places
-from testnet.load.board import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import BrokenError, InternalError
+from medusa.testnet.connections import query as oracle
+from medusa.testnet.connections.conn import ARROW, conn_schema
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.query import source_schema
+from medusa.testnet.kit.cast import proposed_id
+from medusa.testnet.load import script as places
+from medusa.testnet.load.board import (
     MEAN_S,
     Load,
     LoadBoard,
@@ -36,9 +36,9 @@ from testnet.load.board import (
     is_overload,
     load_of,
 )
-from testnet.load.cast import Player, Tape
-from testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
-from tools.home.messages import MarketStatus, MoveStatus
+from medusa.testnet.load.cast import Player, Tape
+from medusa.testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
+from medusa.tools.home.messages import MarketStatus, MoveStatus
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 
@@ -241,8 +241,8 @@ def test_the_cast_can_do_what_the_steps_want() -> None:
 
 
 def test_the_peers_configs_are_read(tmp_path: Path) -> None:
-    from tools.home.config import load_config
-    from tools.home.folder import Home
+    from medusa.tools.home.config import load_config
+    from medusa.tools.home.folder import Home
 
     (tmp_path / "medusa.toml").write_text(places.A.config)
     config = load_config(Home(tmp_path))

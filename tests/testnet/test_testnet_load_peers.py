@@ -12,13 +12,13 @@ from deadline import DEADLINE_S
 from interpreting_peer import ROW_S
 from killed_peers import let_crash
 
-from testnet.connections.generate import generate
-from testnet.kit.cast import proposed_id
-from testnet.kit.peers import open_federation, run_command
-from testnet.load import script as places
-from testnet.load.board import LoadBoard, Observer
-from testnet.load.cast import Cast
-from testnet.load.script import Place
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.kit.cast import proposed_id
+from medusa.testnet.kit.peers import open_federation, run_command
+from medusa.testnet.load import script as places
+from medusa.testnet.load.board import LoadBoard, Observer
+from medusa.testnet.load.cast import Cast
+from medusa.testnet.load.script import Place
 
 
 @pytest.mark.process

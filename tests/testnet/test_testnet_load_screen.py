@@ -11,11 +11,11 @@ import trio
 from click.testing import CliRunner
 from rich.console import Console
 
-import testnet.load.run
-from overlay.concurrency import one_error
-from overlay.errors import UnavailableError
-from testnet.kit.stages import State
-from testnet.load.board import (
+import medusa.testnet.load.run
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.kit.stages import State
+from medusa.testnet.load.board import (
     EXPECTED_S,
     SHORT_SHARE,
     SHORT_STAGES,
@@ -26,10 +26,17 @@ from testnet.load.board import (
     Moved,
     Step,
 )
-from testnet.load.command import load as load_command
-from testnet.load.run import Options
-from testnet.load.screen import lines_of, load_at, open_screen, render, render_result, write_plot
-from testnet.load.script import FULL, SHORT, Script
+from medusa.testnet.load.command import load as load_command
+from medusa.testnet.load.run import Options
+from medusa.testnet.load.screen import (
+    lines_of,
+    load_at,
+    open_screen,
+    render,
+    render_result,
+    write_plot,
+)
+from medusa.testnet.load.script import FULL, SHORT, Script
 
 # -- showing ---------------------------------------------------------------------------------------
 
@@ -163,7 +170,7 @@ def test_the_command_says_beforehand_how_long_it_takes(monkeypatch: pytest.Monke
         assert script is (SHORT if board.words == SHORT_STAGES else FULL)
         return result()
 
-    monkeypatch.setattr(testnet.load.run, "run_load", run_load)
+    monkeypatch.setattr(medusa.testnet.load.run, "run_load", run_load)
     assert CliRunner().invoke(load_command, []).output.startswith("four steps: about 7 minutes")
     said = CliRunner().invoke(load_command, ["--short"]).output
     assert said.startswith("one step: about 2 minutes")
@@ -183,7 +190,7 @@ def test_the_json_and_the_exit_code(
             await trio.lowlevel.checkpoint()
         return result(exact=exact, acceptable=acceptable)
 
-    monkeypatch.setattr(testnet.load.run, "run_load", run_load)
+    monkeypatch.setattr(medusa.testnet.load.run, "run_load", run_load)
     ended = CliRunner().invoke(load_command, ["--json"])
     assert ended.exit_code == code
     told = json.loads(ended.stdout)
@@ -198,7 +205,7 @@ async def test_a_failure_has_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatc
         await trio.lowlevel.checkpoint()
         raise UnavailableError("the peer of mit.edu ended with 1")
 
-    monkeypatch.setattr(testnet.load.cast.Cast, "enter", fail)
+    monkeypatch.setattr(medusa.testnet.load.cast.Cast, "enter", fail)
     with pytest.raises(UnavailableError, match="ended with 1") as caught, one_error():
-        await testnet.load.run.run_load(Options(), LoadBoard(), FULL)
+        await medusa.testnet.load.run.run_load(Options(), LoadBoard(), FULL)
     assert hasattr(caught.value, "__notes__")

@@ -10,9 +10,9 @@ from interpreting_peer import ROW_S
 from killed_peers import let_crash
 from peer_intervals import INTERVALS, intervals
 
-from testnet.load.board import MEAN_S, SHORT_STAGES, LoadBoard
-from testnet.load.run import Options, run_load
-from testnet.load.script import EVERYBODY, FULL, SHORT, A, B, C, D, Script
+from medusa.testnet.load.board import MEAN_S, SHORT_STAGES, LoadBoard
+from medusa.testnet.load.run import Options, run_load
+from medusa.testnet.load.script import EVERYBODY, FULL, SHORT, A, B, C, D, Script
 
 pytestmark = pytest.mark.process
 

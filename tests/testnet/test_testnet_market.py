@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from testnet.market import oracle
-from testnet.market.generate import (
+from medusa.testnet.market import oracle
+from medusa.testnet.market.generate import (
     DAY_S,
     OPENING,
     START_US,
@@ -30,7 +30,7 @@ from testnet.market.generate import (
     trades,
     walk,
 )
-from testnet.market.tables import EXCHANGES, QUOTE, TIME, TRADE, BadTradesError, read_taq
+from medusa.testnet.market.tables import EXCHANGES, QUOTE, TIME, TRADE, BadTradesError, read_taq
 
 TAQ: Final = (
     Path(__file__).parents[2].parent / "shared" / "data" / "taq_trades_multi_2014-09-17.parquet"

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 from msgspec import json
 
-from testnet.command import main
-from testnet.market.tables import TIME
-from testnet.market.workload import Options, market_workload
+from medusa.testnet.command import main
+from medusa.testnet.market.tables import TIME
+from medusa.testnet.market.workload import Options, market_workload
 
 TAQ: Final = (
     Path(__file__).parents[2].parent / "shared" / "data" / "taq_trades_multi_2014-09-17.parquet"

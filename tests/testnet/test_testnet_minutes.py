@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 import trio
 
-from testnet.bench.__main__ import met
-from testnet.bench.minutes import (
+from medusa.testnet.bench.__main__ import met
+from medusa.testnet.bench.minutes import (
     EPOCH_S,
     MINUTE_S,
     MINUTE_US,
@@ -18,7 +18,7 @@ from testnet.bench.minutes import (
     Schedule,
     answers_of,
 )
-from testnet.bench.moving import against, stalls
+from medusa.testnet.bench.moving import against, stalls
 
 ROWS = 20_000
 MINUTES = Minutes.make(ROWS)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from engine.language.check import check_query
-from engine.language.xml.documents import read_document
-from engine.objects.schema import FieldType
-from testnet.connections.conn import conn_schema
-from testnet.connections.query import (
+from medusa.engine.language.check import check_query
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.objects.schema import FieldType
+from medusa.testnet.connections.conn import conn_schema
+from medusa.testnet.connections.query import (
     COLUMNS,
     Names,
     intrusion_document,

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 from nexmark_by_hand import BY_HAND, Rows
 
-from testnet.nexmark.generate import (
+from medusa.testnet.nexmark.generate import (
     ACTIVE,
     BLOCK,
     CHANNELS,
@@ -29,7 +29,7 @@ from testnet.nexmark.generate import (
     blocks,
     generate,
 )
-from testnet.nexmark.oracle import QUERIES, TEXTS, expected, side_input
+from medusa.testnet.nexmark.oracle import QUERIES, TEXTS, expected, side_input
 
 SLOW: Final = 20
 """Events a second that make a hundred seconds of two thousand: ten windows."""

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 from msgspec import json
 
-from testnet.command import main
-from testnet.nexmark.oracle import QUERIES
-from testnet.nexmark.scripts import CHANGES, script
+from medusa.testnet.command import main
+from medusa.testnet.nexmark.oracle import QUERIES
+from medusa.testnet.nexmark.scripts import CHANGES, script
 
 RUNNING: Final = (
     *("q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q11", "q12", "q13"),

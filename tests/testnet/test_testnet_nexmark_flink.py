@@ -21,20 +21,20 @@ import trio
 from click.testing import CliRunner
 from flink_here import flink_is_missing
 
-from engine.language.reading import read_draft
-from engine.spark.jvm import find_java
-from overlay.errors import UnavailableError
-from testnet.command import main
-from testnet.nexmark.flink.answers import cut, read_answer, right_answer
-from testnet.nexmark.flink.reasons import is_timeout, reason
-from testnet.nexmark.flink.run import judged, run_flink
-from testnet.nexmark.flink.texts import TABLES, query_text, table_text, write_tables, written
-from testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
-from testnet.nexmark.generate import START_US, generate
-from testnet.nexmark.oracle import QUERIES, TEXTS, expected, reads
-from testnet.nexmark.scripts import script
-from testnet.nexmark.workload import Options, tables_of
-from testnet.workload.comparison import Difference, difference
+from medusa.engine.language.reading import read_draft
+from medusa.engine.spark.jvm import find_java
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.command import main
+from medusa.testnet.nexmark.flink.answers import cut, read_answer, right_answer
+from medusa.testnet.nexmark.flink.reasons import is_timeout, reason
+from medusa.testnet.nexmark.flink.run import judged, run_flink
+from medusa.testnet.nexmark.flink.texts import TABLES, query_text, table_text, write_tables, written
+from medusa.testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
+from medusa.testnet.nexmark.generate import START_US, generate
+from medusa.testnet.nexmark.oracle import QUERIES, TEXTS, expected, reads
+from medusa.testnet.nexmark.scripts import script
+from medusa.testnet.nexmark.workload import Options, tables_of
+from medusa.testnet.workload.comparison import Difference, difference
 
 WORK: Final = Work({}, 1, [], {q: Text(q, "") for q in ("q0", "q1", "q2")}, "", 1.0)
 MILLISECOND_US: Final = 1_000

@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from testnet.connections.conn import ARROW
-from testnet.connections.generate import generate
-from testnet.connections.query import COLUMNS, Answers, expected, write_answers
-from testnet.connections.traces import merge, open_trace
+from medusa.testnet.connections.conn import ARROW
+from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.query import COLUMNS, Answers, expected, write_answers
+from medusa.testnet.connections.traces import merge, open_trace
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from testnet.kit.traffic import POST_ROWS, TICK_S, paced
+from medusa.testnet.kit.traffic import POST_ROWS, TICK_S, paced
 
 
 def tables(times: list[float], cuts: list[int]) -> list[pa.Table]:

@@ -12,12 +12,12 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from engine.objects.schema import END, STIME
-from engine.streams.corrections import Change, Corrections, Kind
-from testnet.command import main
-from testnet.partition.cast import SIEVES, expected, query, sources
-from testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from testnet.partition.screen import render_result, write_plot
+from medusa.engine.objects.schema import END, STIME
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.testnet.command import main
+from medusa.testnet.partition.cast import SIEVES, expected, query, sources
+from medusa.testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
+from medusa.testnet.partition.screen import render_result, write_plot
 
 SECOND = 1_000_000
 
@@ -137,7 +137,7 @@ def test_the_result_is_shown_beside_the_original(tmp_path: Path) -> None:
 @pytest.mark.spark
 def test_a_real_split_is_borne_and_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in (("WARM_S", 1.0), ("STEADY_S", 2.0), ("WATCH_S", 1.0)):
-        monkeypatch.setattr(f"testnet.partition.run.{name}", seconds)
+        monkeypatch.setattr(f"medusa.testnet.partition.run.{name}", seconds)
     options = ["--seconds", "4", "--chain", "1", "--corrections", "revisions", "--missing", "0.01"]
     done = CliRunner().invoke(main, ["partition", *options, "--json"])
     assert done.stdout, done.stderr
@@ -148,7 +148,7 @@ def test_a_real_split_is_borne_and_corrected(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_cannot_be_is_refused_in_a_line() -> None:
-    command = [sys.executable, "-c", "from testnet.command import main; main()", "partition"]
+    command = [sys.executable, "-c", "from medusa.testnet.command import main; main()", "partition"]
     options = ["--replica", "--chain", "1"]
     done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode == 2

@@ -10,7 +10,13 @@ import pytest
 
 pytestmark = [pytest.mark.soak, pytest.mark.process]
 
-COMMAND = (sys.executable, "-c", "from testnet.command import main; main()", "partition", "--json")
+COMMAND = (
+    sys.executable,
+    "-c",
+    "from medusa.testnet.command import main; main()",
+    "partition",
+    "--json",
+)
 
 
 def split(*options: str, seconds: int) -> dict[str, object]:

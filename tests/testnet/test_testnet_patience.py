@@ -13,9 +13,9 @@ from deadline import DEADLINE_S
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.errors import DeadlineError, UnavailableError
-from testnet.kit import patience
-from testnet.kit.patience import MIN_SHARE, MachineTime, Patience, while_moving
+from medusa.overlay.errors import DeadlineError, UnavailableError
+from medusa.testnet.kit import patience
+from medusa.testnet.kit.patience import MIN_SHARE, MachineTime, Patience, while_moving
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 30)), max_size=40))

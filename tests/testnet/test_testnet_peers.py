@@ -13,10 +13,16 @@ import pytest
 import trio
 from engine_peers import until
 
-from overlay.errors import DeadlineError, UnavailableError
-from testnet.kit import peers
-from testnet.kit.peers import Federation, Peer, open_federation, participant_name, run_command
-from tools.home.folder import Home
+from medusa.overlay.errors import DeadlineError, UnavailableError
+from medusa.testnet.kit import peers
+from medusa.testnet.kit.peers import (
+    Federation,
+    Peer,
+    open_federation,
+    participant_name,
+    run_command,
+)
+from medusa.tools.home.folder import Home
 
 STAND_IN = """#!{python}
 import os, pathlib, signal, subprocess, sys
@@ -24,7 +30,7 @@ sys.path.insert(0, {root!r})
 command, *rest = sys.argv[1:]
 if command == "run":
     options = dict(zip(rest[::2], rest[1::2]))
-    from tools.home.folder import Home, Running
+    from medusa.tools.home.folder import Home, Running
     home = Home(pathlib.Path(options["--home"]))
     mode = (home.folder / "mode").read_text() if (home.folder / "mode").exists() else ""
     print("mode", mode or "normal", flush=True)

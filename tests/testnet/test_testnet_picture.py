@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import testnet.kit.picture
-from testnet.command import main
+import medusa.testnet.kit.picture
+from medusa.testnet.command import main
 
 COMMANDS = ("bpm", "detect", "ha", "load", "partition")
 
@@ -42,6 +42,6 @@ def test_without_matplotlib_the_words_that_install_it(
     def find(name: str) -> object:
         return None if name == "matplotlib" else importlib.util.find_spec(name)
 
-    monkeypatch.setattr(testnet.kit.picture, "find_spec", find)
+    monkeypatch.setattr(medusa.testnet.kit.picture, "find_spec", find)
     said = refused(command, tmp_path / "a.png")
     assert f"{sys.executable} -m pip install 'matplotlib>=3.8,<4'" in said

@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from testnet.protocol.chapters import read_methods, write
-from testnet.protocol.words import describe, type_words
+from medusa.testnet.protocol.chapters import read_methods, write
+from medusa.testnet.protocol.words import describe, type_words
 
 PAGE: Final = Path(__file__).parents[2] / "docs/protocol.md"
 UNTOLD: Final = re.compile(r"^#+ (.*)\n\n(?:Encoded as|No fields)", re.MULTILINE)

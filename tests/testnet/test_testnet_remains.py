@@ -12,7 +12,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from testnet.intrusion.kills import Remains, left_by, watch
+from medusa.testnet.intrusion.kills import Remains, left_by, watch
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import pytest
 import trio
 from rich.console import Console
 
-from testnet.intrusion.board import STAGES, Board, Posting
-from testnet.intrusion.run import AnswerResult, Result, compare
-from testnet.intrusion.screen import open_screen, render, render_result
-from testnet.kit.stages import State
+from medusa.testnet.intrusion.board import STAGES, Board, Posting
+from medusa.testnet.intrusion.run import AnswerResult, Result, compare
+from medusa.testnet.intrusion.screen import open_screen, render, render_result
+from medusa.testnet.kit.stages import State
 
 
 def console(width: int = 80, *, terminal: bool = False) -> Console:

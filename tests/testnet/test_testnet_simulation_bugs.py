@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from simulation_bugs import BUGS, Bug
 
-from testnet.simulation.simulate import Result, simulate
+from medusa.testnet.simulation.simulate import Result, simulate
 
 CASES = [
     pytest.param(bug, id=bug.name, marks=() if bug.quick else pytest.mark.soak) for bug in BUGS

@@ -14,18 +14,24 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-import testnet.simulation
-from overlay.errors import InvalidInputError
-from testnet.simulation.campaign import Campaign, Request, Summary, open_worker, simulate_apart
-from testnet.simulation.command import simulate as command
-from testnet.simulation.faults import Noise
-from testnet.simulation.history import found
-from testnet.simulation.manifest import load_manifest
-from testnet.simulation.run_real import run_real
-from testnet.simulation.screen import open_progress, render_result, render_summary
-from testnet.simulation.simulate import RUN, Result, simulate
+import medusa.testnet.simulation
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.campaign import (
+    Campaign,
+    Request,
+    Summary,
+    open_worker,
+    simulate_apart,
+)
+from medusa.testnet.simulation.command import simulate as command
+from medusa.testnet.simulation.faults import Noise
+from medusa.testnet.simulation.history import found
+from medusa.testnet.simulation.manifest import load_manifest
+from medusa.testnet.simulation.run_real import run_real
+from medusa.testnet.simulation.screen import open_progress, render_result, render_summary
+from medusa.testnet.simulation.simulate import RUN, Result, simulate
 
-MANIFESTS = Path(testnet.simulation.__file__).parent / "manifests"
+MANIFESTS = Path(medusa.testnet.simulation.__file__).parent / "manifests"
 THIN, TRADE = MANIFESTS / "thin.toml", MANIFESTS / "trade.toml"
 
 BAD = Result(4711, (found("streams", "s lost acknowledged rows", ["row 7"]),))
@@ -55,8 +61,8 @@ def test_what_runs_under_a_contract_is_paid_for_by_receipts_in_both_ledgers() ->
 
 DIGESTS = """
 import sys
-from testnet.simulation.generate import generate
-from testnet.simulation.simulate import simulate
+from medusa.testnet.simulation.generate import generate
+from medusa.testnet.simulation.simulate import simulate
 for seed in map(int, sys.argv[1:]):
     print(simulate(generate(seed), seed).digest)
 """

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from contracts.balances import Balance
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.query import Aggregate, AggregateFunction, Function
-from engine.objects.schema import BEGINNING, END
-from testnet.simulation.checkers import violations
-from testnet.simulation.faults import Drift
-from testnet.simulation.history import (
+from medusa.contracts.balances import Balance
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.testnet.simulation.checkers import violations
+from medusa.testnet.simulation.faults import Drift
+from medusa.testnet.simulation.history import (
     AccountView,
     Acknowledged,
     Attempted,
@@ -34,8 +34,8 @@ from testnet.simulation.history import (
     Row,
     WorkView,
 )
-from testnet.simulation.manifest import Check, Manifest, QueryTable, StreamTable
-from testnet.simulation.peer_checks import catalog_of
+from medusa.testnet.simulation.manifest import Check, Manifest, QueryTable, StreamTable
+from medusa.testnet.simulation.peer_checks import catalog_of
 
 S = "medusa://mit.edu/s"
 OUT = "medusa://mit.edu/out"

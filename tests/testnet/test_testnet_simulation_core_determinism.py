@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 import trio
 
-from overlay.events import wall_clock
-from overlay.identity import Identity, Root
-from testnet.simulation.determinism import deterministic
-from testnet.simulation.disk import Disk
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.hosts import EPOCH_S, Machine, Process, inside
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Identity, Root
+from medusa.testnet.simulation.determinism import deterministic
+from medusa.testnet.simulation.disk import Disk
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.hosts import EPOCH_S, Machine, Process, inside
 
 
 def learned(seed: int) -> list[object]:

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 
-from testnet.virtual.clock import VirtualTime
-from testnet.virtual.hosts import Process, inside
-from testnet.virtual.links import LinkModel
-from testnet.virtual.network import Network
+from medusa.testnet.virtual.clock import VirtualTime
+from medusa.testnet.virtual.hosts import Process, inside
+from medusa.testnet.virtual.links import LinkModel
+from medusa.testnet.virtual.network import Network
 
 ONE, TWO = "10.0.0.1", "10.0.0.2"
 PORT = 7000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from testnet.simulation import simulate as scratch
-from testnet.simulation.simulate import PREFIX, YOUNG_S, scratch_folder, sweep
+from medusa.testnet.simulation import simulate as scratch
+from medusa.testnet.simulation.simulate import PREFIX, YOUNG_S, scratch_folder, sweep
 
 
 def aged(folder: Path) -> Path:

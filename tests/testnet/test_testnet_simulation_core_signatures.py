@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from overlay.errors import UntrustedError
-from overlay.signing import sign, verify
-from testnet.simulation.determinism import MOST_REMEMBERED, Signatures
+from medusa.overlay.errors import UntrustedError
+from medusa.overlay.signing import sign, verify
+from medusa.testnet.simulation.determinism import MOST_REMEMBERED, Signatures
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 OTHER = Ed25519PrivateKey.from_private_bytes(bytes(31) + b"1")
@@ -16,8 +16,8 @@ OTHER = Ed25519PrivateKey.from_private_bytes(bytes(31) + b"1")
 @pytest.fixture
 def signatures(monkeypatch: pytest.MonkeyPatch) -> Signatures:
     made = Signatures()
-    monkeypatch.setattr("overlay.signing._sign", made.sign)
-    monkeypatch.setattr("overlay.signing._verify", made.verify)
+    monkeypatch.setattr("medusa.overlay.signing._sign", made.sign)
+    monkeypatch.setattr("medusa.overlay.signing._verify", made.verify)
     return made
 
 
@@ -59,7 +59,7 @@ def test_an_altered_signature_is_refused(signatures: Signatures) -> None:
 def test_what_is_forgotten_is_verified_again(
     signatures: Signatures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("testnet.simulation.determinism.MOST_REMEMBERED", 2)
+    monkeypatch.setattr("medusa.testnet.simulation.determinism.MOST_REMEMBERED", 2)
     assert MOST_REMEMBERED > 2
     first, *_ = [sign(KEY, "claim", bytes([number])) for number in range(3)]
     verify(KEY.public_key(), "claim", bytes([0]), first)

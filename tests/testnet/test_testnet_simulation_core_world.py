@@ -23,11 +23,11 @@ from simulated_intrusion import (
     work,
 )
 
-from overlay.errors import UnavailableError
-from overlay.events import wall_clock
-from testnet.simulation.federation import Federation
-from testnet.simulation.simulate import StalledError, run_simulation
-from testnet.simulation.world import PeerFailedError, World
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.events import wall_clock
+from medusa.testnet.simulation.federation import Federation
+from medusa.testnet.simulation.simulate import StalledError, run_simulation
+from medusa.testnet.simulation.world import PeerFailedError, World
 
 HERE = Path(__file__).parent
 
@@ -198,7 +198,7 @@ def test_a_scenario_that_hangs_is_ended_after_its_virtual_time() -> None:
 
 
 def test_a_run_that_goes_in_circles_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("testnet.virtual.clock.MOST_READINGS", 10_000)
+    monkeypatch.setattr("medusa.testnet.virtual.clock.MOST_READINGS", 10_000)
 
     async def main(_world: World) -> None:
         while True:

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import testnet.simulation
-from overlay.errors import InvalidInputError
-from testnet.simulation.faults import (
+import medusa.testnet.simulation
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.simulation.faults import (
     Crash,
     Fault,
     FaultRates,
@@ -22,10 +22,10 @@ from testnet.simulation.faults import (
     named_peers,
     schedule,
 )
-from testnet.simulation.generate import MOST_PEERS, ROWS_OF_ALL, generate
-from testnet.simulation.manifest import load_manifest, read_manifest
+from medusa.testnet.simulation.generate import MOST_PEERS, ROWS_OF_ALL, generate
+from medusa.testnet.simulation.manifest import load_manifest, read_manifest
 
-EXAMPLES = sorted((Path(testnet.simulation.__file__).parent / "manifests").glob("*.toml"))
+EXAMPLES = sorted((Path(medusa.testnet.simulation.__file__).parent / "manifests").glob("*.toml"))
 PEERS = ("mit.edu/0", "mit.edu/1", "utah.edu/0")
 
 

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import pytest
 import trio
 
-from engine.language.modification import BoxChange
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Filter, Query
-from engine.objects.schema import BEGINNING, STIME
-from overlay.errors import UnavailableError
-from testnet.simulation.federation import Federation
-from testnet.simulation.history import Posted, schema_of, table_of
-from testnet.simulation.simulate import run_simulation
-from testnet.simulation.world import World
+from medusa.engine.language.modification import BoxChange
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.simulation.federation import Federation
+from medusa.testnet.simulation.history import Posted, schema_of, table_of
+from medusa.testnet.simulation.simulate import run_simulation
+from medusa.testnet.simulation.world import World
 
 SOURCE, OUTPUT, QUERY = "medusa://utah.edu/s", "medusa://mit.edu/out", "medusa://mit.edu/q"
 PRIMARY, SECONDARY, HOME = "mit.edu/0", "mit.edu/1", "utah.edu/0"

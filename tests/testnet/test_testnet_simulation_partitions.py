@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 import trio
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Filter, Union
-from engine.replication.versions.monitor import VersionMonitor
-from engine.streams.corrections import Corrections
-from overlay.errors import UnavailableError
-from testnet.simulation import simulate as simulation
-from testnet.simulation.faults import Crash, Fault, Partition
-from testnet.simulation.federation import Federation
-from testnet.simulation.history import (
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Filter, Union
+from medusa.engine.replication.versions.monitor import VersionMonitor
+from medusa.engine.streams.corrections import Corrections
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.simulation import simulate as simulation
+from medusa.testnet.simulation.faults import Crash, Fault, Partition
+from medusa.testnet.simulation.federation import Federation
+from medusa.testnet.simulation.history import (
     History,
     Posted,
     Quiescent,
@@ -26,7 +26,7 @@ from testnet.simulation.history import (
     schema_of,
     table_of,
 )
-from testnet.simulation.manifest import (
+from medusa.testnet.simulation.manifest import (
     Manifest,
     PosterTable,
     QueryTable,
@@ -34,8 +34,8 @@ from testnet.simulation.manifest import (
     StreamTable,
     SubscriberTable,
 )
-from testnet.simulation.simulate import Result, run_simulation, simulate
-from testnet.simulation.world import World
+from medusa.testnet.simulation.simulate import Result, run_simulation, simulate
+from medusa.testnet.simulation.world import World
 
 SOURCE, SOME, FEW = (
     "medusa://utah.edu/s",

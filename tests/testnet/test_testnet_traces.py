@@ -14,9 +14,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from overlay.errors import InvalidInputError
-from testnet.connections.conn import ARROW
-from testnet.connections.traces import (
+from medusa.overlay.errors import InvalidInputError
+from medusa.testnet.connections.conn import ARROW
+from medusa.testnet.connections.traces import (
     BATCH_ROWS,
     Trace,
     merge,

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from testnet.tracking import oracle
-from testnet.tracking.generate import (
+from medusa.testnet.tracking import oracle
+from medusa.testnet.tracking.generate import (
     PERMISSION,
     READERS,
     ROOMS,

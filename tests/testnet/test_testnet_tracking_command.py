@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 from msgspec import json
 
-from testnet.command import main
-from testnet.tracking.workload import QUERIES, Options, appendix, tracking_workload
+from medusa.testnet.command import main
+from medusa.testnet.tracking.workload import QUERIES, Options, appendix, tracking_workload
 
 SCHEMA: Final = (
     '<schema name="medusa://nms.lcs.mit.edu/locator/person">\n'

@@ -7,12 +7,12 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from engine.spark import executor
-from engine.tasks.plan import Task
-from testnet.kit.stages import Stages
-from testnet.workload.patience import StandstillError
-from testnet.workload.run import run_workload
-from testnet.workload.workload import STAGES, Script, Workload
+from medusa.engine.spark import executor
+from medusa.engine.tasks.plan import Task
+from medusa.testnet.kit.stages import Stages
+from medusa.testnet.workload.patience import StandstillError
+from medusa.testnet.workload.run import run_workload
+from medusa.testnet.workload.workload import STAGES, Script, Workload
 
 TEXT = "CREATE STREAM doubled AS SELECT n * 2 AS n FROM numbers"
 

@@ -10,12 +10,12 @@ from click.testing import CliRunner
 from engine_peers import Town
 from tools_prompt import Prompt
 
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import Idle
-from overlay.errors import InvalidInputError
-from tools.commands.medusa import alter_stream
-from tools.commands.medusa.alter_stream import read
-from tools.commands.medusa.medusa_command import medusa
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import Idle
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.commands.medusa import alter_stream
+from medusa.tools.commands.medusa.alter_stream import read
+from medusa.tools.commands.medusa.medusa_command import medusa
 
 
 def test_every_option_as_it_stands_in_xml() -> None:

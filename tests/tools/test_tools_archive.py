@@ -17,17 +17,17 @@ import pyarrow as pa
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from overlay.errors import (
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
     StorageFullError,
 )
-from tools.commands.peer.archive import VERSION, Manifest, extract, sealed
-from tools.commands.peer.backup import backup, restore
-from tools.home.folder import Home
-from tools.home.founding import make_peer
+from medusa.tools.commands.peer.archive import VERSION, Manifest, extract, sealed
+from medusa.tools.commands.peer.backup import backup, restore
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
 
 
 def quiet(_: int) -> None:

@@ -16,11 +16,11 @@ import pytest
 import trio
 from tools_fake_peer import DERIVED, STREAM, FakePeer, derived, fake_peer_in_thread, make_home, rows
 
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import ClosedError, InvalidInputError, NotFoundError, UnavailableError
-from tools.client.async_client import Corrections, open_medusa
-from tools.client.blocking import MedusaClient
-from tools.client.portal import Portal
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import ClosedError, InvalidInputError, NotFoundError, UnavailableError
+from medusa.tools.client.async_client import Corrections, open_medusa
+from medusa.tools.client.blocking import MedusaClient
+from medusa.tools.client.portal import Portal
 
 EPOCHS = 200
 

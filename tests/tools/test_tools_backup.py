@@ -12,16 +12,16 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, Town, begin, make_stream, pairs_of, rows, until
 
-from engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
-from engine.objects.schema import BEGINNING, END
-from engine.streams.config import Timing
-from engine.streams.retention import Hold
-from overlay.config import OverlayTiming
-from overlay.errors import ConflictError, NotRetainedError
-from tools.client.async_client import AsyncMedusaClient
-from tools.commands.peer.backup import backup, restore
-from tools.daemon.peer import open_peer
-from tools.home.folder import Home
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.config import OverlayTiming
+from medusa.overlay.errors import ConflictError, NotRetainedError
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.commands.peer.backup import backup, restore
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.folder import Home
 
 QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
 pytestmark = pytest.mark.town(timing=QUICK)

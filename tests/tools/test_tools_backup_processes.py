@@ -21,13 +21,13 @@ import pyarrow as pa
 import pytest
 from deadline import DEADLINE_S
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from overlay.errors import MedusaError
-from tools.client.blocking import MedusaClient
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.overlay.errors import MedusaError
+from medusa.tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/s"
-PEER = (sys.executable, "-m", "tools.commands.peer.peer_command")
+PEER = (sys.executable, "-m", "medusa.tools.commands.peer.peer_command")
 TIMED = (sys.executable, crashing_peer.__file__)
 ALONE = peer_intervals.intervals(engine={"timing": {"restored_ask_s": 1.0}})
 """Of a federation that has one peer: no other will answer, or call."""

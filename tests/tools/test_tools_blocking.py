@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tools_fake_peer import DERIVED, STREAM, derived, fake_peer_in_thread, rows
 
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import ClosedError, NotFoundError
-from tools.client.blocking import Corrections, MedusaClient
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import ClosedError, NotFoundError
+from medusa.tools.client.blocking import Corrections, MedusaClient
 
 
 def test_calls_posts_and_subscriptions(tmp_path: Path) -> None:

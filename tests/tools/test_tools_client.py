@@ -11,10 +11,10 @@ import trio
 from deadline import DEADLINE_S
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, FakePeer, derived, make_home, rows
 
-from engine.api.messages import ListObjects, Objects
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from overlay.errors import (
+from medusa.engine.api.messages import ListObjects, Objects
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.overlay.errors import (
     BusyError,
     ClosedError,
     DecodeError,
@@ -24,12 +24,12 @@ from overlay.errors import (
     NotRetainedError,
     UnavailableError,
 )
-from overlay.files import write_secret
-from tools.client import corrected_subscription
-from tools.client.async_client import Corrections, open_medusa
-from tools.client.link import SETTLING_S, call
-from tools.client.subscription import Subscription
-from tools.home.folder import Home
+from medusa.overlay.files import write_secret
+from medusa.tools.client import corrected_subscription
+from medusa.tools.client.async_client import Corrections, open_medusa
+from medusa.tools.client.link import SETTLING_S, call
+from medusa.tools.client.subscription import Subscription
+from medusa.tools.home.folder import Home
 
 
 async def test_calls_raise_what_the_peer_answered(peer: FakePeer, tmp_path: Path) -> None:

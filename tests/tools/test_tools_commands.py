@@ -33,14 +33,14 @@ from tools_fake_peer import (
     rows,
 )
 
-from engine.objects.availability import AvailabilityRequest, Mode, Recovery
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import ConflictError, InvalidInputError, UnavailableError
-from testnet import command as testnet_command
-from tools.commands import command_line
-from tools.commands.medusa.medusa_command import medusa
-from tools.commands.peer import peer_command
-from tools.rows.post_speed import cut
+from medusa.engine.objects.availability import AvailabilityRequest, Mode, Recovery
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import ConflictError, InvalidInputError, UnavailableError
+from medusa.testnet import command as testnet_command
+from medusa.tools.commands import command_line
+from medusa.tools.commands.medusa.medusa_command import medusa
+from medusa.tools.commands.peer import peer_command
+from medusa.tools.rows.post_speed import cut
 
 pytestmark = pytest.mark.process
 
@@ -285,15 +285,16 @@ def test_ctrl_c_exits_with_130(peer: FakePeer, tmp_path: Path) -> None:
 
 def test_help_is_quick_and_clients_never_import_spark() -> None:
     program = (
-        "import sys, tools.commands.medusa.medusa_command, tools.commands.medusa.calls,"
-        " tools.commands.medusa.post_file, tools.commands.medusa.print_stream,"
-        " tools.monitor.watch, tools.client.blocking\n"
+        "import sys, medusa.tools.commands.medusa.medusa_command,"
+        " medusa.tools.commands.medusa.calls, medusa.tools.commands.medusa.post_file,"
+        " medusa.tools.commands.medusa.print_stream,"
+        " medusa.tools.monitor.watch, medusa.tools.client.blocking\n"
         "print([name for name in ('pyspark', 'asyncio', 'kademlia') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
     slow = (
-        "import sys, tools.commands.medusa.medusa_command\n"
+        "import sys, medusa.tools.commands.medusa.medusa_command\n"
         "print('pyarrow' in sys.modules, 'trio' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", slow], capture_output=True, check=True)
@@ -434,15 +435,25 @@ def test_completion_is_for_all_three_commands(run: Run, shell: str) -> None:
 @pytest.mark.parametrize(
     ("module", "variable", "words", "found"),
     [
-        ("tools.commands.medusa.medusa_command", "_MEDUSA_COMPLETE", "medusa stream ", "alter"),
-        ("tools.commands.peer.peer_command", "_MEDUSA_PEER_COMPLETE", "medusa-peer in", "invite"),
-        ("testnet.command", "_MEDUSA_TESTNET_COMPLETE", "medusa-testnet intr", "intrusion"),
+        (
+            "medusa.tools.commands.medusa.medusa_command",
+            "_MEDUSA_COMPLETE",
+            "medusa stream ",
+            "alter",
+        ),
+        (
+            "medusa.tools.commands.peer.peer_command",
+            "_MEDUSA_PEER_COMPLETE",
+            "medusa-peer in",
+            "invite",
+        ),
+        ("medusa.testnet.command", "_MEDUSA_TESTNET_COMPLETE", "medusa-testnet intr", "intrusion"),
     ],
 )
 def test_the_shell_is_answered(module: str, variable: str, words: str, found: str) -> None:
     asked = {variable: "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     name = words.split(maxsplit=1)[0]
-    entry = f"main(prog_name={name!r})" if module == "testnet.command" else "main()"
+    entry = f"main(prog_name={name!r})" if module == "medusa.testnet.command" else "main()"
     done = subprocess.run(
         [sys.executable, "-c", f"from {module} import main; {entry}"],
         env={**os.environ, **asked},

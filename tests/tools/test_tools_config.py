@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from overlay.errors import DamagedError, InvalidInputError
-from tools.home.config import TEMPLATE, load_config, read_bootstrap, write_bootstrap
-from tools.home.folder import Home
+from medusa.overlay.errors import DamagedError, InvalidInputError
+from medusa.tools.home.config import TEMPLATE, load_config, read_bootstrap, write_bootstrap
+from medusa.tools.home.folder import Home
 
 
 def _home(folder: Path, text: str) -> Home:

@@ -6,19 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from contracts.book import Book
-from contracts.contract import Contract
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import StreamStatus
-from engine.streams.stream_state import Role
-from engine.tasks.status import TaskStatus
-from overlay.events import wall_clock
-from overlay.identity import Root
-from overlay.membership import Membership
-from tools.commands.peer import consequences
-from tools.commands.peer.consequences import NAMED, Running, of_contract, of_leaving, of_membership
-from tools.home.folder import Home
-from tools.home.messages import MarketStatus, TradedTask
+from medusa.contracts.book import Book
+from medusa.contracts.contract import Contract
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.streams.stream_state import Role
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Root
+from medusa.overlay.membership import Membership
+from medusa.tools.commands.peer import consequences
+from medusa.tools.commands.peer.consequences import (
+    NAMED,
+    Running,
+    of_contract,
+    of_leaving,
+    of_membership,
+)
+from medusa.tools.home.folder import Home
+from medusa.tools.home.messages import MarketStatus, TradedTask
 
 NOW = wall_clock()
 MIT, UTAH = ("mit.edu", "a1" * 20), ("utah.edu", "b2" * 20)

@@ -18,23 +18,23 @@ from owner import owner_clients
 from tools_prompt import entered
 from watched import Watched
 
-from contracts.balances import Balance, BalanceQuery, Balances
-from contracts.book import FOLDER, SUFFIX
-from contracts.config import MarketTiming
-from contracts.delivery import open_contracts
-from contracts.ledger import LEDGER_FILE
-from overlay.clients import open_client_listener
-from overlay.config import OverlayConfig
-from overlay.files import read_secret
-from overlay.gossip.config import Preset
-from overlay.identity import Identity
-from overlay.membership_file import load_membership
-from overlay.node import Overlay, open_overlay
-from overlay.rpc import Caller, Service
-from tools.commands.peer.contract_command import contract
-from tools.commands.peer.peer_command import peer
-from tools.home.folder import Home, Running
-from tools.home.messages import BALANCE
+from medusa.contracts.balances import Balance, BalanceQuery, Balances
+from medusa.contracts.book import FOLDER, SUFFIX
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.delivery import open_contracts
+from medusa.contracts.ledger import LEDGER_FILE
+from medusa.overlay.clients import open_client_listener
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.files import read_secret
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership_file import load_membership
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.rpc import Caller, Service
+from medusa.tools.commands.peer.contract_command import contract
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.home.folder import Home, Running
+from medusa.tools.home.messages import BALANCE
 
 
 @click.group()

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from contracts.terms import ContentTerms, LoadTerms, Menu, SuggestedTerms
-from overlay.errors import InvalidInputError
-from tools.commands.peer.contract_terms import (
+from medusa.contracts.terms import ContentTerms, LoadTerms, Menu, SuggestedTerms
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.commands.peer.contract_terms import (
     in_full,
     in_short,
     parse_duration,

@@ -17,15 +17,15 @@ from engine_peers import Place, begin, make_stream, open_town, received, rows, u
 from moving_tasks import post, windows
 from tools_market_town import contracted, set_up, settle
 
-from engine.replication.moves.messages import Deal
-from overlay.encoding import encode
-from overlay.errors import ConflictError, MedusaError
-from overlay.identity import Identity
-from tools.commands.peer.inspect_command import inspect
-from tools.commands.peer.inspection import Inspection, inspect_home
-from tools.daemon.peer import open_peer
-from tools.home.config import write_bootstrap
-from tools.home.folder import Home
+from medusa.engine.replication.moves.messages import Deal
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.identity import Identity
+from medusa.tools.commands.peer.inspect_command import inspect
+from medusa.tools.commands.peer.inspection import Inspection, inspect_home
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.config import write_bootstrap
+from medusa.tools.home.folder import Home
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
 PAGES = {"flipped"}

@@ -5,38 +5,46 @@ from __future__ import annotations
 import ast
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
-OPTIONAL = {"matplotlib", "bytewax", "pyflink"}
-"""`testnet/picture.py` and `testnet/bench/others.py` name these packages if they are missing."""
+FOLDERS = ("overlay", "dht", "engine", "contracts", "tools")
+OPTIONAL = {"bytewax", "pyflink"}
+"""`testnet/bench/others.py` names these packages if they are missing."""
 
 
-def test_what_is_imported_is_a_dependency() -> None:
+@pytest.mark.parametrize(
+    ("extra", "folders"), [("peer", FOLDERS), ("testnet", (*FOLDERS, "testnet"))]
+)
+def test_what_is_imported_is_a_dependency(extra: str, folders: tuple[str, ...]) -> None:
+    """Each extra installs what its folders import; the testnet is an extra of its own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    installed = with_theirs({Requirement(each).name for each in project["dependencies"]})
+    named = [*project["dependencies"], *project["optional-dependencies"]["peer"]]
+    if extra == "testnet":
+        named += project["optional-dependencies"]["testnet"]
+    installed = with_theirs({Requirement(each).name for each in named})
     owners = packages_distributions()
     missing = {
         f"{path}: {name}"
-        for path, name in imported()
+        for path, name in imported(folders)
         if name not in OPTIONAL
         and installed.isdisjoint(canonicalize_name(each) for each in owners.get(name, ()))
     }
     assert missing == set()
 
 
-def imported() -> Iterator[tuple[str, str]]:
+def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Our files, and the top-level names of others' packages that they import to run."""
-    for package in PACKAGES:
+    for package in folders:
         for path in sorted((ROOT / package).rglob("*.py")):
             for name in names_in(ast.parse(path.read_text())):
-                if name not in sys.stdlib_module_names and name not in PACKAGES:
+                if name not in sys.stdlib_module_names and name != "medusa":
                     yield str(path.relative_to(ROOT)), name
 
 

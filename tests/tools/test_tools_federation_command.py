@@ -12,12 +12,12 @@ import pytest
 import trio
 from tools_prompt import entered
 
-from overlay.entering import Meeting
-from overlay.errors import RefusedError
-from overlay.membership_file import load_membership
-from tools.commands.peer.peer_command import peer
-from tools.home import federation
-from tools.home.folder import Home
+from medusa.overlay.entering import Meeting
+from medusa.overlay.errors import RefusedError
+from medusa.overlay.membership_file import load_membership
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.home import federation
+from medusa.tools.home.folder import Home
 
 ADDRESS = ("--address", "127.0.0.1:1")
 
@@ -126,9 +126,9 @@ def test_two_sponsors_sign_off_line(cast: Cast) -> None:
 
 def _meet(cast: Cast, one: str, other: str) -> None:
     """What two peers that run bring about: both know all, and both have entered."""
-    from overlay.events import wall_clock
-    from overlay.identity import Identity
-    from overlay.membership_file import save_membership
+    from medusa.overlay.events import wall_clock
+    from medusa.overlay.identity import Identity
+    from medusa.overlay.membership_file import save_membership
 
     sides = [Home(cast.folder / name) for name in (one, other)]
     views = [load_membership(side.folder) for side in sides]
@@ -271,7 +271,7 @@ def test_roots_and_days_stand_on_one_line_on_a_narrow_terminal(
     cast.enter("mit.edu", "utah.edu")
     cast.done("mit.edu", "revoke", "utah.edu", "--yes")
     rows = json.loads(cast.done("mit.edu", "members", "--json"))["members"]
-    monkeypatch.setattr("tools.commands.plain_tables.PIPE_COLUMNS", 80)
+    monkeypatch.setattr("medusa.tools.commands.plain_tables.PIPE_COLUMNS", 80)
     lines = cast.done("mit.edu", "members").splitlines()
     for row in rows:
         (line,) = [line for line in lines if line.startswith(row["participant"])]
@@ -376,7 +376,7 @@ def test_a_newcomer_that_all_refuse_does_not_run_alone(
         async def found(*_: object, meeting: Meeting = meeting) -> Meeting:
             return meeting
 
-        monkeypatch.setattr("tools.home.federation.meet", found)
+        monkeypatch.setattr("medusa.tools.home.federation.meet", found)
         refused = pytest.raises(RefusedError, match="why; ask the participant that invited you")
         with refused if is_refused else nullcontext():
             trio.run(federation.enter, home, federation.load_federation(home), ())

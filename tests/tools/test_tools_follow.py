@@ -20,7 +20,7 @@ from programs import medusa_command
 from tools_fake_peer import STREAM, FakePeer, fake_peer_in_thread
 from trio.testing import MockClock
 
-from tools.commands.medusa.follow import LOOK_S, Successors
+from medusa.tools.commands.medusa.follow import LOOK_S, Successors
 
 pytestmark = pytest.mark.process
 

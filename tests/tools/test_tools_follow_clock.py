@@ -12,11 +12,11 @@ from deadline import DEADLINE_S
 from engine_peers import Place, make_stream, open_town, until
 from programs import medusa_command
 
-from engine.objects.definitions import Idle
 from examples import examples
-from overlay.errors import InvalidInputError
-from overlay.events import wall_clock
-from tools.commands.medusa.post_file import Options, post_rows
+from medusa.engine.objects.definitions import Idle
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.events import wall_clock
+from medusa.tools.commands.medusa.post_file import Options, post_rows
 
 pytestmark = pytest.mark.process
 

@@ -13,15 +13,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from overlay.errors import BusyError, NotFoundError, StorageError
-from tools.home import frozen
-from tools.home.folder import Home
-from tools.home.frozen import LOOK_S, FrozenFolders, frozen_folders, held
+from medusa.overlay.errors import BusyError, NotFoundError, StorageError
+from medusa.tools.home import frozen
+from medusa.tools.home.folder import Home
+from medusa.tools.home.frozen import LOOK_S, FrozenFolders, frozen_folders, held
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from tools.home.frozen import held
+from medusa.tools.home.frozen import held
 with held(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(1000)

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 from tools_fake_peer import STREAM, fake_peer_in_thread
 
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from tools.client.blocking import MedusaClient
-from tools.rows.columns import to_payload
-from tools.rows.given_rows import to_table
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.blocking import MedusaClient
+from medusa.tools.rows.columns import to_payload
+from medusa.tools.rows.given_rows import to_table
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

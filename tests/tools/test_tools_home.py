@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from engine.replication import restored
-from overlay.errors import (
+from medusa.engine.replication import restored
+from medusa.overlay.errors import (
     ConflictError,
     DamagedError,
     InvalidInputError,
     NotFoundError,
     UnavailableError,
 )
-from tools.home.addresses import format_address, parse_address
-from tools.home.folder import Home, Running
+from medusa.tools.home.addresses import format_address, parse_address
+from medusa.tools.home.folder import Home, Running
 
 RUNNING = Running(1, "mit.edu", "ab" * 20, ("127.0.0.1", 1), ("127.0.0.1", 2))
 
@@ -31,7 +31,7 @@ def test_it_is_located_by_option_then_environment_then_default(tmp_path: Path) -
 def test_a_second_holder_is_refused_with_the_first_ones_pid(tmp_path: Path) -> None:
     home = Home(tmp_path)
     program = (
-        "import sys; from pathlib import Path; from tools.home.folder import Home\n"
+        "import sys; from pathlib import Path; from medusa.tools.home.folder import Home\n"
         "with Home(Path(sys.argv[1])).lock():\n"
         "    print('held', flush=True); sys.stdin.read()"
     )

@@ -28,15 +28,15 @@ from tools_market_town import (
     windows,
 )
 
-from contracts.market.messages import Item, Offer
-from engine.api.messages import CreateQuery, CreateXml
-from engine.language.modification import BoxChange, ModifyQuery
-from engine.language.xml.writing import query_as_xml
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.view import Last, Range, Recent, View
-from engine.replication.leaders.messages import Follow, Found, Inquire
-from engine.replication.leaders.messages import Tell as LeaderTell
-from engine.replication.moves.messages import (
+from medusa.contracts.market.messages import Item, Offer
+from medusa.engine.api.messages import CreateQuery, CreateXml
+from medusa.engine.language.modification import BoxChange, ModifyQuery
+from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.replication.leaders.messages import Follow, Found, Inquire
+from medusa.engine.replication.leaders.messages import Tell as LeaderTell
+from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -45,16 +45,23 @@ from engine.replication.moves.messages import (
     PassOn,
     ReadInput,
 )
-from engine.replication.replicas.messages import KeepUp, StandBy
-from engine.replication.stored_query import WrittenTerm
-from engine.replication.views.messages import Locate
-from engine.streams.messages import Acknowledge, Done, Post, PostEvent, ReceiveEvents, Subscribe
-from engine.tasks.query_editions import Edition
-from overlay.connection import Connection
-from overlay.errors import NotAuthorisedError
-from tools.client.dialling import dial_to
-from tools.market.settler import Passed
-from tools.market.trader import TELL, Tell
+from medusa.engine.replication.replicas.messages import KeepUp, StandBy
+from medusa.engine.replication.stored_query import WrittenTerm
+from medusa.engine.replication.views.messages import Locate
+from medusa.engine.streams.messages import (
+    Acknowledge,
+    Done,
+    Post,
+    PostEvent,
+    ReceiveEvents,
+    Subscribe,
+)
+from medusa.engine.tasks.query_editions import Edition
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.tools.client.dialling import dial_to
+from medusa.tools.market.settler import Passed
+from medusa.tools.market.trader import TELL, Tell
 
 
 @dataclass

@@ -21,7 +21,7 @@ print("imported:", *sys.modules)
 
 RUN = """
 import os, signal, sys
-from tools.commands.peer import peer_command
+from medusa.tools.commands.peer import peer_command
 
 def ready(as_json, result, text):
     print("imported:", *sys.modules)
@@ -44,8 +44,8 @@ def imported(program: str, *arguments: str) -> set[str]:
 @pytest.mark.parametrize(
     ("command", "module"),
     [
-        ("medusa", "tools.commands.medusa.medusa_command"),
-        ("medusa-peer", "tools.commands.peer.peer_command"),
+        ("medusa", "medusa.tools.commands.medusa.medusa_command"),
+        ("medusa-peer", "medusa.tools.commands.peer.peer_command"),
     ],
 )
 def test_help_imports_nothing_large(command: str, module: str) -> None:
@@ -68,7 +68,7 @@ def test_help_imports_nothing_large(command: str, module: str) -> None:
 def test_a_command_that_sees_no_tuples_imports_no_arrow(
     command: tuple[str, ...], tmp_path: Path
 ) -> None:
-    program = COMMAND.format(module="tools.commands.medusa.medusa_command", command="medusa")
+    program = COMMAND.format(module="medusa.tools.commands.medusa.medusa_command", command="medusa")
     found = imported(program, *command, "--home", str(tmp_path))
     assert "trio" in found, "it has called its peer"
     large = {"pyspark", "sqlglot", "duckdb", "pandas", "kademlia"}
@@ -88,6 +88,7 @@ def test_a_peer_that_has_run_no_query_has_no_pyspark_and_no_sqlglot(tmp_path: Pa
 
 
 def test_a_client_imports_no_parser_of_expressions() -> None:
-    found = imported('import sys, medusa; print("imported:", *sys.modules)')
+    program = 'from medusa import MedusaClient; import sys; print("imported:", *sys.modules)'
+    found = imported(program)
     assert "pyarrow" in found
     assert found & {"pyspark", "sqlglot", "kademlia", "pandas", "rich"} == set()

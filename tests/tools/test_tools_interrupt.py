@@ -8,8 +8,8 @@ import signal
 import pytest
 import trio
 
-from overlay.errors import ClosedError, NotFoundError
-from tools.client.interrupt import run_interruptible
+from medusa.overlay.errors import ClosedError, NotFoundError
+from medusa.tools.client.interrupt import run_interruptible
 
 
 def test_ctrl_c_is_what_comes_out_whatever_fails_meanwhile() -> None:

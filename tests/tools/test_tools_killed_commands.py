@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from overlay.errors import ConflictError
-from overlay.membership_file import load_membership
-from tools.commands.peer.admission import invite
-from tools.commands.peer.backup import backup, restore
-from tools.commands.peer.joining import join
-from tools.home.folder import Home
-from tools.home.founding import MAKING, make_peer, make_sibling
+from medusa.overlay.errors import ConflictError
+from medusa.overlay.membership_file import load_membership
+from medusa.tools.commands.peer.admission import invite
+from medusa.tools.commands.peer.backup import backup, restore
+from medusa.tools.commands.peer.joining import join
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import MAKING, make_peer, make_sibling
 
 CHANGES = frozenset({"os.rename", "os.mkdir", "os.rmdir", "os.link", "os.remove", "os.truncate"})
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC

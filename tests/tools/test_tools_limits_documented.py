@@ -17,14 +17,14 @@ PAGE = ROOT / "SECURITY.md"
 PACKAGES = ("overlay", "dht", "engine", "contracts", "tools")
 
 NOT_FROM_OUTSIDE = {
-    "contracts.delivery.MAX_HURRIED",  # calls of our own
-    "dht.node.MAX_WAIT_S",
-    "engine.replication.digests.MAX_DIGEST",  # what we say ourselves
-    "engine.replication.digests.MAX_VERSIONS",
-    "engine.replication.stored_query.MAX_LEFT",  # our own past
-    "engine.replication.replicas.secondary_state.MAX_LEASES_TOLD",
-    "engine.streams.store.MAX_FILE_NAME",  # of every file system
-    "tools.home.addresses.MAX_PORT",  # of TCP
+    "medusa.contracts.delivery.MAX_HURRIED",  # calls of our own
+    "medusa.dht.node.MAX_WAIT_S",
+    "medusa.engine.replication.digests.MAX_DIGEST",  # what we say ourselves
+    "medusa.engine.replication.digests.MAX_VERSIONS",
+    "medusa.engine.replication.stored_query.MAX_LEFT",  # our own past
+    "medusa.engine.replication.replicas.secondary_state.MAX_LEASES_TOLD",
+    "medusa.engine.streams.store.MAX_FILE_NAME",  # of every file system
+    "medusa.tools.home.addresses.MAX_PORT",  # of TCP
 }
 
 BYTES = {"B": 1.0, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
@@ -121,7 +121,7 @@ def constants() -> Iterator[str]:
     """The names of all constants `MAX_...` of modules."""
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
-            module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            module = ".".join(("medusa", *path.relative_to(ROOT).with_suffix("").parts))
             for statement in ast.parse(path.read_text()).body:
                 match statement:
                     case ast.AnnAssign(target=ast.Name(id=name)):

@@ -16,25 +16,25 @@ from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
-from engine.language.xml.documents import read_document
-from engine.objects.definitions import Policy, QueryEntry, StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query, QueryStatus
-from engine.objects.schema import Schema
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.config import Timing
-from engine.streams.messages import REFUSES_POSTS, StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.troubles import Reason, Trouble
-from tools.commands import command_line
-from tools.commands.medusa.listing import QueryLine, StreamLine
-from tools.commands.medusa.listing_screen import (
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.objects.definitions import Policy, QueryEntry, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query, QueryStatus
+from medusa.engine.objects.schema import Schema
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.messages import REFUSES_POSTS, StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.troubles import Reason, Trouble
+from medusa.tools.commands import command_line
+from medusa.tools.commands.medusa.listing import QueryLine, StreamLine
+from medusa.tools.commands.medusa.listing_screen import (
     queries_table,
     query_details,
     readers_in_words,
     stream_details,
 )
-from tools.commands.medusa.medusa_command import medusa
-from tools.monitor.render import render
+from medusa.tools.commands.medusa.medusa_command import medusa
+from medusa.tools.monitor.render import render
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 

@@ -13,11 +13,11 @@ from engine_peers import Place, open_town
 from msgspec import Struct
 from programs import peer_command
 
-from overlay.errors import InternalError
-from overlay.rpc import Caller, UnaryHandler
-from tools.home.folder import Home
-from tools.home.founding import make_peer
-from tools.home.log_file import LogConfig, open_log
+from medusa.overlay.errors import InternalError
+from medusa.overlay.rpc import Caller, UnaryHandler
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
+from medusa.tools.home.log_file import LogConfig, open_log
 
 
 class Word(Struct, frozen=True):

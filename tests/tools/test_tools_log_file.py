@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from overlay.errors import InvalidInputError, StorageError
-from overlay.events import Events
-from overlay.log import LOGGER, bound
-from tools.home import log_file
-from tools.home.log_file import (
+from medusa.overlay.errors import InvalidInputError, StorageError
+from medusa.overlay.events import Events
+from medusa.overlay.log import LOGGER, bound
+from medusa.tools.home import log_file
+from medusa.tools.home.log_file import (
     BURST,
     MAX_KINDS,
     MAX_TRACEBACK,

@@ -24,24 +24,24 @@ from tools_market_town import (
     stays,
 )
 
-from contracts.balances import Balance
-from contracts.deals import content_rate
-from engine.objects.schema import END
-from engine.replication.following.follower import Follower
-from engine.replication.moves.messages import Deal
-from engine.streams.messages import Done
-from overlay.errors import (
+from medusa.contracts.balances import Balance
+from medusa.contracts.deals import content_rate
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.following.follower import Follower
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.messages import Done
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import wall_clock
-from overlay.listeners import Listeners
-from tools.market.content_deals import Begin, Over, period_start
-from tools.market.content_sender import BEGIN, MAX_KEPT, OVER
-from tools.market.meters import StreamMeter
+from medusa.overlay.events import wall_clock
+from medusa.overlay.listeners import Listeners
+from medusa.tools.market.content_deals import Begin, Over, period_start
+from medusa.tools.market.content_sender import BEGIN, MAX_KEPT, OVER
+from medusa.tools.market.meters import StreamMeter
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

@@ -25,15 +25,15 @@ from tools_market_town import (
     trader,
 )
 
-from contracts.config import MarketTiming
-from engine.objects.query import Query, QueryStatus
-from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
-from engine.replication.moves.returning import Returning
-from engine.replication.stored_query import QueryFiles
-from engine.streams.retention import Hold
-from overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
-from overlay.listeners import Listeners
-from tools.market.settler import Settler
+from medusa.contracts.config import MarketTiming
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
+from medusa.engine.replication.moves.returning import Returning
+from medusa.engine.replication.stored_query import QueryFiles
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
+from medusa.overlay.listeners import Listeners
+from medusa.tools.market.settler import Settler
 
 pytestmark = pytest.mark.town(timing=SHORT)
 
@@ -192,7 +192,7 @@ async def test_a_strangers_definition_is_not_even_planned(
         planned.append(request.query)
         raise MedusaError("it was planned")
 
-    monkeypatch.setattr("engine.replication.moves.checks.planned_task", plan)
+    monkeypatch.setattr("medusa.engine.replication.moves.checks.planned_task", plan)
     mit = await settle(town, "mit.edu", 80)
     stranger = await settle(town, "utah.edu", 80)
     await town.acquainted(mit, stranger)

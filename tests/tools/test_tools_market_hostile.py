@@ -32,12 +32,12 @@ from tools_market_town import (
     working_at,
 )
 
-from contracts.deals import Account, LoadRate
-from contracts.deals import Deal as Agreement
-from contracts.market.messages import Answer, Item, Offer
-from contracts.receipts import Letter, Refusal, make_receipt, propose
-from contracts.terms import Menu
-from engine.replication.moves.messages import (
+from medusa.contracts.deals import Account, LoadRate
+from medusa.contracts.deals import Deal as Agreement
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.contracts.receipts import Letter, Refusal, make_receipt, propose
+from medusa.contracts.terms import Menu
+from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
@@ -51,16 +51,16 @@ from engine.replication.moves.messages import (
     ReadInput,
     Release,
 )
-from engine.streams.messages import Acknowledge, Done
-from overlay.errors import (
+from medusa.engine.streams.messages import Acknowledge, Done
+from medusa.overlay.errors import (
     ConflictError,
     DecodeError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
-from tools.market.settler import PASSED, SETTLE, Passed
-from tools.market.trader import TELL, Tell
+from medusa.tools.market.settler import PASSED, SETTLE, Passed
+from medusa.tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

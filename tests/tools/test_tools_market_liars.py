@@ -36,11 +36,11 @@ from tools_market_town import (
     working_at,
 )
 
-from contracts.deals import LoadRate
-from contracts.delivery import DELIVER, Deliver, Delivered
-from contracts.documents import Acceptance, accept, open_document, propose
-from contracts.market.messages import Item, Offer
-from contracts.receipts import (
+from medusa.contracts.deals import LoadRate
+from medusa.contracts.delivery import DELIVER, Deliver, Delivered
+from medusa.contracts.documents import Acceptance, accept, open_document, propose
+from medusa.contracts.market.messages import Item, Offer
+from medusa.contracts.receipts import (
     Letter,
     Message,
     Proposal,
@@ -49,16 +49,16 @@ from contracts.receipts import (
     dispute,
     make_receipt,
 )
-from contracts.receipts import propose as bill
-from overlay.clock import MILLIS
-from overlay.encoding import encode
-from overlay.errors import MedusaError, NotAuthorisedError
-from overlay.events import wall_clock
-from overlay.gossip import Health
-from overlay.identity import Root
-from overlay.signing import signed
-from tools.market.settler import PASSED, SETTLE, Passed
-from tools.market.trader import TELL, Tell
+from medusa.contracts.receipts import propose as bill
+from medusa.overlay.clock import MILLIS
+from medusa.overlay.encoding import encode
+from medusa.overlay.errors import MedusaError, NotAuthorisedError
+from medusa.overlay.events import wall_clock
+from medusa.overlay.gossip import Health
+from medusa.overlay.identity import Root
+from medusa.overlay.signing import signed
+from medusa.tools.market.settler import PASSED, SETTLE, Passed
+from medusa.tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)
 
@@ -313,7 +313,7 @@ async def test_a_flood_of_offers_holds_nobody_up(trade: Trade) -> None:
 async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
     trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("contracts.ledger.MAX_DEALS_OF_CONTRACT", 10)
+    monkeypatch.setattr("medusa.contracts.ledger.MAX_DEALS_OF_CONTRACT", 10)
     (standing,) = settler(trade.utah).ledger.deals()
     task, term_number = standing.deal.task, standing.deal.term_number
     for _ in range(30):
@@ -331,7 +331,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
 ) -> None:
     """Whatever it needs them for: its worker's own posts must not wait for room."""
     (guest,) = trade.guests
-    monkeypatch.setattr("engine.streams.disk_quota.OF_STREAM", 1e-9)
+    monkeypatch.setattr("medusa.engine.streams.disk_quota.OF_STREAM", 1e-9)
     await until(lambda: guest not in trade.guests)
     assert f"sends {guest} home" in notes(trade.utah)
     await trade.work.post(250)

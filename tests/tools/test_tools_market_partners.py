@@ -33,14 +33,14 @@ from tools_market_town import (
     working_at,
 )
 
-from contracts.market.events import Event, Received
-from contracts.market.messages import Answer, Item, Offer
-from engine.replication.copy import Copy
-from engine.replication.moves.guest import Guest
-from engine.replication.moves.messages import Progress
-from engine.streams.messages import Done
-from overlay.errors import InvalidInputError
-from tools.market.trader import TELL, Tell
+from medusa.contracts.market.events import Event, Received
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.guest import Guest
+from medusa.engine.replication.moves.messages import Progress
+from medusa.engine.streams.messages import Done
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

@@ -8,9 +8,9 @@ from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, u
 from tools_market_streams import agreed, arrived, paid, post, reading, terms
 from tools_market_town import SHORT, revoked, set_up, settle, trader
 
-from engine.streams.messages import Subscribe, Tuples
-from overlay.errors import NotAuthorisedError
-from tools.client.async_client import Subscription
+from medusa.engine.streams.messages import Subscribe, Tuples
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.tools.client.async_client import Subscription
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

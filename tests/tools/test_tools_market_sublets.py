@@ -29,11 +29,11 @@ from tools_market_town import (
     working_at,
 )
 
-from contracts.deals import LoadRate
-from contracts.settlement import Count, Counted
-from engine.replication.moves.messages import Deal
-from engine.streams.messages import Done
-from tools.market.settler import PASSED, Passed
+from medusa.contracts.deals import LoadRate
+from medusa.contracts.settlement import Count, Counted
+from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.streams.messages import Done
+from medusa.tools.market.settler import PASSED, Passed
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

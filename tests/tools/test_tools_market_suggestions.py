@@ -25,13 +25,13 @@ from tools_market_town import (
     trader,
 )
 
-from contracts.balances import Balance
-from contracts.config import MarketTiming
-from contracts.documents import contract_id
-from contracts.terms import ContentTerms, SuggestedTerms, Terms
-from engine.objects.query import Map, Query
-from engine.replication.moves.messages import Deal
-from tools.client.async_client import AsyncMedusaClient
+from medusa.contracts.balances import Balance
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.documents import contract_id
+from medusa.contracts.terms import ContentTerms, SuggestedTerms, Terms
+from medusa.engine.objects.query import Map, Query
+from medusa.engine.replication.moves.messages import Deal
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

@@ -32,8 +32,8 @@ from tools_market_town import (
     working_at,
 )
 
-from contracts.balances import Balance
-from engine.objects.query import Filter, Query
+from medusa.contracts.balances import Balance
+from medusa.engine.objects.query import Filter, Query
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

@@ -18,12 +18,12 @@ from engine_peers import Town, until
 from tools_prompt import Prompt
 from tools_travel import MINUTE_S, THREE, examples, world
 
-from engine.language.modification import BoxChange, Modified
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import Box, Filter
-from engine.streams.config import Timing
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.blocking import MedusaClient
+from medusa.engine.language.modification import BoxChange, Modified
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import Box, Filter
+from medusa.engine.streams.config import Timing
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.blocking import MedusaClient
 
 # all is still there at the end
 pytestmark = pytest.mark.town(timing=Timing(tend_s=3600.0))

@@ -13,11 +13,11 @@ from rich.console import Console
 from rich.live import Live
 from tools_fake_peer import fake_peer_in_thread
 
-from engine.replication.status import PeerStatus, Snapshot
-from overlay.errors import UnavailableError
-from tools.commands.command_line import json_text
-from tools.home.messages import ContractStatus, MarketStatus
-from tools.monitor import watch as monitor
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.overlay.errors import UnavailableError
+from medusa.tools.commands.command_line import json_text
+from medusa.tools.home.messages import ContractStatus, MarketStatus
+from medusa.tools.monitor import watch as monitor
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

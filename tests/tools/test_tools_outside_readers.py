@@ -21,10 +21,10 @@ import pyarrow as pa
 import pytest
 from deadline import DEADLINE_S
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import Field, FieldType, Schema
-from engine.spark.jvm import find_java
-from tools.client.blocking import MedusaClient
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.spark.jvm import find_java
+from medusa.tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/conns"
 BUSY = peer_intervals.intervals(engine={"epoch_s": 0.1})
@@ -33,7 +33,7 @@ HISTORY_US = 20_000_000
 """Old files go all the while as well."""
 POST_ROWS = 20
 
-PEER = (sys.executable, "-m", "tools.commands.peer.peer_command")
+PEER = (sys.executable, "-m", "medusa.tools.commands.peer.peer_command")
 MEDUSA = Path(sys.executable).with_name("medusa")
 
 

@@ -11,12 +11,12 @@ import pytest
 from tools_fake_peer import fake_peer_in_thread
 from tools_prompt import entered
 
-from overlay.identity import Identity
-from overlay.invite import decode_invite
-from overlay.membership_file import load_membership
-from tools.commands.peer.peer_command import peer
-from tools.home.config import load_overlay, read_bootstrap
-from tools.home.folder import Home
+from medusa.overlay.identity import Identity
+from medusa.overlay.invite import decode_invite
+from medusa.overlay.membership_file import load_membership
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.home.config import load_overlay, read_bootstrap
+from medusa.tools.home.folder import Home
 
 
 @pytest.fixture

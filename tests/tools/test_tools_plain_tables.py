@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query, QueryStatus
-from engine.objects.schema import Schema
-from engine.replication.status import PeerStatus, Snapshot
-from tools.commands.medusa.listing import QueryLine, StreamLine
-from tools.commands.medusa.listing_screen import peers_table, queries_table, streams_table
-from tools.commands.plain_tables import NamesTable
+from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query, QueryStatus
+from medusa.engine.objects.schema import Schema
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.tools.commands.medusa.listing import QueryLine, StreamLine
+from medusa.tools.commands.medusa.listing_screen import peers_table, queries_table, streams_table
+from medusa.tools.commands.plain_tables import NamesTable
 
 CONNS, BUSY = "medusa://mit.edu/conns", "medusa://mit.edu/busy_sources"
 ADDRESS = "127.0.0.1:42339"

@@ -8,8 +8,8 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from engine.tasks.explaining import ExplainedTask, ExplainedWindow, Explanation
-from tools.commands.medusa.plan_picture import DEEPEST, plan_picture
+from medusa.engine.tasks.explaining import ExplainedTask, ExplainedWindow, Explanation
+from medusa.tools.commands.medusa.plan_picture import DEEPEST, plan_picture
 
 pytestmark = pytest.mark.quick
 

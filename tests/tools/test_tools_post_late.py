@@ -8,12 +8,12 @@ import pytest
 from engine_peers import make_stream, open_town, rows, schema_of, until
 from msgspec import structs
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import DELETED, END, Field, FieldType
-from overlay.errors import InvalidInputError
-from tools.client.tables import read_table
-from tools.commands.medusa.post_file import Options, post_rows
-from tools.commands.medusa.read_tables import PostedTable, posted_as_table
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import DELETED, END, Field, FieldType
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.tables import read_table
+from medusa.tools.commands.medusa.post_file import Options, post_rows
+from medusa.tools.commands.medusa.read_tables import PostedTable, posted_as_table
 
 
 def csv(path: Path, stimes: range) -> str:

@@ -9,13 +9,13 @@ import pytest
 import trio
 from tools_fake_peer import SCHEMA, STREAM, fake_peer_in_thread, open_fake_peer, rows
 
-from tools.client.async_client import open_medusa
-from tools.commands.medusa import post_progress
-from tools.commands.medusa.file_position import Trail
-from tools.commands.medusa.post_file import Options, post_file
-from tools.commands.medusa.post_progress import PostProgress, open_progress
-from tools.rows.formats import Reading
-from tools.rows.row_process import open_rows
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.commands.medusa import post_progress
+from medusa.tools.commands.medusa.file_position import Trail
+from medusa.tools.commands.medusa.post_file import Options, post_file
+from medusa.tools.commands.medusa.post_progress import PostProgress, open_progress
+from medusa.tools.rows.formats import Reading
+from medusa.tools.rows.row_process import open_rows
 
 
 async def test_who_waits_says_for_whom_and_how_long(tmp_path: Path) -> None:

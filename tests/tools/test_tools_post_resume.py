@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from programs import medusa_command
 from tools_fake_peer import SCHEMA, STREAM, FakePeer, fake_peer_in_thread, rows
 
-from engine.objects.schema import FieldType
-from overlay.errors import InvalidInputError
-from tools.commands.medusa.file_position import Position, Trail, decode_position
-from tools.commands.medusa.post_file import Done, Options, post_file
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.commands.medusa.file_position import Position, Trail, decode_position
+from medusa.tools.commands.medusa.post_file import Done, Options, post_file
 
 pytestmark = pytest.mark.process
 

@@ -7,10 +7,10 @@ import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.streams.messages import Posted
-from overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputError
-from tools.client.link import Patience
-from tools.client.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
+from medusa.engine.streams.messages import Posted
+from medusa.overlay.errors import BusyError, DeadlineError, DecodeError, InvalidInputError
+from medusa.tools.client.link import Patience
+from medusa.tools.client.outbox import WINDOW_BYTES, WINDOW_POSTS, Outbox
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

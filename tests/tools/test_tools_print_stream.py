@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools_fake_peer import DERIVED, derived, open_fake_peer
 
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import InvalidInputError
-from tools.client.async_client import Corrections, open_medusa
-from tools.client.corrected_subscription import CorrectedSubscription
-from tools.commands.medusa.print_stream import Options, copy_changes, marked_schema
-from tools.rows.formats import Format
-from tools.rows.row_output import open_writer
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.async_client import Corrections, open_medusa
+from medusa.tools.client.corrected_subscription import CorrectedSubscription
+from medusa.tools.commands.medusa.print_stream import Options, copy_changes, marked_schema
+from medusa.tools.rows.formats import Format
+from medusa.tools.rows.row_output import open_writer
 
 EPOCHS = [
     (BEGINNING, 9, [derived(0, 2)]),

@@ -17,12 +17,12 @@ from engine_peers import Town, make_stream, rows
 from programs import peer_command
 from tools_fake_peer import make_home
 
-from overlay.errors import StorageFullError
-from overlay.events import Events
-from tools.client.async_client import AsyncMedusaClient
-from tools.daemon.reloading import Reloading, Take, live_settings
-from tools.home.config import TEMPLATE, Config, load_config
-from tools.home.folder import Home
+from medusa.overlay.errors import StorageFullError
+from medusa.overlay.events import Events
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.daemon.reloading import Reloading, Take, live_settings
+from medusa.tools.home.config import TEMPLATE, Config, load_config
+from medusa.tools.home.folder import Home
 
 pytestmark = pytest.mark.town(disk_bytes=1)
 

@@ -16,21 +16,21 @@ from msgspec.structs import replace
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
-from engine.objects.availability import Mode, Recovery
-from engine.objects.schema import BEGINNING, END
-from engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from engine.tasks.waiting import Held, Waiting
-from overlay.errors import UnavailableError
-from overlay.troubles import Reason, Trouble
-from tools.client.times import show_duration, show_time
-from tools.commands.command_line import json_text
-from tools.commands.medusa.listing_screen import peers_table
-from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
-from tools.monitor.render import render
-from tools.monitor.screen import Seen, screen
-from tools.monitor.tables import SECTION_LINES, share
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.engine.tasks.waiting import Held, Waiting
+from medusa.overlay.errors import UnavailableError
+from medusa.overlay.troubles import Reason, Trouble
+from medusa.tools.client.times import show_duration, show_time
+from medusa.tools.commands.command_line import json_text
+from medusa.tools.commands.medusa.listing_screen import peers_table
+from medusa.tools.home.messages import ContractStatus, MarketStatus, MoveStatus, TradedTask
+from medusa.tools.monitor.render import render
+from medusa.tools.monitor.screen import Seen, screen
+from medusa.tools.monitor.tables import SECTION_LINES, share
 
 NOON = 1521892800_000_000
 

@@ -11,11 +11,17 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import StreamStatus
-from tools.home.messages import ContractStatus, MarketStatus, MoveStatus, OfferStatus, TradedTask
-from tools.monitor.render import render
-from tools.monitor.tables import money
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.messages import StreamStatus
+from medusa.tools.home.messages import (
+    ContractStatus,
+    MarketStatus,
+    MoveStatus,
+    OfferStatus,
+    TradedTask,
+)
+from medusa.tools.monitor.render import render
+from medusa.tools.monitor.tables import money
 
 NAMES = ("mit.edu", "utah.edu", "brown.example.edu", "mit.edu")
 IDS = tuple(f"{number:02x}" * 20 for number in range(1, 5))

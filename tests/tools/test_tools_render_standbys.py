@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.console import Console
 
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
-from tools.monitor.availability_words import MODE_NAMES, in_words
-from tools.monitor.render import render
-from tools.monitor.render_standbys import Standby, standbys
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
+from medusa.tools.monitor.availability_words import MODE_NAMES, in_words
+from medusa.tools.monitor.render import render
+from medusa.tools.monitor.render_standbys import Standby, standbys
 
 A, B, C = ("a1" * 20, "b2" * 20, "c3" * 20)
 QUERY = "medusa://mit.edu/intrusion/by_source"

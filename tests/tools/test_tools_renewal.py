@@ -16,22 +16,22 @@ from owner import owner_clients
 from tools_prompt import entered
 from watched import Watched
 
-from overlay.certificates import PEER_DAYS, der
-from overlay.clients import open_client, open_client_listener
-from overlay.config import OverlayConfig
-from overlay.errors import DecodeError, UntrustedError
-from overlay.events import Events, wall_clock
-from overlay.gossip.config import Preset
-from overlay.identity import Identity, Root, certificate_pem, make_request, read_request
-from overlay.membership import Membership
-from overlay.membership_file import load_membership
-from overlay.node import WARN_S, Overlay, open_overlay
-from overlay.rpc import Service
-from overlay.troubles import Reason
-from tools.commands.peer.peer_command import peer
-from tools.daemon.renewal import RENEW_S, Renewal, renew, renew_at_start
-from tools.home.folder import Home
-from tools.home.founding import make_peer, make_sibling
+from medusa.overlay.certificates import PEER_DAYS, der
+from medusa.overlay.clients import open_client, open_client_listener
+from medusa.overlay.config import OverlayConfig
+from medusa.overlay.errors import DecodeError, UntrustedError
+from medusa.overlay.events import Events, wall_clock
+from medusa.overlay.gossip.config import Preset
+from medusa.overlay.identity import Identity, Root, certificate_pem, make_request, read_request
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership
+from medusa.overlay.node import WARN_S, Overlay, open_overlay
+from medusa.overlay.rpc import Service
+from medusa.overlay.troubles import Reason
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.daemon.renewal import RENEW_S, Renewal, renew, renew_at_start
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer, make_sibling
 
 NOW = wall_clock()
 DAY = 86_400.0
@@ -140,7 +140,7 @@ async def test_connections_stand_and_new_ones_show_the_new_certificate(tmp_path:
 
 
 async def _shown_at(one: Overlay, two: Overlay) -> bytes:
-    from overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
+    from medusa.overlay.tls import PEER_PROTOCOL, PeerContexts, shake_hands
 
     stream = await trio.open_tcp_stream(*one.address)
     context = PeerContexts(two.identity).context(two.membership.roots(), server_side=False)

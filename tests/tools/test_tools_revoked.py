@@ -9,11 +9,11 @@ import trio
 from engine_peers import Town, make_stream, received, rows, until
 from tools_prompt import Prompt
 
-from overlay.errors import RefusedError
-from tools.commands import command_line
-from tools.commands.peer import admission
-from tools.commands.peer.peer_command import peer
-from tools.home.folder import Home
+from medusa.overlay.errors import RefusedError
+from medusa.tools.commands import command_line
+from medusa.tools.commands.peer import admission
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.home.folder import Home
 
 
 async def test_its_people_are_told_why_and_their_subscriptions_end(
@@ -53,7 +53,7 @@ async def test_its_people_are_told_why_and_their_subscriptions_end(
     assert await trio.to_thread.run_sync(_run, evil.home.folder, "members") == 0
     assert f"medusa: mit.edu refuses this peer: {reason}" in capfd.readouterr().err
 
-    monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
+    monkeypatch.setattr("medusa.tools.commands.peer.leaving._stop", lambda *_: None)
     assert await trio.to_thread.run_sync(_run, evil.home.folder, "leave", "--yes") == 1
     told = capfd.readouterr()
     assert "has left" not in told.out
@@ -70,7 +70,7 @@ async def test_a_revoked_participant_that_has_not_heard_of_it_does_not_leave(
     await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
     await until(lambda: not overlay.transport.connections())
     overlay.transport.refusals.reasons.clear()
-    monkeypatch.setattr("tools.commands.peer.leaving._stop", lambda *_: None)
+    monkeypatch.setattr("medusa.tools.commands.peer.leaving._stop", lambda *_: None)
     leave = ("leave", "--participant", "--yes")
     assert await trio.to_thread.run_sync(_run, evil.home.folder, *leave) == 1
     told = capfd.readouterr()

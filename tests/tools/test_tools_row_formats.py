@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from tools.rows.encodings import as_utf8
-from tools.rows.formats import Format, Reading, RowFile, format_of, read_rows
-from tools.rows.json_rows import MAX_ARRAY_BYTES
-from tools.rows.row_input import (
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.encodings import as_utf8
+from medusa.tools.rows.formats import Format, Reading, RowFile, format_of, read_rows
+from medusa.tools.rows.json_rows import MAX_ARRAY_BYTES
+from medusa.tools.rows.row_input import (
     BLOCK_BYTES,
     RowInput,
     end_of_first_line,
@@ -27,8 +27,8 @@ from tools.rows.row_input import (
     end_of_quoted_lines,
     whole_lines,
 )
-from tools.rows.row_output import open_writer
-from tools.rows.row_process import open_rows
+from medusa.tools.rows.row_output import open_writer
+from medusa.tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/conn",

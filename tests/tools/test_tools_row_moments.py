@@ -19,15 +19,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.moments import FORMS, boundary_in_words, moment_of, moment_text
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.streams.seconds import micros_of
-from engine.streams.validate import times_of
-from overlay.errors import InvalidInputError
-from tools.rows.formats import Format, Reading, read_rows
-from tools.rows.moments import moments_of, texts_of
-from tools.rows.post_speed import stime_of
-from tools.rows.row_input import RowInput
+from medusa.engine.objects.moments import FORMS, boundary_in_words, moment_of, moment_text
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.streams.seconds import micros_of
+from medusa.engine.streams.validate import times_of
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.formats import Format, Reading, read_rows
+from medusa.tools.rows.moments import moments_of, texts_of
+from medusa.tools.rows.post_speed import stime_of
+from medusa.tools.rows.row_input import RowInput
 
 SCHEMA = Schema("medusa://mit.edu/s", (Field("at", FieldType.TIMESTAMP),), "at")
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
-from tools.rows.row_input import BLOCK_BYTES, RowInput
-from tools.rows.row_process import Asked, open_rows, read_apart
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
+from medusa.tools.rows.row_input import BLOCK_BYTES, RowInput
+from medusa.tools.rows.row_process import Asked, open_rows, read_apart
 
 pytestmark = pytest.mark.process
 

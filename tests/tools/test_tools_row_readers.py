@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from tools.rows.formats import Format, Reading, read_rows
-from tools.rows.row_input import RowInput
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.formats import Format, Reading, read_rows
+from medusa.tools.rows.row_input import RowInput
 
 PAGE = (Path(__file__).parents[2] / "docs/posting.md").read_text()
 SCHEMA = Schema("medusa://mit.edu/s", (Field("at", FieldType.TIMESTAMP),))

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.objects.schema import Field, FieldType, Schema
 from examples import examples
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.rows.formats import Format, Reading, format_of, read_rows
-from tools.rows.row_input import RowInput
-from tools.rows.row_output import open_writer
-from tools.rows.row_process import open_rows
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.rows.formats import Format, Reading, format_of, read_rows
+from medusa.tools.rows.row_input import RowInput
+from medusa.tools.rows.row_output import open_writer
+from medusa.tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",

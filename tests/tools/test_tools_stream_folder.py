@@ -13,11 +13,11 @@ from engine_peers import Town, make_stream, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.schema import BEGINNING, END, STIME
-from engine.streams.freezing import freeze_stream
-from overlay.errors import ConflictError, NotFoundError
-from tools.commands.medusa.stream_folder import Options, copy, open_folder
-from tools.daemon.peer import freeze_known
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.freezing import freeze_stream
+from medusa.overlay.errors import ConflictError, NotFoundError
+from medusa.tools.commands.medusa.stream_folder import Options, copy, open_folder
+from medusa.tools.daemon.peer import freeze_known
 
 STREAM = "medusa://mit.edu/s"
 SCHEMA = pa.schema([pa.field(STIME, pa.int64()), pa.field("value", pa.int32())])

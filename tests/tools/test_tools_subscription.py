@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 import trio
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING
-from overlay.errors import BrokenError, MedusaError, UnavailableError
-from tools.client.subscription import STOOD_S, Source, Subscription
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.errors import BrokenError, MedusaError, UnavailableError
+from medusa.tools.client.subscription import STOOD_S, Source, Subscription
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")
 

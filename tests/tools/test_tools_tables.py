@@ -11,10 +11,10 @@ from engine_peers import open_town, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.schema import DELETED, END, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from tools.client.tables import changed_rows, read_table
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.schema import DELETED, END, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.tables import changed_rows, read_table
 
 F = FieldType
 

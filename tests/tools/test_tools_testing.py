@@ -18,11 +18,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import medusa_command
 
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.commands.medusa import testing
-from tools.trial.cases import find_cases, stream_of_file
-from tools.trial.comparison import compare, read_expected, write_expected
-from tools.trial.rehearsal import Trial
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.commands.medusa import testing
+from medusa.tools.trial.cases import find_cases, stream_of_file
+from medusa.tools.trial.comparison import compare, read_expected, write_expected
+from medusa.tools.trial.rehearsal import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CASES = Path(__file__).parent / "cases"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import trio
 from trio.testing import MockClock
 
-from overlay.troubles import Reason, Trouble, Troubles
-from tools.daemon.peer import LOOK_S, telling
+from medusa.overlay.troubles import Reason, Trouble, Troubles
+from medusa.tools.daemon.peer import LOOK_S, telling
 
 
 async def test_each_trouble_is_told_when_it_begins(autojump_clock: MockClock) -> None:

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from programs import medusa_command
 from tools_prompt import entered
 
-from contracts.config import ContractsConfig
-from engine.objects.schema import Field, FieldType, Schema
-from overlay.client_tokens import EVERY_SCOPE, OWNER, Scope
-from overlay.errors import (
+from medusa.contracts.config import ContractsConfig
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.overlay.client_tokens import EVERY_SCOPE, OWNER, Scope
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
@@ -30,18 +30,18 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
-from tools.client.blocking import MedusaClient
-from tools.client.dialling import given_token
-from tools.commands.medusa.medusa_command import medusa
-from tools.commands.peer import tokens
-from tools.commands.peer.peer_command import peer
-from tools.commands.peer.tokens import parse_scopes
-from tools.daemon.scopes import SCOPES
-from tools.home.folder import Home
-from tools.home.founding import make_peer
-from tools.home.token_file import MAX_TOKENS, TokenFile
-from tools.home.token_text import TokenText, parse_token
+from medusa.tools.client.async_client import AsyncMedusaClient, Endpoint, open_medusa
+from medusa.tools.client.blocking import MedusaClient
+from medusa.tools.client.dialling import given_token
+from medusa.tools.commands.medusa.medusa_command import medusa
+from medusa.tools.commands.peer import tokens
+from medusa.tools.commands.peer.peer_command import peer
+from medusa.tools.commands.peer.tokens import parse_scopes
+from medusa.tools.daemon.scopes import SCOPES
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
+from medusa.tools.home.token_file import MAX_TOKENS, TokenFile
+from medusa.tools.home.token_text import TokenText, parse_token
 
 PAGE = Path(__file__).parents[2] / "SECURITY.md"
 
@@ -308,7 +308,7 @@ def test_texts_that_are_no_token(text: str) -> None:
 
 
 def test_a_token_text_is_read_as_it_was_written(home: Home) -> None:
-    from overlay.identity import read_certificate
+    from medusa.overlay.identity import read_certificate
 
     root = read_certificate(home.root_certificate)
     for address in (None, ("127.0.0.1", 7655), ("::1", 1)):

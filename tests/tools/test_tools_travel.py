@@ -13,12 +13,12 @@ from engine_peers import Town, until
 from tools_prompt import Prompt
 from tools_travel import THREE, examples, world
 
-from engine.objects.view import Last, Range, Recent, View
-from engine.streams.config import Timing
-from overlay.errors import InvalidInputError
-from tools.client.blocking import MedusaClient
-from tools.commands.medusa import travel
-from tools.commands.medusa.travel import view_in_words
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.streams.config import Timing
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.blocking import MedusaClient
+from medusa.tools.commands.medusa import travel
+from medusa.tools.commands.medusa.travel import view_in_words
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
 

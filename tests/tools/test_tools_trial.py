@@ -16,19 +16,19 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from engine.language.sql.errors import PointedError
-from engine.objects.definitions import MAX_SPAN_US, Idle
-from engine.objects.query import inputs_of, outputs_of, streams_read
-from engine.objects.schema import FieldType, Schema
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.commands.in_text import InTextError, in_file
-from tools.commands.medusa.trying import files_of, keys_of
-from tools.rows.formats import Reading
-from tools.rows.row_process import open_rows
-from tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
-from tools.trial.peer_of_the_moment import Posted
-from tools.trial.recordings import RecordingError, recording_of
-from tools.trial.rehearsal import trial_of
+from medusa.engine.language.sql.errors import PointedError
+from medusa.engine.objects.definitions import MAX_SPAN_US, Idle
+from medusa.engine.objects.query import inputs_of, outputs_of, streams_read
+from medusa.engine.objects.schema import FieldType, Schema
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.commands.in_text import InTextError, in_file
+from medusa.tools.commands.medusa.trying import files_of, keys_of
+from medusa.tools.rows.formats import Reading
+from medusa.tools.rows.row_process import open_rows
+from medusa.tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
+from medusa.tools.trial.peer_of_the_moment import Posted
+from medusa.tools.trial.recordings import RecordingError, recording_of
+from medusa.tools.trial.rehearsal import trial_of
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 

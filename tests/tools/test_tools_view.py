@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tools.monitor.keys import keys_in
-from tools.monitor.view import FILTER_CHARACTERS, Shown, View, pressed
+from medusa.tools.monitor.keys import keys_in
+from medusa.tools.monitor.view import FILTER_CHARACTERS, Shown, View, pressed
 
 SHOWN = Shown(("Peers", "Streams", "Events"), ("aa", "bb"), items=50, page=10)
 

@@ -12,10 +12,10 @@ from engine_interpreted import interpret
 from engine_peers import Town, until
 from tools_prompt import Prompt
 
-from engine.tasks.waiting import Held, Waiting
-from tools.client.async_client import AsyncMedusaClient
-from tools.commands.medusa import print_stream
-from tools.monitor.waiting_words import in_words
+from medusa.engine.tasks.waiting import Held, Waiting
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.commands.medusa import print_stream
+from medusa.tools.monitor.waiting_words import in_words
 
 SCRIPT = """
 CREATE STREAM conns (ts TIMESTAMP, k INT, WATERMARK FOR ts AS ts)
@@ -42,7 +42,7 @@ JOIN = (
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setattr("tools.monitor.waiting_words.WAIT_S", 0.1)
+    monkeypatch.setattr("medusa.tools.monitor.waiting_words.WAIT_S", 0.1)
     monkeypatch.setattr(print_stream, "WAIT_S", 0.1)
 
 

@@ -16,16 +16,16 @@ from engine_interpreted import interpret
 from engine_peers import Town, known, make_stream, received, rows, schema_of
 from tools_xmlrpc import OpenStock, Stock, bearer, configure, posted, settled, token_for
 
-from engine.objects.schema import END
-from overlay.client_tokens import EVERY_SCOPE, Scope
-from overlay.errors import MedusaError, NotAuthorisedError
-from overlay.identity import read_certificate
-from tools.client.async_client import Endpoint, open_medusa
-from tools.daemon.scopes import SCOPES
-from tools.home.token_file import TokenFile
-from tools.home.token_text import TokenText
-from tools.xmlrpc.calls import METHODS
-from tools.xmlrpc.faults import NUMBERS, number_of
+from medusa.engine.objects.schema import END
+from medusa.overlay.client_tokens import EVERY_SCOPE, Scope
+from medusa.overlay.errors import MedusaError, NotAuthorisedError
+from medusa.overlay.identity import read_certificate
+from medusa.tools.client.async_client import Endpoint, open_medusa
+from medusa.tools.daemon.scopes import SCOPES
+from medusa.tools.home.token_file import TokenFile
+from medusa.tools.home.token_text import TokenText
+from medusa.tools.xmlrpc.calls import METHODS
+from medusa.tools.xmlrpc.faults import NUMBERS, number_of
 
 PERSON = {
     "name": "medusa://mit.edu/person",
@@ -361,7 +361,7 @@ def test_every_error_has_a_number() -> None:
         kind = todo.pop()
         todo += kind.__subclasses__()
         number = number_of(Exception.__new__(kind))
-        if kind.__module__ == "overlay.errors" and kind.code != "damaged":
+        if kind.__module__ == "medusa.overlay.errors" and kind.code != "damaged":
             assert number == NUMBERS[kind.code]
         assert number in NUMBERS.values()
 

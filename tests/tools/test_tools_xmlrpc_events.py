@@ -9,9 +9,9 @@ from deadline import DEADLINE_S
 from engine_peers import Town, make_stream, rows
 from tools_xmlrpc import OpenStock, settled
 
-from engine.streams.recent import Epoch
-from overlay.errors import InvalidInputError
-from tools.xmlrpc.events import BATCH_VALUES, batches
+from medusa.engine.streams.recent import Epoch
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.xmlrpc.events import BATCH_VALUES, batches
 
 
 def test_batches_are_cut_between_tuples_of_different_stimes() -> None:

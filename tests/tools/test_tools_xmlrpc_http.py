@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools_xmlrpc import OpenStock, address_of, bearer, posted, settled, trusting
 
-from overlay.errors import MedusaError
-from tools.xmlrpc import listener
-from tools.xmlrpc.http import MAX_HEAD_BYTES, HttpError, HttpServer
-from tools.xmlrpc.listener import MAX_BODY_BYTES, open_xmlrpc_listener
+from medusa.overlay.errors import MedusaError
+from medusa.tools.xmlrpc import listener
+from medusa.tools.xmlrpc.http import MAX_HEAD_BYTES, HttpError, HttpServer
+from medusa.tools.xmlrpc.listener import MAX_BODY_BYTES, open_xmlrpc_listener
 
 NONE_SUCH = dumps(("medusa://mit.edu/none",), "lookup_object").encode()
 

@@ -9,12 +9,12 @@ from typing import Any
 import trio
 from engine_peers import Place, Town, make_stream, pairs_of, rows
 
-from overlay.connection import Connection
-from overlay.errors import BrokenError
-from overlay.rpc import Duplex
-from tools.client.dialling import dial_to
-from tools.client.link import Link, open_link
-from tools.xmlrpc.posting import Posting, PostOptions
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import BrokenError
+from medusa.overlay.rpc import Duplex
+from medusa.tools.client.dialling import dial_to
+from medusa.tools.client.link import Link, open_link
+from medusa.tools.xmlrpc.posting import Posting, PostOptions
 
 
 class Answers:

@@ -25,12 +25,12 @@ from cryptography.x509.oid import NameOID
 from engine_peers import Town, make_stream, rows, until
 from tools_xmlrpc import OpenStock, settled
 
-from overlay.client_tokens import EVERY_SCOPE
-from overlay.errors import InvalidInputError, NotAuthorisedError
-from tools.home.config import XmlRpcConfig
-from tools.home.token_file import TokenFile
-from tools.xmlrpc.listener import open_xmlrpc_listener
-from tools.xmlrpc.sinks import MAX_SINKS, Sink, check_place
+from medusa.overlay.client_tokens import EVERY_SCOPE
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError
+from medusa.tools.home.config import XmlRpcConfig
+from medusa.tools.home.token_file import TokenFile
+from medusa.tools.xmlrpc.listener import open_xmlrpc_listener
+from medusa.tools.xmlrpc.sinks import MAX_SINKS, Sink, check_place
 
 HERE = ("127.0.0.1", 0)
 
@@ -230,7 +230,7 @@ async def test_a_sink_with_tls_is_known_by_its_certificate(
     stock: OpenStock, town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = partial(open_xmlrpc_listener, sink_patience_s=0.1)
-    monkeypatch.setattr("tools.xmlrpc.listener.open_xmlrpc_listener", impatient)
+    monkeypatch.setattr("medusa.tools.xmlrpc.listener.open_xmlrpc_listener", impatient)
     mit = await settled(town)
     native, client = await town.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")

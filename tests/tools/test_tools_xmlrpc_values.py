@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from overlay.errors import DecodeError
-from tools.xmlrpc.values import (
+from medusa.overlay.errors import DecodeError
+from medusa.tools.xmlrpc.values import (
     MAX_DEPTH,
     MAX_VALUES,
     Value,

@@ -15,7 +15,7 @@ import trio
 from deadline import DEADLINE_S
 from owner import owner_clients
 
-from engine.api.messages import (
+from medusa.engine.api.messages import (
     Created,
     CreateXml,
     ListObjects,
@@ -24,23 +24,38 @@ from engine.api.messages import (
     Objects,
     SetQueryStatus,
 )
-from engine.objects.availability import Availability, Mode, Recovery
-from engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
-from engine.objects.query import Filter, Query, QueryStatus
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from engine.replication.status import PeerStatus, Snapshot, Status
-from engine.streams.ipc import decode, encode
-from engine.streams.messages import Acknowledge, Done, Post, Posted, PostEvent, Subscribe, Tuples
-from overlay.clients import open_client_listener
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from overlay.events import Events
-from overlay.files import read_secret
-from overlay.identity import Identity
-from overlay.rpc import Caller, Duplex, EndOfCall, Service
-from overlay.streams import Buffer
-from tools.home.folder import Home, Running
-from tools.home.founding import make_peer
-from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
+from medusa.engine.objects.availability import Availability, Mode, Recovery
+from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Filter, Query, QueryStatus
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.replication.status import PeerStatus, Snapshot, Status
+from medusa.engine.streams.ipc import decode, encode
+from medusa.engine.streams.messages import (
+    Acknowledge,
+    Done,
+    Post,
+    Posted,
+    PostEvent,
+    Subscribe,
+    Tuples,
+)
+from medusa.overlay.clients import open_client_listener
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from medusa.overlay.events import Events
+from medusa.overlay.files import read_secret
+from medusa.overlay.identity import Identity
+from medusa.overlay.rpc import Caller, Duplex, EndOfCall, Service
+from medusa.overlay.streams import Buffer
+from medusa.tools.home.folder import Home, Running
+from medusa.tools.home.founding import make_peer
+from medusa.tools.home.messages import (
+    ADMIT,
+    MARKET_STATUS,
+    Admit,
+    Admitted,
+    AskMarket,
+    MarketStatus,
+)
 
 STREAM = "medusa://mit.edu/conns"
 SCHEMA = Schema(

@@ -6,11 +6,11 @@ import trio
 from engine_peers import DEADLINE_S, Place, begin, rows, until
 from tools_market_town import DAY_S, balances, deliver, notes, proposed, trader
 
-from contracts.balances import Balance
-from contracts.documents import contract_id
-from contracts.terms import ContentTerms
-from engine.objects.query import Filter, Query
-from tools.client.async_client import AsyncMedusaClient
+from medusa.contracts.balances import Balance
+from medusa.contracts.documents import contract_id
+from medusa.contracts.terms import ContentTerms
+from medusa.engine.objects.query import Filter, Query
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 EACH = 7
 """Micros a tuple."""

@@ -19,20 +19,20 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, open_town, rows, until
 
-from contracts.balances import Balance, BalanceQuery, Balances
-from contracts.config import ContractsConfig, MarketTiming
-from contracts.delivery import DELIVER, Deliver, Delivered
-from contracts.documents import Proposal, accept, contract_id, propose, revoke
-from contracts.market.config import MarketConfig
-from contracts.terms import LoadTerms, Menu
-from engine.objects.query import Aggregate, AggregateFunction, Function, Query
-from engine.streams.config import Timing
-from engine.streams.messages import Done
-from engine.tasks.runner import TaskRunner
-from overlay.events import wall_clock
-from overlay.identity import Root
-from tools.client.async_client import AsyncMedusaClient
-from tools.home.messages import BALANCE, MarketStatus
+from medusa.contracts.balances import Balance, BalanceQuery, Balances
+from medusa.contracts.config import ContractsConfig, MarketTiming
+from medusa.contracts.delivery import DELIVER, Deliver, Delivered
+from medusa.contracts.documents import Proposal, accept, contract_id, propose, revoke
+from medusa.contracts.market.config import MarketConfig
+from medusa.contracts.terms import LoadTerms, Menu
+from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.messages import Done
+from medusa.engine.tasks.runner import TaskRunner
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Root
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.home.messages import BALANCE, MarketStatus
 
 PRICE = 1_000_000
 """What a unit costs a peer at its capacity, micros per second."""

@@ -10,8 +10,8 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 
-from tools.commands import command_line
-from tools.commands.medusa.medusa_command import medusa
+from medusa.tools.commands import command_line
+from medusa.tools.commands.medusa.medusa_command import medusa
 
 
 def entered(

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 from engine_peers import Place, until
 
-from engine.objects.schema import BEGINNING
-from tools.client.async_client import AsyncMedusaClient
+from medusa.engine.objects.schema import BEGINNING
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
 

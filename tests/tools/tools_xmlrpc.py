@@ -16,9 +16,9 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import Place, Town
 
-from overlay.client_tokens import Scope
-from tools.home.addresses import Address, format_address
-from tools.home.token_file import TokenFile
+from medusa.overlay.client_tokens import Scope
+from medusa.tools.home.addresses import Address, format_address
+from medusa.tools.home.token_file import TokenFile
 
 ANY_PORT = '[xmlrpc]\nlisten = "127.0.0.1:0"\n'
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 P = ParamSpec("P")
 T = TypeVar("T")

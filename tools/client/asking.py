@@ -6,11 +6,11 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from engine.api.messages import Created, LookupObject, ObjectDescription
-from engine.replication.views.messages import ViewCreated
-from engine.streams.messages import Done
-from tools.client.link import Link, call
-from tools.client.portal import Portal, in_trio
+from medusa.engine.api.messages import Created, LookupObject, ObjectDescription
+from medusa.engine.replication.views.messages import ViewCreated
+from medusa.engine.streams.messages import Done
+from medusa.tools.client.link import Link, call
+from medusa.tools.client.portal import Portal, in_trio
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 

@@ -13,21 +13,21 @@ from typing import Any, Final
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING
-from engine.streams.assembling import Assembler
-from engine.streams.messages import ReceiveEvents, Tuples
-from engine.streams.revisions.columns import request_schema
-from tools.client.arguments import checked
-from tools.client.asking import CALL_S
-from tools.client.calls import ClientCalls
-from tools.client.corrected_subscription import Change, CorrectedSubscription, Corrections
-from tools.client.dialling import Endpoint, dial_to, given_token
-from tools.client.link import Dial, Link, open_background, open_link
-from tools.client.portal import Portal, in_trio
-from tools.client.posting import Poster
-from tools.client.subscription import Epoch, Source, Subscription
-from tools.rows.given_rows import Rows, to_table
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams.assembling import Assembler
+from medusa.engine.streams.messages import ReceiveEvents, Tuples
+from medusa.engine.streams.revisions.columns import request_schema
+from medusa.tools.client.arguments import checked
+from medusa.tools.client.asking import CALL_S
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.client.corrected_subscription import Change, CorrectedSubscription, Corrections
+from medusa.tools.client.dialling import Endpoint, dial_to, given_token
+from medusa.tools.client.link import Dial, Link, open_background, open_link
+from medusa.tools.client.portal import Portal, in_trio
+from medusa.tools.client.posting import Poster
+from medusa.tools.client.subscription import Epoch, Source, Subscription
+from medusa.tools.rows.given_rows import Rows, to_table
 
 __all__ = [
     "AsyncMedusaClient",
@@ -358,7 +358,7 @@ async def open_client_over(
 
 @asynccontextmanager
 async def _open_from_asyncio(opening: OpenOver) -> AsyncIterator[AsyncMedusaClient]:
-    import asyncio  # late: see `tools.client.portal`
+    import asyncio  # late: see `medusa.tools.client.portal`
 
     portal = Portal(lambda portal: opening(portal=portal))
     try:

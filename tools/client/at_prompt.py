@@ -7,13 +7,13 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from engine.replication.status import Snapshot
-from overlay.errors import NotAuthorisedError
-from overlay.troubles import Trouble
-from tools.client.calls import ClientCalls, open_calls
-from tools.client.dialling import Endpoint, dial_to
-from tools.client.interrupt import run_interruptible
-from tools.home.folder import Home
+from medusa.engine.replication.status import Snapshot
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.troubles import Trouble
+from medusa.tools.client.calls import ClientCalls, open_calls
+from medusa.tools.client.dialling import Endpoint, dial_to
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.home.folder import Home
 
 T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Struct)

@@ -10,10 +10,10 @@ from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING
-from overlay.errors import ClosedError
-from tools.client.arguments import checked
-from tools.client.async_client import (
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.errors import ClosedError
+from medusa.tools.client.arguments import checked
+from medusa.tools.client.async_client import (
     PATIENCE_S,
     AsyncMedusaClient,
     Change,
@@ -26,8 +26,8 @@ from tools.client.async_client import (
     open_client_over,
     open_medusa,
 )
-from tools.client.portal import Portal
-from tools.client.subscription import Following
+from medusa.tools.client.portal import Portal
+from medusa.tools.client.subscription import Following
 
 __all__ = [
     "AsyncMedusaClient",

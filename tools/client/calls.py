@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from engine.api.messages import (
+from medusa.engine.api.messages import (
     AlterStream,
     Created,
     CreateSchema,
@@ -17,21 +17,28 @@ from engine.api.messages import (
     Reopened,
     ReopenStream,
 )
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.schema import END, Schema
-from engine.objects.view import View
-from engine.replication.status import Snapshot, Status
-from engine.replication.views.messages import CreateView, DeleteView, ViewCreated
-from engine.streams.messages import Done, Subscribe, Tuples
-from overlay.errors import NotFoundError, UnavailableError
-from overlay.rpc import EndOfCall
-from tools.client.dialling import Endpoint, dial_to, given_token
-from tools.client.entries import entry_of
-from tools.client.link import Patience, open_background, open_link
-from tools.client.portal import in_trio
-from tools.client.query_calls import QueryCalls
-from tools.home.messages import ADMIT, MARKET_STATUS, Admit, Admitted, AskMarket, MarketStatus
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import END, Schema
+from medusa.engine.objects.view import View
+from medusa.engine.replication.status import Snapshot, Status
+from medusa.engine.replication.views.messages import CreateView, DeleteView, ViewCreated
+from medusa.engine.streams.messages import Done, Subscribe, Tuples
+from medusa.overlay.errors import NotFoundError, UnavailableError
+from medusa.overlay.rpc import EndOfCall
+from medusa.tools.client.dialling import Endpoint, dial_to, given_token
+from medusa.tools.client.entries import entry_of
+from medusa.tools.client.link import Patience, open_background, open_link
+from medusa.tools.client.portal import in_trio
+from medusa.tools.client.query_calls import QueryCalls
+from medusa.tools.home.messages import (
+    ADMIT,
+    MARKET_STATUS,
+    Admit,
+    Admitted,
+    AskMarket,
+    MarketStatus,
+)
 
 
 class ClientCalls(QueryCalls):

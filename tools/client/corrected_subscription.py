@@ -11,13 +11,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
-from engine.streams.corrections import Change, Corrections, Kind, corrector
-from engine.streams.ordering import between
-from engine.streams.revisions.columns import SIGN, folded, multiplied, net, revisions_name, signed
-from overlay.concurrency import Watched, until_one_ends
-from overlay.errors import InvalidInputError, NotRetainedError
-from tools.client.subscription import Epoch, Following, Source, Subscription
+from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
+from medusa.engine.streams.corrections import Change, Corrections, Kind, corrector
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.revisions.columns import (
+    SIGN,
+    folded,
+    multiplied,
+    net,
+    revisions_name,
+    signed,
+)
+from medusa.overlay.concurrency import Watched, until_one_ends
+from medusa.overlay.errors import InvalidInputError, NotRetainedError
+from medusa.tools.client.subscription import Epoch, Following, Source, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
 """Bytes of tuples that are given out again after an UNDO, and of their revisions: a revision may

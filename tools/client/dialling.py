@@ -12,20 +12,20 @@ from typing import Final
 
 from cryptography import x509
 
-from overlay.clients import open_client
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.overlay.clients import open_client
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     BusyError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.identity import read_certificate
-from tools.client.link import Dial
-from tools.home.addresses import Address
-from tools.home.folder import Home
-from tools.home.token_text import PREFIX, parse_token
+from medusa.overlay.identity import read_certificate
+from medusa.tools.client.link import Dial
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.folder import Home
+from medusa.tools.home.token_text import PREFIX, parse_token
 
 TOKEN_VARIABLE: Final = "MEDUSA_TOKEN"  # noqa: S105 - its name, not the token
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from engine.api.messages import ObjectDescription
-from overlay.encoding import decode_json
-from overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError, UnavailableError
-from overlay.names import ObjectName
-from overlay.rpc import MAX_STRUCT_BYTES
+from medusa.engine.api.messages import ObjectDescription
+from medusa.overlay.encoding import decode_json
+from medusa.overlay.errors import (
+    InvalidInputError,
+    NotAuthorisedError,
+    NotFoundError,
+    UnavailableError,
+)
+from medusa.overlay.names import ObjectName
+from medusa.overlay.rpc import MAX_STRUCT_BYTES
 
 T = TypeVar("T")
 

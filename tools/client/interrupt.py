@@ -10,7 +10,7 @@ from typing import Final, NoReturn, TypeVar
 
 import trio
 
-from tools.client.link import open_background
+from medusa.tools.client.link import open_background
 
 T = TypeVar("T")
 

@@ -10,9 +10,15 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
-from overlay.concurrency import Bell, Watched
-from overlay.connection import Connection
-from overlay.errors import BrokenError, BusyError, DeadlineError, MedusaError, UnavailableError
+from medusa.overlay.concurrency import Bell, Watched
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
+    BrokenError,
+    BusyError,
+    DeadlineError,
+    MedusaError,
+    UnavailableError,
+)
 
 Answer = TypeVar("Answer", bound=Struct)
 Dial = Callable[[], AbstractAsyncContextManager[Connection]]

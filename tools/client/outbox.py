@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from engine.streams.acceptance import Offsets
-from engine.streams.messages import Post, Posted
-from overlay.errors import DecodeError
-from overlay.streams import Buffer
+from medusa.engine.streams.acceptance import Offsets
+from medusa.engine.streams.messages import Post, Posted
+from medusa.overlay.errors import DecodeError
+from medusa.overlay.streams import Buffer
 
 WINDOW_POSTS: Final = 16
 """Unanswered posts of one stream: enough for some round trips, so that posting does not wait."""

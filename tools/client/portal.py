@@ -15,8 +15,8 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 import trio
 
-from overlay.errors import ClosedError
-from tools.client.arguments import check_arguments
+from medusa.overlay.errors import ClosedError
+from medusa.tools.client.arguments import check_arguments
 
 Opened = TypeVar("Opened")
 T = TypeVar("T")

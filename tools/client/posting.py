@@ -10,26 +10,26 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END, FieldType, Schema
-from engine.streams.acceptance import Offsets
-from engine.streams.ipc import encode_parts
-from engine.streams.messages import Post, Posted, PostEvent
-from engine.streams.revisions.columns import request_schema
-from engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
-from overlay.concurrency import Watched, until_one_ends
-from overlay.connection import BULK_WEIGHT
-from overlay.errors import (
+from medusa.engine.objects.schema import BEGINNING, END, FieldType, Schema
+from medusa.engine.streams.acceptance import Offsets
+from medusa.engine.streams.ipc import encode_parts
+from medusa.engine.streams.messages import Post, Posted, PostEvent
+from medusa.engine.streams.revisions.columns import request_schema
+from medusa.engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
+from medusa.overlay.concurrency import Watched, until_one_ends
+from medusa.overlay.connection import BULK_WEIGHT
+from medusa.overlay.errors import (
     BrokenError,
     BusyError,
     InvalidInputError,
     MedusaError,
     UnavailableError,
 )
-from overlay.rpc import Duplex, EndOfCall
-from overlay.streams import Buffer
-from tools.client.link import Link, Patience
-from tools.client.outbox import Outbox
-from tools.rows.columns import to_payload
+from medusa.overlay.rpc import Duplex, EndOfCall
+from medusa.overlay.streams import Buffer
+from medusa.tools.client.link import Link, Patience
+from medusa.tools.client.outbox import Outbox
+from medusa.tools.rows.columns import to_payload
 
 OffsetAfter = Callable[[pa.Table], bytes]
 """A producer's position in its source, in its own encoding, after these rows."""

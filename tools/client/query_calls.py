@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from engine.api.messages import (
+from medusa.engine.api.messages import (
     Created,
     CreateQuery,
     CreateXml,
     QueryStatusSet,
     SetQueryStatus,
 )
-from engine.language.history_range import copy_of
-from engine.language.modification import BoxChange, Modified, ModifyQuery
-from engine.objects.availability import AvailabilityRequest
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import Query, QueryStatus
-from engine.objects.schema import BEGINNING, END
-from engine.replication.moves.messages import MoveRecord, MoveTask
-from tools.client.asking import Asking
-from tools.client.entries import entry_of
-from tools.client.portal import in_trio
+from medusa.engine.language.history_range import copy_of
+from medusa.engine.language.modification import BoxChange, Modified, ModifyQuery
+from medusa.engine.objects.availability import AvailabilityRequest
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.moves.messages import MoveRecord, MoveTask
+from medusa.tools.client.asking import Asking
+from medusa.tools.client.entries import entry_of
+from medusa.tools.client.portal import in_trio
 
 MOVE_S: Final = 120.0
 """Seconds for a move: the new worker starts a JVM and takes over open windows."""

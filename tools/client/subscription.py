@@ -12,16 +12,16 @@ from typing import Any, Final, Generic, Self, TypeVar
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING, END
-from engine.streams.assembling import Incoming
-from engine.streams.messages import Acknowledge, Subscribe, Tuples
-from engine.streams.recent import Epoch
-from overlay.connection import BULK_WEIGHT
-from overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
-from overlay.rpc import Duplex, EndOfCall
-from tools.client.link import Link, Patience
-from tools.client.portal import Portal, in_trio
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.assembling import Incoming
+from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
+from medusa.engine.streams.recent import Epoch
+from medusa.overlay.connection import BULK_WEIGHT
+from medusa.overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
+from medusa.overlay.rpc import Duplex, EndOfCall
+from medusa.tools.client.link import Link, Patience
+from medusa.tools.client.portal import Portal, in_trio
 
 __all__ = ["Epoch", "Following", "Source", "Subscription"]
 

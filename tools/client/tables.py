@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import BEGINNING, DELETED, END, SEQ, STIME, FieldType, Schema
-from engine.streams.folding import newest
-from engine.streams.ordering import between
-from overlay.errors import InvalidInputError, UnavailableError
+from medusa.engine.objects.schema import BEGINNING, DELETED, END, SEQ, STIME, FieldType, Schema
+from medusa.engine.streams.folding import newest
+from medusa.engine.streams.ordering import between
+from medusa.overlay.errors import InvalidInputError, UnavailableError
 
 if TYPE_CHECKING:
-    from tools.client.async_client import AsyncMedusaClient
+    from medusa.tools.client.async_client import AsyncMedusaClient
 
 _OLD: Final = " before"
 """Ends the names of the columns of the table's present rows; no field's name has a blank."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import datetime
 from typing import Final
 
-from engine.objects.moments import moment_of, moment_text
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.moments import moment_of, moment_text
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import InvalidInputError
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 

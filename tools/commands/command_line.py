@@ -12,8 +12,8 @@ from typing import Final, NoReturn, TypeVar
 import click
 import msgspec
 
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError, printable
-from tools.commands.in_text import InTextError
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError, printable
+from medusa.tools.commands.in_text import InTextError
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -158,7 +158,9 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 
 def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
-    from tools.commands.completion import complete  # late: only the shell asks for it, and seldom
+    from medusa.tools.commands.completion import (
+        complete,  # late: only the shell asks for it, and seldom
+    )
 
     complete(command, command.name or "")
     given = sys.argv[1:] if arguments is None else list(arguments)

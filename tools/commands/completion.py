@@ -48,8 +48,8 @@ def names_of(kind: str = "") -> Complete:
 def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
     import trio  # late: only when the shell asks
 
-    from overlay.errors import MedusaError
-    from tools.client.calls import open_calls
+    from medusa.overlay.errors import MedusaError
+    from medusa.tools.client.calls import open_calls
 
     async def ask() -> Mapping[str, tuple[str, ...]]:
         with trio.move_on_after(ANSWER_S):

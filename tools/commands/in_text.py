@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from overlay.errors import InvalidInputError, printable
+from medusa.overlay.errors import InvalidInputError, printable
 
 WIDTH: Final = 100
 """Characters of the line that are shown: what a terminal has."""

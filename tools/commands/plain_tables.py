@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
-from tools.monitor.tables import add_row, as_text
+from medusa.tools.monitor.tables import add_row, as_text
 
 PIPE_COLUMNS: Final = 4096
 """Columns of a file or pipe: no line is wrapped there, so that other programs find names whole."""

@@ -17,40 +17,40 @@ from typing import Final
 
 import trio
 
-from dht.catalog import open_catalog
-from engine.api import calls
-from engine.api.serving import PeerService
-from engine.engine import Engine, open_engine
-from engine.functions.allowed import Functions
-from engine.replication.restored import begin_again, is_restored
-from engine.streams.config import Timing
-from engine.streams.freezing import FrozenLog, freeze, freeze_stream
-from engine.tasks.execution import OpenExecutor
-from overlay.addresses import Address
-from overlay.clients import Clients, open_client_listener
-from overlay.concurrency import next_beat, one_error
-from overlay.errors import (
+from medusa.dht.catalog import open_catalog
+from medusa.engine.api import calls
+from medusa.engine.api.serving import PeerService
+from medusa.engine.engine import Engine, open_engine
+from medusa.engine.functions.allowed import Functions
+from medusa.engine.replication.restored import begin_again, is_restored
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.freezing import FrozenLog, freeze, freeze_stream
+from medusa.engine.tasks.execution import OpenExecutor
+from medusa.overlay.addresses import Address
+from medusa.overlay.clients import Clients, open_client_listener
+from medusa.overlay.concurrency import next_beat, one_error
+from medusa.overlay.errors import (
     InternalError,
     InvalidInputError,
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.events import wall_clock
-from overlay.identity import Identity
-from overlay.log import LOGGER
-from overlay.node import Overlay, open_overlay
-from overlay.rpc import Caller
-from overlay.troubles import Reason, Troubles
-from tools.daemon.reloading import Reloading, live_settings
-from tools.daemon.renewal import renew_at_start, renewing
-from tools.daemon.scopes import SCOPES
-from tools.home.config import Config, XmlRpcConfig
-from tools.home.federation import enter, load_federation
-from tools.home.folder import Home, Running
-from tools.home.frozen import MAX_FROZEN_S, FrozenFolders, frozen_folders
-from tools.home.log_file import open_log
-from tools.home.messages import (
+from medusa.overlay.events import wall_clock
+from medusa.overlay.identity import Identity
+from medusa.overlay.log import LOGGER
+from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.rpc import Caller
+from medusa.overlay.troubles import Reason, Troubles
+from medusa.tools.daemon.reloading import Reloading, live_settings
+from medusa.tools.daemon.renewal import renew_at_start, renewing
+from medusa.tools.daemon.scopes import SCOPES
+from medusa.tools.home.config import Config, XmlRpcConfig
+from medusa.tools.home.federation import enter, load_federation
+from medusa.tools.home.folder import Home, Running
+from medusa.tools.home.frozen import MAX_FROZEN_S, FrozenFolders, frozen_folders
+from medusa.tools.home.log_file import open_log
+from medusa.tools.home.messages import (
     ADMIT,
     FREEZE,
     LEAVE,
@@ -61,8 +61,8 @@ from tools.home.messages import (
     Leave,
     Left,
 )
-from tools.home.token_file import LiveTokens
-from tools.market.opening import open_market
+from medusa.tools.home.token_file import LiveTokens
+from medusa.tools.market.opening import open_market
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """The signals that a peer acts on."""
@@ -270,7 +270,7 @@ async def _xmlrpc_listener(
     if config.listen is None:
         yield None
         return
-    from tools.xmlrpc.listener import open_xmlrpc_listener  # late: most peers have none
+    from medusa.tools.xmlrpc.listener import open_xmlrpc_listener  # late: most peers have none
 
     async with open_xmlrpc_listener(
         identity,

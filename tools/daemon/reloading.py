@@ -8,10 +8,10 @@ from typing import Any
 
 import trio
 
-from engine.engine import Engine
-from overlay.errors import MedusaError
-from overlay.events import Events
-from tools.home.config import Config
+from medusa.engine.engine import Engine
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.events import Events
+from medusa.tools.home.config import Config
 
 Take = Callable[[Config], None]
 """Puts new settings in force."""

@@ -16,25 +16,25 @@ from typing import Final
 import trio
 from cryptography import x509
 
-from overlay.certificates import (
+from medusa.overlay.certificates import (
     PeerName,
     check_root,
     der,
     make_peer_certificate,
     peer_of,
 )
-from overlay.clock import shown
-from overlay.concurrency import next_beat
-from overlay.errors import (
+from medusa.overlay.clock import shown
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import (
     DecodeError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
     UntrustedError,
 )
-from overlay.events import Level
-from overlay.files import read_public, write_atomically
-from overlay.identity import (
+from medusa.overlay.events import Level
+from medusa.overlay.files import read_public, write_atomically
+from medusa.overlay.identity import (
     MAX_PEM,
     Identity,
     certificate_pem,
@@ -42,11 +42,11 @@ from overlay.identity import (
     read_certificate,
     read_request,
 )
-from overlay.membership import Membership
-from overlay.membership_file import load_membership
-from overlay.node import WARN_S, Overlay
-from tools.home.folder import Home
-from tools.home.root_key import SAY_WHERE, load_root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership
+from medusa.overlay.node import WARN_S, Overlay
+from medusa.tools.home.folder import Home
+from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 RENEW_S: Final = 60 * 86_400.0
 """Seconds before its end at which a certificate is renewed: twice the time of the warning."""

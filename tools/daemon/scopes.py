@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from contracts.delivery import DELIVER
-from overlay.client_tokens import EVERY_SCOPE, Scope
-from tools.home.messages import ADMIT, BALANCE, FREEZE, LEAVE, MARKET_STATUS
+from medusa.contracts.delivery import DELIVER
+from medusa.overlay.client_tokens import EVERY_SCOPE, Scope
+from medusa.tools.home.messages import ADMIT, BALANCE, FREEZE, LEAVE, MARKET_STATUS
 
 _READ: Final = frozenset({Scope.READ})
 _POST: Final = frozenset({Scope.POST})

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from overlay.addresses import Address, is_unspecified, outward_host, shown
-from overlay.errors import InvalidInputError
+from medusa.overlay.addresses import Address, is_unspecified, outward_host, shown
+from medusa.overlay.errors import InvalidInputError
 
 __all__ = ["Address", "dialable", "format_address", "parse_address"]
 

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.files import load_json, mended_by, read_public, save_json
-from tools.home.addresses import Address, format_address, parse_address
-from tools.home.folder import Home
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.files import load_json, mended_by, read_public, save_json
+from medusa.tools.home.addresses import Address, format_address, parse_address
+from medusa.tools.home.folder import Home
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from contracts.config import ContractsConfig
-    from dht.config import DhtConfig
-    from engine.functions.allowed import FunctionsConfig
-    from engine.spark.config import SparkConfig
-    from engine.streams.config import EngineConfig
-    from overlay.config import OverlayConfig
-    from tools.home.log_file import LogConfig
+    from medusa.contracts.config import ContractsConfig
+    from medusa.dht.config import DhtConfig
+    from medusa.engine.functions.allowed import FunctionsConfig
+    from medusa.engine.spark.config import SparkConfig
+    from medusa.engine.streams.config import EngineConfig
+    from medusa.overlay.config import OverlayConfig
+    from medusa.tools.home.log_file import LogConfig
 
 T = TypeVar("T")
 
@@ -128,11 +128,11 @@ def load_config(
         InvalidInputError: names the file, the key and the mistake.
     """
     # Late: a client reads no config, and these modules are slow to import.
-    from contracts.config import ContractsConfig
-    from dht.config import DhtConfig
-    from engine.spark.config import SparkConfig
-    from engine.streams.config import EngineConfig
-    from tools.home.log_file import LogConfig
+    from medusa.contracts.config import ContractsConfig
+    from medusa.dht.config import DhtConfig
+    from medusa.engine.spark.config import SparkConfig
+    from medusa.engine.streams.config import EngineConfig
+    from medusa.tools.home.log_file import LogConfig
 
     document = _sections(home)
 
@@ -170,7 +170,7 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
     Raises:
         InvalidInputError: names the function and the mistake.
     """
-    from engine.functions.allowed import FunctionsConfig, FunctionSettings, allowed_function
+    from medusa.engine.functions.allowed import FunctionsConfig, FunctionSettings, allowed_function
 
     assert isinstance(table, dict)
     allowed = {}
@@ -191,7 +191,7 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
 
 def load_overlay(home: Home) -> OverlayConfig:
     """The overlay's settings alone; see `load_config`."""
-    from overlay.config import OverlayConfig
+    from medusa.overlay.config import OverlayConfig
 
     defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
     table = _sections(home).get("overlay", {})

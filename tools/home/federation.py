@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from overlay.entering import Meeting, meet
-from overlay.errors import NotFoundError, RefusedError
-from overlay.identity import Identity
-from overlay.membership import Membership
-from overlay.membership_file import load_membership
-from tools.home.addresses import Address
-from tools.home.folder import Home
+from medusa.overlay.entering import Meeting, meet
+from medusa.overlay.errors import NotFoundError, RefusedError
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.folder import Home
 
 
 def load_federation(home: Home) -> Membership:

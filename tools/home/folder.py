@@ -14,9 +14,9 @@ from typing import IO, Final
 
 from msgspec import Struct
 
-from overlay.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
-from overlay.files import load_json, mended_by, read_secret, save_json, storing
-from tools.home.addresses import Address
+from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError, UnavailableError
+from medusa.overlay.files import load_json, mended_by, read_secret, save_json, storing
+from medusa.tools.home.addresses import Address
 
 HOME_VARIABLE: Final = "MEDUSA_HOME"
 DEFAULT_FOLDER: Final = "~/.medusa"
@@ -214,8 +214,8 @@ class Home:
 
     def _waiting_for(self) -> str:
         """What takes the start of a peer long, for people."""
-        from engine.replication.restored import is_restored  # other commands do not load it
-        from engine.streams.config import Timing
+        from medusa.engine.replication.restored import is_restored  # other commands do not load it
+        from medusa.engine.streams.config import Timing
 
         if not is_restored(self.data):
             return ""

@@ -15,18 +15,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.admission_policy import FOUNDER, AdmissionPolicy
-from overlay.errors import ConflictError, NotFoundError
-from overlay.files import write_atomically, write_secret
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from overlay.membership_file import load_membership, save_membership
-from overlay.names import check_participant
-from tools.home.addresses import Address
-from tools.home.config import TEMPLATE, write_bootstrap
-from tools.home.folder import TOKEN_BYTES, Home
-from tools.home.reaching import addresses_of
-from tools.home.root_key import load_root
+from medusa.overlay.admission_policy import FOUNDER, AdmissionPolicy
+from medusa.overlay.errors import ConflictError, NotFoundError
+from medusa.overlay.files import write_atomically, write_secret
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership, save_membership
+from medusa.overlay.names import check_participant
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.config import TEMPLATE, write_bootstrap
+from medusa.tools.home.folder import TOKEN_BYTES, Home
+from medusa.tools.home.reaching import addresses_of
+from medusa.tools.home.root_key import load_root
 
 FOLDER_MODE: Final = 0o700
 

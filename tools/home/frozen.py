@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 
 import trio
 
-from overlay.concurrency import next_beat
-from overlay.errors import BusyError, NotFoundError
-from tools.home.folder import Home
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import BusyError, NotFoundError
+from medusa.tools.home.folder import Home
 
 T = TypeVar("T")
 

@@ -22,9 +22,9 @@ from pathlib import Path
 from time import monotonic
 from typing import Final, TypeAlias, cast
 
-from overlay.errors import InvalidInputError, printable
-from overlay.files import SECRET_MODE, storing
-from overlay.log import LEVELS, LOGGER, bound_fields
+from medusa.overlay.errors import InvalidInputError, printable
+from medusa.overlay.files import SECRET_MODE, storing
+from medusa.overlay.log import LEVELS, LOGGER, bound_fields
 
 FORMS: Final = ("console", "json")
 

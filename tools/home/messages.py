@@ -16,7 +16,7 @@ class Admit(Struct, frozen=True):
     """Gives membership statements made at this home to the daemon: to check, keep and spread.
 
     Attributes:
-        statements: signed admissions or revocations, as overlay.membership encodes them.
+        statements: signed admissions or revocations, as medusa.overlay.membership encodes them.
     """
 
     statements: tuple[bytes, ...]
@@ -36,7 +36,7 @@ class Leave(Struct, frozen=True):
     they still listen.
 
     Attributes:
-        statements: signed revocations of it, as overlay.membership encodes them.
+        statements: signed revocations of it, as medusa.overlay.membership encodes them.
     """
 
     statements: tuple[bytes, ...]
@@ -53,12 +53,12 @@ FREEZE: Final = "freeze"
 
 class Freeze(Struct, frozen=True):
     """Asks for files as they are at one moment, in a folder of their own: of all of the peer's
-    data, or of the log of one stream; see `engine.streams.freezing`.
+    data, or of the log of one stream; see `medusa.engine.streams.freezing`.
 
     Attributes:
         stream: its name; "": all data.
         seconds: how long the folder stays at least. Then it goes, unless somebody holds it; see
-            `tools.home.frozen`.
+            `medusa.tools.home.frozen`.
     """
 
     stream: str = ""

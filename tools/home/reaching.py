@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from overlay.errors import InvalidInputError, UnavailableError
-from tools.home.addresses import Address, dialable
-from tools.home.config import load_overlay, read_bootstrap
-from tools.home.folder import Home
+from medusa.overlay.errors import InvalidInputError, UnavailableError
+from medusa.tools.home.addresses import Address, dialable
+from medusa.tools.home.config import load_overlay, read_bootstrap
+from medusa.tools.home.folder import Home
 
 
 def addresses_of(home: Home) -> tuple[Address, ...]:

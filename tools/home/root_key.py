@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.identity import Identity, Root
-from tools.home.folder import Home
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.identity import Identity, Root
+from medusa.tools.home.folder import Home
 
 SAY_WHERE: Final = "say where it is with --root HOME"
 """The mend, for commands with that option."""

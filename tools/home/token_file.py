@@ -13,17 +13,17 @@ from typing import Final
 
 import msgspec
 
-from overlay.client_tokens import OWNER, ClientToken, Scope
-from overlay.errors import (
+from medusa.overlay.client_tokens import OWNER, ClientToken, Scope
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
 )
-from overlay.events import Events
-from overlay.files import load_json, save_json, storing, write_secret
-from tools.home.folder import TOKEN_BYTES, Home
+from medusa.overlay.events import Events
+from medusa.overlay.files import load_json, save_json, storing, write_secret
+from medusa.tools.home.folder import TOKEN_BYTES, Home
 
 MAX_TOKENS: Final = 256
 """Tokens of a peer, revoked ones included: every connecting client is compared with each."""

@@ -11,13 +11,13 @@ from typing import Final
 from cryptography import x509
 from msgspec import Struct
 
-from overlay.addresses import check_address
-from overlay.certificates import der, load_certificate
-from overlay.encoding import decode, encode
-from overlay.errors import InvalidInputError
-from overlay.files import read_secret
-from overlay.names import check_participant
-from tools.home.addresses import Address
+from medusa.overlay.addresses import check_address
+from medusa.overlay.certificates import der, load_certificate
+from medusa.overlay.encoding import decode, encode
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.files import read_secret
+from medusa.overlay.names import check_participant
+from medusa.tools.home.addresses import Address
 
 PREFIX: Final = "medusa-client1-"
 """The beginning of a token, with its version."""

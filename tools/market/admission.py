@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from contracts.contract import Contract, covers
-from contracts.delivery import Contracts
-from contracts.market.messages import Answer, Item, Offer
-from contracts.terms import UNITS_PER_CORE, LoadTerms
-from engine.replication.moves.messages import Assignment
-from engine.replication.moves.placements import Placement
-from engine.tasks.plan import Task
-from overlay.errors import NotAuthorisedError
-from tools.market.tasks import item_of
+from medusa.contracts.contract import Contract, covers
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.market.messages import Answer, Item, Offer
+from medusa.contracts.terms import UNITS_PER_CORE, LoadTerms
+from medusa.engine.replication.moves.messages import Assignment
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.tasks.plan import Task
+from medusa.overlay.errors import NotAuthorisedError
+from medusa.tools.market.tasks import item_of
 
 
 @dataclass(frozen=True)

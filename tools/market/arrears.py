@@ -1,7 +1,7 @@
 """Gives back the tasks of partners that do not pay, and takes no more tasks from them.
 
-A debt is billed again and again in any case (`contracts.payee`). This module only limits how long a
-peer works for a partner that does not sign. A partner that is away is not in arrears: in a
+A debt is billed again and again in any case (`medusa.contracts.payee`). This module only limits how
+long a peer works for a partner that does not sign. A partner that is away is not in arrears: in a
 partition its tasks go on.
 """
 
@@ -12,16 +12,16 @@ from typing import Final
 
 import trio
 
-from contracts.config import MarketTiming
-from contracts.deals import Account, DealKey
-from contracts.ledger import Ledger
-from contracts.settlement import Settlement
-from engine.replication.moves.guest import Guest
-from overlay.errors import MedusaError
-from overlay.gossip.events import Health
-from overlay.identity import parse_peer_id
-from overlay.node import Overlay
-from tools.market.tasks import Tasks
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.deals import Account, DealKey
+from medusa.contracts.ledger import Ledger
+from medusa.contracts.settlement import Settlement
+from medusa.engine.replication.moves.guest import Guest
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.node import Overlay
+from medusa.tools.market.tasks import Tasks
 
 DISTRUST_S: Final = 86_400.0
 """Seconds for which no task is run under the contract of a partner whose count was much lower than

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from contracts.deals import MAX_TIME
-from engine.objects.schema import BEGINNING, END
+from medusa.contracts.deals import MAX_TIME
+from medusa.engine.objects.schema import BEGINNING, END
 
 
 def clamped(boundary: int) -> int:

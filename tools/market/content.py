@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import trio
 
-from contracts.config import MarketTiming
-from contracts.delivery import Contracts
-from engine.objects.readers import Readers
-from engine.replication.following.book import Followers
-from overlay.concurrency import Bell, next_beat
-from overlay.names import ObjectName
-from tools.market.content_deals import content_contracts
-from tools.market.content_receiver import ContentReceiver
-from tools.market.content_sender import ContentSender
-from tools.market.meters import PaidStreams
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.delivery import Contracts
+from medusa.engine.objects.readers import Readers
+from medusa.engine.replication.following.book import Followers
+from medusa.overlay.concurrency import Bell, next_beat
+from medusa.overlay.names import ObjectName
+from medusa.tools.market.content_deals import content_contracts
+from medusa.tools.market.content_receiver import ContentReceiver
+from medusa.tools.market.content_sender import ContentSender
+from medusa.tools.market.meters import PaidStreams
 
 
 class Content:

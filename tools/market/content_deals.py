@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from contracts.contract import Contract
-from contracts.deals import ContentRate, ContractId, TaskName, TermNumber, Time
-from contracts.delivery import Contracts
-from contracts.desk import MICROS
-from contracts.ledger import Ledger, Standing
-from contracts.settlement import Ended
-from contracts.terms import ContentTerms
+from medusa.contracts.contract import Contract
+from medusa.contracts.deals import ContentRate, ContractId, TaskName, TermNumber, Time
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.desk import MICROS
+from medusa.contracts.ledger import Ledger, Standing
+from medusa.contracts.settlement import Ended
+from medusa.contracts.terms import ContentTerms
 
 
 class Begin(Struct, frozen=True, rename={"term_number": "fence"}):

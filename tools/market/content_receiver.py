@@ -15,17 +15,17 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from contracts.config import MarketTiming
-from contracts.contract import Contract
-from contracts.deals import Account, DealKey, content_rate
-from contracts.delivery import Contracts
-from contracts.ledger import Standing
-from contracts.terms import ContentTerms
-from engine.objects.schema import END
-from engine.replication.directory import Directory
-from engine.streams.messages import Done
-from engine.streams.stream_state import StreamState
-from overlay.errors import (
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.contract import Contract
+from medusa.contracts.deals import Account, DealKey, content_rate
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.ledger import Standing
+from medusa.contracts.terms import ContentTerms
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.directory import Directory
+from medusa.engine.streams.messages import Done
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
@@ -33,10 +33,10 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from overlay.names import PeerId
-from overlay.node import Overlay
-from tools.market.boundaries import clamped, stime_of
-from tools.market.content_deals import (
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.tools.market.boundaries import clamped, stime_of
+from medusa.tools.market.content_deals import (
     Begin,
     Over,
     content_contracts,
@@ -45,10 +45,10 @@ from tools.market.content_deals import (
     period_start,
     rate_of,
 )
-from tools.market.content_sender import BEGIN, OVER
-from tools.market.meters import PaidStreams, StreamMeter
-from tools.market.settler import Settler
-from tools.market.standstill import Standstills
+from medusa.tools.market.content_sender import BEGIN, OVER
+from medusa.tools.market.meters import PaidStreams, StreamMeter
+from medusa.tools.market.settler import Settler
+from medusa.tools.market.standstill import Standstills
 
 CALL_S: Final = 5.0
 """Seconds for a call to the sender: a subscription waits for it."""

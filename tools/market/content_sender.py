@@ -10,22 +10,22 @@ from typing import Final
 
 import trio
 
-from contracts.contract import Contract
-from contracts.deals import Account, content_rate
-from contracts.delivery import Contracts
-from contracts.terms import ContentTerms
-from engine.streams.messages import Done
-from overlay.errors import (
+from medusa.contracts.contract import Contract
+from medusa.contracts.deals import Account, content_rate
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.terms import ContentTerms
+from medusa.engine.streams.messages import Done
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.node import Overlay
-from overlay.rpc import Caller
-from tools.market.boundaries import clamped
-from tools.market.content_deals import (
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller
+from medusa.tools.market.boundaries import clamped
+from medusa.tools.market.content_deals import (
     Begin,
     Over,
     content_contracts,
@@ -34,8 +34,8 @@ from tools.market.content_deals import (
     period_start,
     rate_of,
 )
-from tools.market.meters import SKEW_US, PaidStreams, StreamMeter
-from tools.market.settler import Settler
+from medusa.tools.market.meters import SKEW_US, PaidStreams, StreamMeter
+from medusa.tools.market.settler import Settler
 
 BEGIN: Final = "content.begin"
 OVER: Final = "content.over"

@@ -8,18 +8,18 @@ from typing import Final, Protocol
 
 import trio
 
-from contracts.deals import ContentRate, Deal, DealKey
-from contracts.desk import MICROS
-from contracts.ledger import Ledger, Standing
-from contracts.payer import SKEW_S
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.book import Followers
-from engine.streams.retention import Hold
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import NotFoundError
-from tools.market.boundaries import clamped, stime_of
-from tools.market.content_deals import deals_in, rate_of
+from medusa.contracts.deals import ContentRate, Deal, DealKey
+from medusa.contracts.desk import MICROS
+from medusa.contracts.ledger import Ledger, Standing
+from medusa.contracts.payer import SKEW_S
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import NotFoundError
+from medusa.tools.market.boundaries import clamped, stime_of
+from medusa.tools.market.content_deals import deals_in, rate_of
 
 SKEW_US: Final = int(SKEW_S * MICROS)
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from contracts.config import MarketTiming
-from contracts.deals import DealKey, LoadRate
-from contracts.ledger import Ledger, Standing
-from contracts.settlement import Ended
-from engine.objects.schema import END
-from engine.replication.copy import Copy
-from overlay.errors import NotFoundError
-from tools.market.boundaries import clamped, stime_of
-from tools.market.tasks import Tasks
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.deals import DealKey, LoadRate
+from medusa.contracts.ledger import Ledger, Standing
+from medusa.contracts.settlement import Ended
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.copy import Copy
+from medusa.overlay.errors import NotFoundError
+from medusa.tools.market.boundaries import clamped, stime_of
+from medusa.tools.market.tasks import Tasks
 
 
 class OpenDeals:

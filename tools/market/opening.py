@@ -9,26 +9,26 @@ from pathlib import Path
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from contracts.config import ContractsConfig
-from contracts.delivery import open_contracts
-from contracts.desk import BookAgreements
-from contracts.ledger import LEDGER_FILE, open_ledger
-from contracts.settlement import Desk, Settlement
-from engine.engine import Engine
-from overlay.certificates import public_key_of
-from overlay.errors import UntrustedError
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.peers import PeerRecord
-from tools.market.content import Content
-from tools.market.content_receiver import ContentReceiver
-from tools.market.content_sender import ContentSender
-from tools.market.meters import PaidStreams
-from tools.market.settler import Settler
-from tools.market.status import MarketCalls
-from tools.market.suggestions import Suggestions
-from tools.market.tasks import Tasks
-from tools.market.trader import Trader
+from medusa.contracts.config import ContractsConfig
+from medusa.contracts.delivery import open_contracts
+from medusa.contracts.desk import BookAgreements
+from medusa.contracts.ledger import LEDGER_FILE, open_ledger
+from medusa.contracts.settlement import Desk, Settlement
+from medusa.engine.engine import Engine
+from medusa.overlay.certificates import public_key_of
+from medusa.overlay.errors import UntrustedError
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.peers import PeerRecord
+from medusa.tools.market.content import Content
+from medusa.tools.market.content_receiver import ContentReceiver
+from medusa.tools.market.content_sender import ContentSender
+from medusa.tools.market.meters import PaidStreams
+from medusa.tools.market.settler import Settler
+from medusa.tools.market.status import MarketCalls
+from medusa.tools.market.suggestions import Suggestions
+from medusa.tools.market.tasks import Tasks
+from medusa.tools.market.trader import Trader
 
 
 @asynccontextmanager

@@ -13,14 +13,14 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from contracts.balances import BalanceQuery, Balances
-from contracts.config import MarketTiming
-from contracts.deals import Account, ContentRate, LoadRate, Rate
-from contracts.deals import Deal as Agreement
-from contracts.desk import MICROS
-from contracts.ledger import Ledger, Standing, read_balances
-from contracts.receipts import Letter
-from contracts.settlement import (
+from medusa.contracts.balances import BalanceQuery, Balances
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.deals import Account, ContentRate, LoadRate, Rate
+from medusa.contracts.deals import Deal as Agreement
+from medusa.contracts.desk import MICROS
+from medusa.contracts.ledger import Ledger, Standing, read_balances
+from medusa.contracts.receipts import Letter
+from medusa.contracts.settlement import (
     Count,
     Counted,
     Disputed,
@@ -33,22 +33,22 @@ from contracts.settlement import (
     Settlement,
     Tick,
 )
-from engine.replication.moves.guest import StoredAssignment
-from engine.replication.moves.messages import Deal, MoveRecord, PassOn
-from engine.replication.moves.placements import Placement
-from engine.streams.messages import Done
-from overlay.concurrency import next_beat
-from overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
-from overlay.identity import parse_peer_id
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.rpc import Caller
-from tools.home.messages import BALANCE
-from tools.market.arrears import Arrears
-from tools.market.boundaries import clamped, stime_of
-from tools.market.meters import Meter
-from tools.market.open_deals import OpenDeals
-from tools.market.tasks import Tasks
+from medusa.engine.replication.moves.guest import StoredAssignment
+from medusa.engine.replication.moves.messages import Deal, MoveRecord, PassOn
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.streams.messages import Done
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller
+from medusa.tools.home.messages import BALANCE
+from medusa.tools.market.arrears import Arrears
+from medusa.tools.market.boundaries import clamped, stime_of
+from medusa.tools.market.meters import Meter
+from medusa.tools.market.open_deals import OpenDeals
+from medusa.tools.market.tasks import Tasks
 
 SETTLE: Final = "contract.settle"
 PASSED: Final = "contract.passed"

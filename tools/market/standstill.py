@@ -3,11 +3,11 @@ still for longer than promised."""
 
 from __future__ import annotations
 
-from contracts.contract import Contract
-from contracts.terms import ContentTerms
-from engine.objects.schema import END
-from engine.streams.stream_state import StreamState
-from overlay.events import Events
+from medusa.contracts.contract import Contract
+from medusa.contracts.terms import ContentTerms
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.events import Events
 
 
 class Standstills:

@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 import trio
 
-from contracts.contract import Contract
-from contracts.delivery import Contracts
-from contracts.ledger import Ledger
-from contracts.market.cost import unit_cost
-from contracts.market.partners import PartnerState
-from contracts.terms import ContentTerms, LoadTerms
-from engine.replication.moves.messages import MoveRecord
-from engine.replication.moves.mover import Mover
-from overlay.node import Overlay
-from overlay.rpc import Caller
-from tools.home.messages import (
+from medusa.contracts.contract import Contract
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.ledger import Ledger
+from medusa.contracts.market.cost import unit_cost
+from medusa.contracts.market.partners import PartnerState
+from medusa.contracts.terms import ContentTerms, LoadTerms
+from medusa.engine.replication.moves.messages import MoveRecord
+from medusa.engine.replication.moves.mover import Mover
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller
+from medusa.tools.home.messages import (
     MARKET_STATUS,
     AskMarket,
     ContractStatus,
@@ -27,7 +27,7 @@ from tools.home.messages import (
     OfferStatus,
     TradedTask,
 )
-from tools.market.trader import Trader
+from medusa.tools.market.trader import Trader
 
 SHOWN_MOVES: Final = 200
 """Moves in a status."""

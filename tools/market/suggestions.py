@@ -11,20 +11,20 @@ from collections.abc import Iterator
 
 import trio
 
-from contracts.config import MarketTiming
-from contracts.delivery import Contracts
-from contracts.terms import SuggestedTerms
-from engine.objects.schema import END
-from engine.replication.directory import Directory
-from engine.replication.following.book import Followers
-from engine.replication.following.origin import Place
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import StreamState
-from overlay.concurrency import Bell, next_beat
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from overlay.identity import parse_peer_id
-from overlay.names import NO_PEER
-from overlay.node import Overlay
+from medusa.contracts.config import MarketTiming
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.terms import SuggestedTerms
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.replication.following.origin import Place
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.concurrency import Bell, next_beat
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import NO_PEER
+from medusa.overlay.node import Overlay
 
 
 class Suggestions:

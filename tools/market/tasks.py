@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.market.events import TaskHere, TaskOut
-from contracts.market.messages import Item
-from contracts.terms import UNITS_PER_CORE
-from engine.language.steps import CumulateStep, SessionsStep
-from engine.objects.readers import Readers
-from engine.objects.schema import END
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.checks import check_worker, network_of
-from engine.replication.moves.mover import Mover
-from engine.replication.moves.returning import Returning
-from engine.replication.queries import QueryHost
-from engine.tasks.plan import (
+from medusa.contracts.market.events import TaskHere, TaskOut
+from medusa.contracts.market.messages import Item
+from medusa.contracts.terms import UNITS_PER_CORE
+from medusa.engine.language.steps import CumulateStep, SessionsStep
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.checks import check_worker, network_of
+from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.moves.returning import Returning
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,
     JoinStep,
@@ -29,7 +29,7 @@ from engine.tasks.plan import (
     TotalsStep,
     TupleWindowsStep,
 )
-from overlay.errors import NotAuthorisedError, NotFoundError
+from medusa.overlay.errors import NotAuthorisedError, NotFoundError
 
 KINDS: Final = {
     FilterStep: "filter",

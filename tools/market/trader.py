@@ -12,11 +12,11 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from contracts.config import ContractsConfig
-from contracts.delivery import Contracts
-from contracts.market.brain import Brain
-from contracts.market.cost import QueueingCost
-from contracts.market.events import (
+from medusa.contracts.config import ContractsConfig
+from medusa.contracts.delivery import Contracts
+from medusa.contracts.market.brain import Brain
+from medusa.contracts.market.cost import QueueingCost
+from medusa.contracts.market.events import (
     Effect,
     Event,
     GiveBack,
@@ -35,24 +35,24 @@ from contracts.market.events import (
     Tick,
     Unreachable,
 )
-from contracts.market.messages import Answer, Item, Message, Offer
-from contracts.market.prices import MAX_PRICE
-from contracts.terms import UNITS_PER_CORE, LoadTerms
-from engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn
-from engine.replication.moves.mover import KEPT_RECORDS
-from engine.replication.moves.placements import Placement
-from engine.streams.messages import Done
-from engine.tasks.plan import Task
-from overlay.clock import MILLIS, latest_number
-from overlay.concurrency import Bell, next_beat
-from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
-from overlay.identity import parse_peer_id
-from overlay.names import PeerId
-from overlay.node import Overlay
-from overlay.rpc import MAX_STRUCT_BYTES, Caller
-from tools.market.admission import Admission
-from tools.market.settler import Settler
-from tools.market.tasks import Tasks
+from medusa.contracts.market.messages import Answer, Item, Message, Offer
+from medusa.contracts.market.prices import MAX_PRICE
+from medusa.contracts.terms import UNITS_PER_CORE, LoadTerms
+from medusa.engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn
+from medusa.engine.replication.moves.mover import KEPT_RECORDS
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.streams.messages import Done
+from medusa.engine.tasks.plan import Task
+from medusa.overlay.clock import MILLIS, latest_number
+from medusa.overlay.concurrency import Bell, next_beat
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
+from medusa.tools.market.admission import Admission
+from medusa.tools.market.settler import Settler
+from medusa.tools.market.tasks import Tasks
 
 TELL: Final = "market.tell"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.objects.availability import Availability, Mode
+from medusa.engine.objects.availability import Availability, Mode
 
 MODE_NAMES: Final = {
     Mode.NONE: "none",

@@ -9,16 +9,16 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.plain import plain
-from tools.client.times import show_clock, show_duration, show_time
-from tools.home.messages import MarketStatus
-from tools.monitor.render_events import events_section, shortened
-from tools.monitor.render_market import market_sections
-from tools.monitor.render_standbys import standby_sections
-from tools.monitor.tables import (
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.plain import plain
+from medusa.tools.client.times import show_clock, show_duration, show_time
+from medusa.tools.home.messages import MarketStatus
+from medusa.tools.monitor.render_events import events_section, shortened
+from medusa.tools.monitor.render_market import market_sections
+from medusa.tools.monitor.render_standbys import standby_sections
+from medusa.tools.monitor.tables import (
     SHORT_ID,
     Line,
     Section,
@@ -34,8 +34,8 @@ from tools.monitor.tables import (
     titled,
     words,
 )
-from tools.monitor.troubles import in_words, style_of
-from tools.monitor.waiting_words import why_waiting
+from medusa.tools.monitor.troubles import in_words, style_of
+from medusa.tools.monitor.waiting_words import why_waiting
 
 WIDE: Final = 108
 """Columns from which on less important figures are shown as well."""

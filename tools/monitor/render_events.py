@@ -9,9 +9,9 @@ from typing import Final
 from msgspec.structs import replace
 from rich.text import Text
 
-from engine.replication.status import EventRecord, Snapshot
-from tools.client.times import show_clock
-from tools.monitor.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
+from medusa.engine.replication.status import EventRecord, Snapshot
+from medusa.tools.client.times import show_clock
+from medusa.tools.monitor.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
 
 _BORDER_CELLS: Final = 4
 """Left and right of a table's text."""

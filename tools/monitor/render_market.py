@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from engine.replication.status import Snapshot
-from tools.client.times import show_clock, show_duration
-from tools.home.messages import ContractStatus, MarketStatus, OfferStatus
-from tools.monitor.tables import (
+from medusa.engine.replication.status import Snapshot
+from medusa.tools.client.times import show_clock, show_duration
+from medusa.tools.home.messages import ContractStatus, MarketStatus, OfferStatus
+from medusa.tools.monitor.tables import (
     SHORT_ID,
     Line,
     Section,

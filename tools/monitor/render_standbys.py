@@ -8,12 +8,12 @@ from typing import Final
 
 from rich.text import Text
 
-from engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
-from tools.client.times import show_duration
-from tools.monitor.availability_words import MODE_NAMES
-from tools.monitor.tables import (
+from medusa.engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
+from medusa.tools.client.times import show_duration
+from medusa.tools.monitor.availability_words import MODE_NAMES
+from medusa.tools.monitor.tables import (
     SHORT_ID,
     Line,
     Section,

@@ -11,13 +11,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from engine.replication.status import Snapshot
-from overlay.errors import MedusaError, printable
-from overlay.plain import plain
-from tools.home.messages import MarketStatus
-from tools.monitor.render import HEADER_LINES, header, sections
-from tools.monitor.tables import SECTION_LINES, SHORT_ID, Section, drawn, fitting
-from tools.monitor.view import HELP, Shown, View
+from medusa.engine.replication.status import Snapshot
+from medusa.overlay.errors import MedusaError, printable
+from medusa.overlay.plain import plain
+from medusa.tools.home.messages import MarketStatus
+from medusa.tools.monitor.render import HEADER_LINES, header, sections
+from medusa.tools.monitor.tables import SECTION_LINES, SHORT_ID, Section, drawn, fitting
+from medusa.tools.monitor.view import HELP, Shown, View
 
 TAB_LINES: Final = 2
 """Lines with the names of the tables: one and a blank one or, if the screen is narrow, two."""

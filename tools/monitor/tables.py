@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from overlay.errors import printable
+from medusa.overlay.errors import printable
 
 SHORT_ID: Final = 8
 """Hex digits of a peer's or contract's id on the screen: enough to distinguish those of a

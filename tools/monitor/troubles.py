@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from overlay.troubles import Trouble
-from tools.client.times import show_duration
-from tools.monitor.render_events import with_short_ids
+from medusa.overlay.troubles import Trouble
+from medusa.tools.client.times import show_duration
+from medusa.tools.monitor.render_events import with_short_ids
 
 
 def in_words(trouble: Trouble, at: float) -> str:

@@ -62,7 +62,7 @@ def pressed(view: View, key: str, shown: Shown) -> View | None:
     """The view after a key; None: leave.
 
     Args:
-        key: a character, or a name of `tools.monitor.keys`.
+        key: a character, or a name of `medusa.tools.monitor.keys`.
     """
     if view.typing:
         return _typed(view, key)

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from engine.objects.definitions import PANES, base_of, is_panes
-from engine.objects.schema import BEGINNING
-from engine.tasks.status import TaskStatus
-from engine.tasks.waiting import Held, Waiting, cause_of
-from tools.client.times import show_duration, show_time
+from medusa.engine.objects.definitions import PANES, base_of, is_panes
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.tasks.status import TaskStatus
+from medusa.engine.tasks.waiting import Held, Waiting, cause_of
+from medusa.tools.client.times import show_duration, show_time
 
 WAIT_S: Final = 5.0
 """Seconds that a task waits for an input before people are told: epochs are shorter."""

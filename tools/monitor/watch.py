@@ -13,14 +13,14 @@ import trio
 from rich.console import Console
 from rich.live import Live
 
-from overlay.errors import MedusaError, UnavailableError
-from tools.client.at_prompt import ask
-from tools.client.calls import ClientCalls, open_calls
-from tools.client.interrupt import run_interruptible
-from tools.monitor.keys import one_by_one, pressed_keys
-from tools.monitor.render import render
-from tools.monitor.screen import Screen, Seen, screen
-from tools.monitor.view import View, pressed
+from medusa.overlay.errors import MedusaError, UnavailableError
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.calls import ClientCalls, open_calls
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.monitor.keys import one_by_one, pressed_keys
+from medusa.tools.monitor.render import render
+from medusa.tools.monitor.screen import Screen, Seen, screen
+from medusa.tools.monitor.view import View, pressed
 
 PATIENCE_S: Final = 2.0
 """Seconds until the screen says that its peer is gone; it goes on trying."""
@@ -84,7 +84,7 @@ class Monitor:
         """Run until a key or a signal ends it.
 
         Args:
-            keys: see `tools.monitor.keys`; None: there are no keys.
+            keys: see `medusa.tools.monitor.keys`; None: there are no keys.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._ask)

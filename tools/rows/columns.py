@@ -9,11 +9,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.moments import FORMS, TOO_FAR, moment_of
-from engine.objects.schema import SEQ, STIME, Field, FieldType, Schema
-from engine.streams.validate import times_of
-from overlay.errors import InvalidInputError
-from tools.rows.moments import NUMBER_FORM, is_text, moments_of
+from medusa.engine.objects.moments import FORMS, TOO_FAR, moment_of
+from medusa.engine.objects.schema import SEQ, STIME, Field, FieldType, Schema
+from medusa.engine.streams.validate import times_of
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.moments import NUMBER_FORM, is_text, moments_of
 
 SHOWN_CHARACTERS: Final = 60
 """Characters of a value in an error message: enough to recognise the value."""

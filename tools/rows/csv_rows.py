@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.csv as pv
 
-from overlay.errors import InvalidInputError
-from tools.rows.row_input import end_of_first_line
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.row_input import end_of_first_line
 
 MAX_COLUMNS: Final = 4096
 """Columns of a file: far more than any schema's fields. Each takes memory before its name is

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 LOOKED_AT: Final = 4
 """First bytes of a text that tell its encoding."""

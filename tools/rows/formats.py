@@ -1,7 +1,8 @@
 """Reads rows of a schema from files and pipes in batches: CSV, JSON, Zeek's logs, Parquet and
 Arrow.
 
-`tools.rows.row_process` runs this module, and limits the memory that a file can make it take.
+`medusa.tools.rows.row_process` runs this module, and limits the memory that a file can make it
+take.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
-from engine.objects.moments import TOO_FAR
-from engine.objects.schema import Schema
-from overlay.errors import InvalidInputError, MedusaError
-from tools.rows.columns import Columns, to_payload
-from tools.rows.csv_rows import Choose, check_columns, csv_tables, names_alone
-from tools.rows.encodings import plain_beginning
-from tools.rows.json_rows import JsonRows
-from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
-from tools.rows.zeek_rows import zeek_tables
+from medusa.engine.objects.moments import TOO_FAR
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import InvalidInputError, MedusaError
+from medusa.tools.rows.columns import Columns, to_payload
+from medusa.tools.rows.csv_rows import Choose, check_columns, csv_tables, names_alone
+from medusa.tools.rows.encodings import plain_beginning
+from medusa.tools.rows.json_rows import JsonRows
+from medusa.tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
+from medusa.tools.rows.zeek_rows import zeek_tables
 
 BATCH_ROWS: Final = 65_536
 """Rows of a batch: enough for vectorised work, few enough for one message."""

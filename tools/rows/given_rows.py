@@ -7,8 +7,8 @@ from typing import Any, Final, Protocol, TypeAlias
 
 import pyarrow as pa
 
-from engine.objects.schema import Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import InvalidInputError
 
 
 class ArrowStream(Protocol):

@@ -11,9 +11,9 @@ from typing import Annotated, Final, TypeAlias
 import msgspec
 import numpy as np
 
-from engine.objects.schema import Field, FieldType
-from overlay.encoding import MALFORMED
-from tools.rows.columns import SHOWN_CHARACTERS
+from medusa.engine.objects.schema import Field, FieldType
+from medusa.overlay.encoding import MALFORMED
+from medusa.tools.rows.columns import SHOWN_CHARACTERS
 
 Members: TypeAlias = dict[str, msgspec.Raw]
 """An object: each of its values as it is written."""
@@ -36,7 +36,7 @@ TYPES: Final[dict[FieldType, object]] = {
     FieldType.SINGLE: float,
     FieldType.DOUBLE: float,
     FieldType.STRING: str,
-    FieldType.TIMESTAMP: str | float,  # see `tools.rows.moments`
+    FieldType.TIMESTAMP: str | float,  # see `medusa.tools.rows.moments`
 }
 """The values that a field takes."""
 

@@ -12,11 +12,11 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET
 
-from engine.objects.schema import Field, FieldType
-from overlay.encoding import MALFORMED
-from overlay.errors import InvalidInputError
-from tools.rows.columns import OURS, Columns
-from tools.rows.json_faults import (
+from medusa.engine.objects.schema import Field, FieldType
+from medusa.overlay.encoding import MALFORMED
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.columns import OURS, Columns
+from medusa.tools.rows.json_faults import (
     MEMBERS,
     TYPES,
     Members,

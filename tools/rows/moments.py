@@ -14,9 +14,15 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.moments import AMBIGUOUS_NUMBER, CYCLE_US, CYCLE_YEARS, MOMENT_FORM, moment_text
-from engine.objects.schema import BEGINNING, END, FieldType
-from engine.streams.seconds import micros_of
+from medusa.engine.objects.moments import (
+    AMBIGUOUS_NUMBER,
+    CYCLE_US,
+    CYCLE_YEARS,
+    MOMENT_FORM,
+    moment_text,
+)
+from medusa.engine.objects.schema import BEGINNING, END, FieldType
+from medusa.engine.streams.seconds import micros_of
 
 _UTC: Final = FieldType.TIMESTAMP.arrow
 _LOCAL: Final = pa.timestamp("us")
@@ -135,7 +141,7 @@ def _of_any(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _of_forms(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts of the forms of `engine.objects.moments`."""
+    """Texts of the forms of `medusa.engine.objects.moments`."""
     found = pc.extract_regex(texts, _PARTS).combine_chunks()
     part = {name: pc.struct_field(found, name) for name in _NAMES}
     year, cycles = _years(part["year"])
@@ -196,7 +202,7 @@ def _joined(seconds: pa.Array, micros: pa.Array) -> pa.Array:
 
 
 def texts_of(moments: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Timestamps in the form of `engine.objects.moments`."""
+    """Timestamps in the form of `medusa.engine.objects.moments`."""
     # without the zone: the values are UTC, and no time-zone database is needed
     counts = moments.cast(_UTC).cast(pa.int64())
     usual = pc.and_(pc.greater_equal(counts, _YEARS_FROM), pc.less(counts, _YEARS_UNTIL))

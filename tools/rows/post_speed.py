@@ -9,9 +9,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import Schema
-from engine.streams.validate import times_of
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import Schema
+from medusa.engine.streams.validate import times_of
+from medusa.overlay.errors import InvalidInputError
 
 SLICE_S: Final = 0.25
 """Seconds of real time that one post covers with --speed N: short enough to look steady."""

@@ -16,8 +16,8 @@ from typing import IO, Final
 
 import pyarrow as pa
 
-from overlay.errors import InvalidInputError
-from tools.rows.encodings import as_utf8
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.encodings import as_utf8
 
 BLOCK_BYTES: Final = 8 * 2**20
 """Bytes read at once, and of the longest line: no tuple is longer than a message."""

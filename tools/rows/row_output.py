@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pv
 
-from engine.streams.parquet import open_parquet
-from overlay.errors import InvalidInputError
-from tools.rows.formats import Format
-from tools.rows.moments import texts_of
+from medusa.engine.streams.parquet import open_parquet
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.formats import Format
+from medusa.tools.rows.moments import texts_of
 
 PIECE_ROWS: Final = 8192
 """Rows converted to text at once."""

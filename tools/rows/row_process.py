@@ -24,9 +24,9 @@ import pyarrow as pa
 from msgspec import Struct
 from msgspec.structs import replace
 
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from tools.rows.formats import Reading, RowFile, format_of, read_rows
-from tools.rows.row_input import RowInput
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from medusa.tools.rows.formats import Reading, RowFile, format_of, read_rows
+from medusa.tools.rows.row_input import RowInput
 
 MEMORY_BYTES: Final = 2**30
 """Bytes that the process may allocate: a few times the memory of a batch of long rows."""
@@ -182,7 +182,7 @@ def reading_of(path: Path, reading: Reading) -> Reading:
 def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Iterator[Rows]:
     """The rows of an unread open file; Parquet needs one that can seek."""
     question = msgspec.json.encode(asked).decode()
-    command = [sys.executable, "-P", "-m", "tools.rows.row_process", question]
+    command = [sys.executable, "-P", "-m", "medusa.tools.rows.row_process", question]
     with (
         tempfile.TemporaryFile() as said,
         subprocess.Popen(

@@ -14,8 +14,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from overlay.errors import InvalidInputError
-from tools.rows.csv_rows import Choose, Dialect, Lines, check_columns, names_alone
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.csv_rows import Choose, Dialect, Lines, check_columns, names_alone
 
 _ESCAPED: Final = re.compile(r"\\x([0-9a-fA-F]{2})")
 _SHOWN: Final = 60

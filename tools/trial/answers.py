@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from engine.objects.schema import STIME
-from overlay.errors import InvalidInputError
-from overlay.files import storing
-from overlay.plain import plain
-from tools.rows.formats import Format
-from tools.rows.row_output import RowWriter, open_writer, readable
+from medusa.engine.objects.schema import STIME
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.files import storing
+from medusa.overlay.plain import plain
+from medusa.tools.rows.formats import Format
+from medusa.tools.rows.row_output import RowWriter, open_writer, readable
 
 SHOWN_ROWS: Final = 20
 """Rows of an answer on the screen."""

@@ -14,9 +14,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.names import SCHEME
-from tools.rows.formats import format_of
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.names import SCHEME
+from medusa.tools.rows.formats import format_of
 
 QUERIES: Final = ("query.sql", "query.xml")
 INPUTS: Final = "inputs"

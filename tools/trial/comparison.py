@@ -11,14 +11,14 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from engine.objects.schema import Field, Schema
-from overlay.errors import InvalidInputError
-from overlay.files import storing
-from tools.rows.formats import Format, Reading, format_of
-from tools.rows.row_output import open_writer, readable
-from tools.rows.row_process import open_rows
-from tools.trial.answers import with_moments
-from tools.trial.recordings import arrow_schema_of, field_type_of
+from medusa.engine.objects.schema import Field, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.files import storing
+from medusa.tools.rows.formats import Format, Reading, format_of
+from medusa.tools.rows.row_output import open_writer, readable
+from medusa.tools.rows.row_process import open_rows
+from medusa.tools.trial.answers import with_moments
+from medusa.tools.trial.recordings import arrow_schema_of, field_type_of
 
 TOLERANCE: Final = 1e-9
 """Of floating-point numbers, relative: sums differ in their last bits by the order of addition."""
@@ -73,7 +73,7 @@ def compare(expected: pa.Table, answer: pa.Table) -> Differences:
     """Compare as multisets of rows, by the columns that are expected.
 
     Args:
-        answer: its stime is a timestamp: see `tools.trial.answers.with_moments`.
+        answer: its stime is a timestamp: see `medusa.tools.trial.answers.with_moments`.
     """
     names = expected.column_names
     floats = [n for n, kind in enumerate(expected.schema.types) if pa.types.is_floating(kind)]

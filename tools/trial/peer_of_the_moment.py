@@ -17,25 +17,25 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
-from engine.language.document import Document
-from engine.objects.query import Query, QueryStatus
-from engine.spark.config import Profile
-from engine.streams.revisions.columns import folded, revisions_name
-from overlay.concurrency import one_error
-from overlay.errors import MedusaError, NotFoundError, UnavailableError
-from overlay.gossip.config import Preset
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.client.posting import Poster
-from tools.daemon.peer import open_peer
-from tools.home.config import Config, load_config
-from tools.home.folder import Home
-from tools.home.founding import make_peer
-from tools.rows.columns import unfilled_told
-from tools.rows.formats import Reading
-from tools.rows.post_speed import cut, stime_of
-from tools.rows.row_process import Rows, open_rows
-from tools.trial.rehearsal import Trial
+from medusa.engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
+from medusa.engine.language.document import Document
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.spark.config import Profile
+from medusa.engine.streams.revisions.columns import folded, revisions_name
+from medusa.overlay.concurrency import one_error
+from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.gossip.config import Preset
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.client.posting import Poster
+from medusa.tools.daemon.peer import open_peer
+from medusa.tools.home.config import Config, load_config
+from medusa.tools.home.folder import Home
+from medusa.tools.home.founding import make_peer
+from medusa.tools.rows.columns import unfilled_told
+from medusa.tools.rows.formats import Reading
+from medusa.tools.rows.post_speed import cut, stime_of
+from medusa.tools.rows.row_process import Rows, open_rows
+from medusa.tools.trial.rehearsal import Trial
 
 EPOCH_S: Final = 0.05
 """The shortest epoch, seconds: the answers are waited for, and nothing else is computed."""
@@ -151,7 +151,7 @@ async def open_peer_of_the_moment(
 
     Args:
         functions: those that it allows.
-        profile: of Spark: see `engine.spark.config.SparkConfig`.
+        profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())

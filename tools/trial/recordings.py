@@ -15,13 +15,13 @@ import pyarrow.csv as pv
 import pyarrow.json as pj
 import pyarrow.parquet as pq
 
-from engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.rows.formats import Format, format_of
-from tools.rows.json_faults import fault_in, lines_of, name_twice
-from tools.rows.moments import all_are_moments, is_text
-from tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
-from tools.rows.row_process import open_to_read
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.rows.formats import Format, format_of
+from medusa.tools.rows.json_faults import fault_in, lines_of, name_twice
+from medusa.tools.rows.moments import all_are_moments, is_text
+from medusa.tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
+from medusa.tools.rows.row_process import open_to_read
 
 BEGINNING_BYTES: Final = 4 * 2**20
 """Bytes of a CSV or JSON file from which the types of its columns are inferred."""
@@ -237,7 +237,7 @@ def _typed(table: pa.Table) -> pa.Schema:
 
 
 def _with_times(schema: pa.Schema, beginning: pa.Table) -> pa.Schema:
-    """The types of a file's columns; texts are as `tools.rows.moments` reads them.
+    """The types of a file's columns; texts are as `medusa.tools.rows.moments` reads them.
 
     Args:
         beginning: the first rows; only columns with texts need be in it.

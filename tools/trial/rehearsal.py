@@ -12,17 +12,17 @@ from typing import Final
 
 from msgspec import structs
 
-from engine.language.document import Document
-from engine.language.history_range import renamed
-from engine.language.reading import read_draft
-from engine.objects.availability import Availability
-from engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
-from engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
-from engine.objects.schema import Schema, wrong_name
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.names import SCHEME, ObjectName
-from tools.rows.columns import OURS
-from tools.trial.recordings import RecordingError, recording_of, with_key
+from medusa.engine.language.document import Document
+from medusa.engine.language.history_range import renamed
+from medusa.engine.language.reading import read_draft
+from medusa.engine.objects.availability import Availability
+from medusa.engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
+from medusa.engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
+from medusa.engine.objects.schema import Schema, wrong_name
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.names import SCHEME, ObjectName
+from medusa.tools.rows.columns import OURS
+from medusa.tools.trial.recordings import RecordingError, recording_of, with_key
 
 SELF: Final = "you"
 """The participant of names without one, where there is no home that says another."""
@@ -70,7 +70,7 @@ def trial_of(
 
     Args:
         files: by the streams' names as they were given.
-        time: see `tools.trial.recordings.recording_of`.
+        time: see `medusa.tools.trial.recordings.recording_of`.
         own: the participant of names without one.
         case: a path for all its names, under `own`; None: they stay, if they are the document's
             participant's.

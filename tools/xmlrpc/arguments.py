@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from overlay.errors import InvalidInputError
-from tools.xmlrpc.values import Call, Value
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.xmlrpc.values import Call, Value
 
 T = TypeVar("T")
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias, cast
 
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, QueryStatus
-from engine.objects.schema import BEGINNING, Schema
-from overlay.errors import NotFoundError
-from overlay.threads import Threads
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.link import Link
-from tools.xmlrpc.arguments import Arguments
-from tools.xmlrpc.events import batches, boundary_of, no_events, table_of
-from tools.xmlrpc.posting import Posting, PostOptions
-from tools.xmlrpc.sinks import Operation, Sink, SinkOptions, Sinks, Subscriber
-from tools.xmlrpc.values import Call, Value
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.objects.schema import BEGINNING, Schema
+from medusa.overlay.errors import NotFoundError
+from medusa.overlay.threads import Threads
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.link import Link
+from medusa.tools.xmlrpc.arguments import Arguments
+from medusa.tools.xmlrpc.events import batches, boundary_of, no_events, table_of
+from medusa.tools.xmlrpc.posting import Posting, PostOptions
+from medusa.tools.xmlrpc.sinks import Operation, Sink, SinkOptions, Sinks, Subscriber
+from medusa.tools.xmlrpc.values import Call, Value
 
 Answer: TypeAlias = dict[str, Value]
 

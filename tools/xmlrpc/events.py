@@ -9,13 +9,13 @@ from typing import Final
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
-from engine.streams.recent import Epoch
-from overlay.errors import InvalidInputError
-from tools.rows.columns import to_payload
-from tools.rows.given_rows import to_table
-from tools.rows.row_output import readable
-from tools.xmlrpc.values import Value
+from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
+from medusa.engine.streams.recent import Epoch
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.rows.columns import to_payload
+from medusa.tools.rows.given_rows import to_table
+from medusa.tools.rows.row_output import readable
+from medusa.tools.xmlrpc.values import Value
 
 BATCH_VALUES: Final = 50_000
 """Fields of tuples in one batch: some megabytes of XML, unless texts are long."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from overlay.errors import MedusaError
+from medusa.overlay.errors import MedusaError
 
 NUMBERS: Final[Mapping[str, int]] = {
     "error": 1,

@@ -13,8 +13,8 @@ from typing import Final
 import h11
 import trio
 
-from overlay.addresses import Address, shown
-from overlay.errors import BrokenError, DecodeError, UnavailableError, printable
+from medusa.overlay.addresses import Address, shown
+from medusa.overlay.errors import BrokenError, DecodeError, UnavailableError, printable
 
 MAX_HEAD_BYTES: Final = 16 * 2**10
 """Bytes of a request's or an answer's first lines: a token takes one."""

@@ -15,14 +15,20 @@ from typing import Final
 
 import trio
 
-from overlay.addresses import Address
-from overlay.client_tokens import proof_of
-from overlay.clients import Clients, open_admitted_client
-from overlay.errors import BrokenError, BusyError, InternalError, MedusaError, NotAuthorisedError
-from overlay.events import Events
-from overlay.identity import Identity
-from overlay.listeners import Listeners
-from overlay.listening import (
+from medusa.overlay.addresses import Address
+from medusa.overlay.client_tokens import proof_of
+from medusa.overlay.clients import Clients, open_admitted_client
+from medusa.overlay.errors import (
+    BrokenError,
+    BusyError,
+    InternalError,
+    MedusaError,
+    NotAuthorisedError,
+)
+from medusa.overlay.events import Events
+from medusa.overlay.identity import Identity
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.listening import (
     HANDSHAKE_S,
     Admit,
     ConnectionLimits,
@@ -30,21 +36,21 @@ from overlay.listening import (
     bound_address,
     listen_tcp,
 )
-from overlay.memory import Memory
-from overlay.places import Places
-from overlay.rpc import Service, holder_with
-from overlay.threads import Threads
-from overlay.tls import HTTP_PROTOCOL, listener_context, shake_hands, show
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.link import open_background, open_link
-from tools.home.config import XmlRpcConfig
-from tools.home.token_text import PREFIX, parse_token
-from tools.xmlrpc.calls import Calls, Made
-from tools.xmlrpc.faults import number_of
-from tools.xmlrpc.http import XML, Head, HttpError, HttpServer
-from tools.xmlrpc.posting import Posting
-from tools.xmlrpc.sinks import Sinks, Subscriber
-from tools.xmlrpc.values import Call, read_call, write_answer, write_fault
+from medusa.overlay.memory import Memory
+from medusa.overlay.places import Places
+from medusa.overlay.rpc import Service, holder_with
+from medusa.overlay.threads import Threads
+from medusa.overlay.tls import HTTP_PROTOCOL, listener_context, shake_hands, show
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.link import open_background, open_link
+from medusa.tools.home.config import XmlRpcConfig
+from medusa.tools.home.token_text import PREFIX, parse_token
+from medusa.tools.xmlrpc.calls import Calls, Made
+from medusa.tools.xmlrpc.faults import number_of
+from medusa.tools.xmlrpc.http import XML, Head, HttpError, HttpServer
+from medusa.tools.xmlrpc.posting import Posting
+from medusa.tools.xmlrpc.sinks import Sinks, Subscriber
+from medusa.tools.xmlrpc.values import Call, read_call, write_answer, write_fault
 
 MAX_BODY_BYTES: Final = 2 * 2**20
 """Bytes of a request: a document of 1 MiB whose every other character needs an escape."""

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from msgspec import Struct
 
-from engine.streams.ipc import encode_parts
-from engine.streams.messages import Post, Posted, PostEvent
-from overlay.concurrency import Locks
-from overlay.connection import BULK_WEIGHT
-from overlay.errors import BrokenError, InvalidInputError, MedusaError
-from overlay.rpc import EndOfCall
-from tools.client.link import Link, Patience
+from medusa.engine.streams.ipc import encode_parts
+from medusa.engine.streams.messages import Post, Posted, PostEvent
+from medusa.overlay.concurrency import Locks
+from medusa.overlay.connection import BULK_WEIGHT
+from medusa.overlay.errors import BrokenError, InvalidInputError, MedusaError
+from medusa.overlay.rpc import EndOfCall
+from medusa.tools.client.link import Link, Patience
 
 
 class PostOptions(Struct, frozen=True, forbid_unknown_fields=True):

@@ -22,10 +22,10 @@ from xmlrpc.client import Fault
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import END
-from engine.streams.recent import Epoch
-from overlay.addresses import Address, check_address, is_one_machine, shown
-from overlay.errors import (
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.recent import Epoch
+from medusa.overlay.addresses import Address, check_address, is_one_machine, shown
+from medusa.overlay.errors import (
     BusyError,
     DecodeError,
     InvalidInputError,
@@ -34,18 +34,18 @@ from overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from overlay.events import Events
-from overlay.listening import dial_tcp
-from overlay.rpc import holder_with
-from overlay.threads import Threads
-from overlay.tls_stream import TlsStream
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.link import Patience
-from tools.home.addresses import parse_address
-from tools.home.config import Network
-from tools.xmlrpc.events import batches
-from tools.xmlrpc.http import post
-from tools.xmlrpc.values import Value, read_answer, write_call
+from medusa.overlay.events import Events
+from medusa.overlay.listening import dial_tcp
+from medusa.overlay.rpc import holder_with
+from medusa.overlay.threads import Threads
+from medusa.overlay.tls_stream import TlsStream
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.link import Patience
+from medusa.tools.home.addresses import parse_address
+from medusa.tools.home.config import Network
+from medusa.tools.xmlrpc.events import batches
+from medusa.tools.xmlrpc.http import post
+from medusa.tools.xmlrpc.values import Value, read_answer, write_call
 
 MAX_SINKS: Final = 16
 """Sinks of one token: each holds a batch of events until it has answered."""

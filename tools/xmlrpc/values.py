@@ -20,7 +20,7 @@ from xmlrpc.client import Fault, Marshaller
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
 
-from overlay.errors import DecodeError, printable
+from medusa.overlay.errors import DecodeError, printable
 
 Value: TypeAlias = (
     bool | int | float | str | bytes | datetime.datetime | list["Value"] | dict[str, "Value"] | None

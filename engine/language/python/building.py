@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from engine.language.aggregates import function_of
-from engine.language.box_texts import measure_of, order_of
-from engine.language.matches import conditioned, read_pattern
-from engine.language.spans import Span, span_us
-from engine.objects.query import (
+from medusa.engine.language.aggregates import function_of
+from medusa.engine.language.box_texts import measure_of, order_of
+from medusa.engine.language.matches import conditioned, read_pattern
+from medusa.engine.language.spans import Span, span_us
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -38,8 +38,8 @@ from engine.objects.query import (
     Union,
     longest_session,
 )
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 Make = Callable[[str, tuple[str, ...], tuple[str, ...]], Box]
 """Makes a box of its name, its input streams and its output streams."""

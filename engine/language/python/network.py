@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from engine.language.box_shapes import check_shape
-from engine.language.check import ordered_boxes
-from engine.language.classes import applied
-from engine.language.history_range import check_history_range
-from engine.language.python.building import Step, Stream, step_of
-from engine.language.spans import Span, span_us
-from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
-from engine.objects.query import Box, Query, inputs_of, outputs_of
-from engine.objects.schema import BEGINNING, END
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.language.box_shapes import check_shape
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.classes import applied
+from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.python.building import Step, Stream, step_of
+from medusa.engine.language.spans import Span, span_us
+from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.query import Box, Query, inputs_of, outputs_of
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 
 def query(

@@ -1,4 +1,4 @@
-"""Queries as Python programs that make the same by `engine.language.python.building`."""
+"""Queries as Python programs that make the same by `medusa.engine.language.python.building`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Final
 
 import msgspec
 
-from engine.language.aggregates import call_of
-from engine.language.box_texts import measure_text, order_text
-from engine.language.check import ordered_boxes
-from engine.language.document import Document
-from engine.language.joins import AS_OF
-from engine.language.matches import pattern_text
-from engine.language.spans import span_text
-from engine.objects.availability import Mode
-from engine.objects.query import (
+from medusa.engine.language.aggregates import call_of
+from medusa.engine.language.box_texts import measure_text, order_text
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.document import Document
+from medusa.engine.language.joins import AS_OF
+from medusa.engine.language.matches import pattern_text
+from medusa.engine.language.spans import span_text
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Contiguity,
@@ -41,8 +41,8 @@ from engine.objects.query import (
     streams_read,
     streams_written,
 )
-from engine.objects.schema import BEGINNING, END
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.names import ObjectName
 
 LINE: Final = 100
 """Characters of a line, if the arguments of a call can be on several."""

@@ -8,12 +8,12 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES, check_constant
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text
-from engine.language.sql.relation import Relation, Window
-from engine.language.unread import read_whole
-from engine.objects.query import AggregateFunction, Function
+from medusa.engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES, check_constant
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import Substitute, expression_text
+from medusa.engine.language.sql.relation import Relation, Window
+from medusa.engine.language.unread import read_whole
+from medusa.engine.objects.query import AggregateFunction, Function
 
 _NAMES: Final = {
     **{str(each): each for each in Function},

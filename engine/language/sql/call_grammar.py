@@ -9,8 +9,8 @@ from typing import ClassVar, Final
 from sqlglot import Token, TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.sql.type_grammar import TypeParser
-from engine.language.written_forms import BLANK, ONLY_BLANKS, TRIMS
+from medusa.engine.language.sql.type_grammar import TypeParser
+from medusa.engine.language.written_forms import BLANK, ONLY_BLANKS, TRIMS
 
 _POSITION: Final = "position takes two texts: position('b' IN s)"
 

@@ -7,18 +7,18 @@ from typing import Final, TypeVar
 from msgspec import UNSET
 from sqlglot import exp
 
-from engine.language.sql.dialect import (
+from medusa.engine.language.sql.dialect import (
     Definition,
     FieldDefinition,
     FunctionDefinition,
     Watermark,
 )
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import interval_us
-from engine.language.sql.type_grammar import TypeName, type_of
-from engine.language.sql.within import WITHIN, Within
-from engine.language.user_functions import check_names
-from engine.objects.definitions import (
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import interval_us
+from medusa.engine.language.sql.type_grammar import TypeName, type_of
+from medusa.engine.language.sql.within import WITHIN, Within
+from medusa.engine.language.user_functions import check_names
+from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
@@ -27,8 +27,8 @@ from engine.objects.definitions import (
     StreamDefinition,
     check_stream,
 )
-from engine.objects.functions import UserFunction, check_function
-from engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
+from medusa.engine.objects.functions import UserFunction, check_function
+from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
 
 SCHEMA_OF: Final = "schema"
 """The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""

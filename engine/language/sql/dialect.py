@@ -1,8 +1,8 @@
 """Medusa's dialect of SQL: sqlglot's grammar of Spark with streams, windows and no functions.
 
 Functions stay as they are written: sqlglot would give many of them other names and arguments.
-`engine.language.sql.expressions` prints them for the parser of expressions, which has the list of
-those that are allowed.
+`medusa.engine.language.sql.expressions` prints them for the parser of expressions, which has the
+list of those that are allowed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.sql.call_grammar import CallParser
-from engine.language.sql.type_grammar import TypeName
+from medusa.engine.language.sql.call_grammar import CallParser
+from medusa.engine.language.sql.type_grammar import TypeName
 
 T = TypeVar("T")
 

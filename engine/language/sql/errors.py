@@ -9,10 +9,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.expression_tokens import ExpressionError
-from engine.language.unsaid import Unsaid
-from engine.language.words import own_words, position_of
-from overlay.errors import InvalidInputError
+from medusa.engine.language.expression_tokens import ExpressionError
+from medusa.engine.language.unsaid import Unsaid
+from medusa.engine.language.words import own_words, position_of
+from medusa.overlay.errors import InvalidInputError
 
 
 class PointedError(InvalidInputError, code=None):

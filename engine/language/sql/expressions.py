@@ -1,7 +1,8 @@
 """Expressions of a script as texts of the expression language, which has its own parser.
 
-sqlglot's tree of an expression is printed in the words of `engine.language.parse_expression`, with
-the fields' names of the box that it becomes part of. That parser decides what is allowed.
+sqlglot's tree of an expression is printed in the words of
+`medusa.engine.language.parse_expression`, with the fields' names of the box that it becomes part
+of. That parser decides what is allowed.
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.aggregates import OTHER_NAMES as OTHER_AGGREGATES
-from engine.language.expression_tokens import FUNCTIONS, KEYWORDS, no_function
-from engine.language.sql.errors import Source
-from engine.language.sql.type_grammar import type_of
-from engine.objects.query import Function
+from medusa.engine.language.aggregates import OTHER_NAMES as OTHER_AGGREGATES
+from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS, no_function
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.type_grammar import type_of
+from medusa.engine.objects.query import Function
 
 Substitute = Callable[[exp.Expr], str | None]
 """The text that stands for a node, or None: the node is printed as it is. It must answer for every

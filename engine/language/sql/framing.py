@@ -14,21 +14,21 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from engine.language.sql.aggregate_calls import (
+from medusa.engine.language.sql.aggregate_calls import (
     Values,
     argument_of,
     function_of,
     is_aggregate,
     substitute_of,
 )
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.projection import Item
-from engine.language.sql.ranking import is_number, is_over
-from engine.language.sql.relation import Column, Relation, check_time, of_stream
-from engine.language.unread import read_whole, read_whole_parts
-from engine.objects.query import AggregateFunction, Function, Map, TupleWindows
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.projection import Item
+from medusa.engine.language.sql.ranking import is_number, is_over
+from medusa.engine.language.sql.relation import Column, Relation, check_time, of_stream
+from medusa.engine.language.unread import read_whole, read_whole_parts
+from medusa.engine.objects.query import AggregateFunction, Function, Map, TupleWindows
 
 _ENDLESS: Final = (
     "OVER would go over all rows so far: say ROWS BETWEEN n PRECEDING AND CURRENT ROW, or an "

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.aggregate_calls import (
+from medusa.engine.language.sql.aggregate_calls import (
     Argument,
     Values,
     argument_of,
@@ -18,11 +18,16 @@ from engine.language.sql.aggregate_calls import (
     substitute_of,
     time_of_window,
 )
-from engine.language.sql.dialect import Medusa
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.relation import (
+from medusa.engine.language.sql.dialect import Medusa
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import (
+    Substitute,
+    expression_text,
+    interval_us,
+    name_text,
+)
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
     WINDOW_TIME,
     Column,
@@ -37,9 +42,9 @@ from engine.language.sql.relation import (
     of_stream,
     shifted,
 )
-from engine.language.sql.windowing import unsaid_longest
-from engine.language.sql.within import Within
-from engine.objects.query import (
+from medusa.engine.language.sql.windowing import unsaid_longest
+from medusa.engine.language.sql.within import Within
+from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
@@ -51,7 +56,7 @@ from engine.objects.query import (
     Totals,
     TupleWindows,
 )
-from engine.objects.schema import DELETED, STIME
+from medusa.engine.objects.schema import DELETED, STIME
 
 _WINDOW_OF_SPARK: Final = "window"
 

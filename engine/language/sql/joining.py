@@ -8,14 +8,19 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, interval_us, name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.relation import Column, Relation, of_stream
-from engine.language.sql.within import Within
-from engine.objects.query import Join, JoinKind
-from engine.objects.schema import STIME
+from medusa.engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import (
+    Substitute,
+    expression_text,
+    interval_us,
+    name_text,
+)
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.relation import Column, Relation, of_stream
+from medusa.engine.language.sql.within import Within
+from medusa.engine.objects.query import Join, JoinKind
+from medusa.engine.objects.schema import STIME
 
 _KINDS: Final = {
     ("", ""): JoinKind.INNER,

@@ -8,7 +8,7 @@ from typing import ClassVar, Final, NoReturn
 from sqlglot import Token, TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
-from engine.language.words import OURS, NotingParser
+from medusa.engine.language.words import OURS, NotingParser
 
 
 class MatchTable(exp.Expression):

@@ -7,15 +7,15 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.matches import PREVIOUS, read_pattern
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import expression_text, interval_us, name_text
-from engine.language.sql.match_grammar import MatchTable
-from engine.language.sql.network import Boxes
-from engine.language.sql.relation import Relation, of_stream
-from engine.language.sql.within import Within
-from engine.objects.query import Contiguity, Function, Map, Match, Measure, PatternStep
-from engine.objects.schema import STIME
+from medusa.engine.language.matches import PREVIOUS, read_pattern
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import expression_text, interval_us, name_text
+from medusa.engine.language.sql.match_grammar import MatchTable
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.relation import Relation, of_stream
+from medusa.engine.language.sql.within import Within
+from medusa.engine.objects.query import Contiguity, Function, Map, Match, Measure, PatternStep
+from medusa.engine.objects.schema import STIME
 
 _FUNCTIONS: Final = {
     "FIRST": Function.FIRSTVAL,

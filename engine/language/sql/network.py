@@ -8,14 +8,24 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from engine.language.box_shapes import MAX_BOX_NAME
-from engine.language.box_types import type_box
-from engine.language.check import MAX_BOXES
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import name_text
-from engine.language.user_functions import Declared
-from engine.objects.query import Box, Filter, Join, Map, Top, Totals, Union, inputs_of, outputs_of
-from engine.objects.schema import Schema
+from medusa.engine.language.box_shapes import MAX_BOX_NAME
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.user_functions import Declared
+from medusa.engine.objects.query import (
+    Box,
+    Filter,
+    Join,
+    Map,
+    Top,
+    Totals,
+    Union,
+    inputs_of,
+    outputs_of,
+)
+from medusa.engine.objects.schema import Schema
 
 MAX_OUTPUTS: Final = 4096
 """Expressions for the output fields of all boxes of a query: a `*` stands for up to 256 of them.

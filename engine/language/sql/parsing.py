@@ -11,16 +11,16 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from engine.language.sql.dialect import (
+from medusa.engine.language.sql.dialect import (
     EXPLAIN,
     Definition,
     Medusa,
     MedusaParser,
     text_is_no_name,
 )
-from engine.language.sql.errors import refusal
-from engine.language.sql.parts import REASONS
-from engine.language.words import OURS, position_of
+from medusa.engine.language.sql.errors import refusal
+from medusa.engine.language.sql.parts import REASONS
+from medusa.engine.language.words import OURS, position_of
 
 MAX_TEXT: Final = 65_536
 """Characters of a script: hundreds of statements."""

@@ -11,25 +11,31 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
-from engine.language.check import check_query, ordered_boxes
-from engine.language.document import Document
-from engine.language.same_query import is_same
-from engine.language.sql.errors import PointedError
-from engine.language.sql.expressions import string_text
-from engine.language.sql.printing_boxes import select_sql
-from engine.language.sql.script import Script
-from engine.language.sql.writing import interval_sql, name_sql, object_sql, options_sql, type_sql
-from engine.language.tables import tables_of, tables_read
-from engine.objects.availability import Mode
-from engine.objects.definitions import (
+from medusa.engine.language.check import check_query, ordered_boxes
+from medusa.engine.language.document import Document
+from medusa.engine.language.same_query import is_same
+from medusa.engine.language.sql.errors import PointedError
+from medusa.engine.language.sql.expressions import string_text
+from medusa.engine.language.sql.printing_boxes import select_sql
+from medusa.engine.language.sql.script import Script
+from medusa.engine.language.sql.writing import (
+    interval_sql,
+    name_sql,
+    object_sql,
+    options_sql,
+    type_sql,
+)
+from medusa.engine.language.tables import tables_of, tables_read
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
     StreamDefinition,
 )
-from engine.objects.functions import UserFunction, unpinned
-from engine.objects.query import (
+from medusa.engine.objects.functions import UserFunction, unpinned
+from medusa.engine.objects.query import (
     Box,
     Join,
     Map,
@@ -42,9 +48,9 @@ from engine.objects.query import (
     streams_read,
     streams_written,
 )
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import ObjectName
 
 Schemas = Mapping[str, Schema]
 """The schemas of streams, by stream."""
@@ -53,8 +59,8 @@ Schemas = Mapping[str, Schema]
 def query_as_sql(query: Query, inputs: Schemas, tables: Collection[str] | None = None) -> str:
     """The query as one CREATE QUERY, without its panes.
 
-    `engine.language.sql.script` reads the same query from it: see
-    `engine.language.same_query.is_same`.
+    `medusa.engine.language.sql.script` reads the same query from it: see
+    `medusa.engine.language.same_query.is_same`.
 
     Args:
         inputs: the schemas of the streams that it reads from elsewhere.

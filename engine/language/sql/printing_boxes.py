@@ -1,4 +1,4 @@
-"""A box as the SELECT that `engine.language.sql.script` reads as the same box."""
+"""A box as the SELECT that `medusa.engine.language.sql.script` reads as the same box."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final
 import msgspec
 from sqlglot import Token, TokenType
 
-from engine.language.aggregates import PERCENTILES, call_of, constant_of
-from engine.language.box_texts import nulls_words
-from engine.language.expression_tokens import tokens_of
-from engine.language.sql.expressions import name_text
-from engine.language.sql.printing_matches import match_sql
-from engine.language.sql.relation import WINDOW_TIME
-from engine.language.sql.writing import (
+from medusa.engine.language.aggregates import PERCENTILES, call_of, constant_of
+from medusa.engine.language.box_texts import nulls_words
+from medusa.engine.language.expression_tokens import tokens_of
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.sql.printing_matches import match_sql
+from medusa.engine.language.sql.relation import WINDOW_TIME
+from medusa.engine.language.sql.writing import (
     conjuncts_in,
     conjuncts_of,
     expression_sql,
@@ -25,7 +25,7 @@ from engine.language.sql.writing import (
     tokens_sql,
     without_parentheses,
 )
-from engine.objects.query import (
+from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
@@ -45,8 +45,8 @@ from engine.objects.query import (
     TupleWindows,
     Union,
 )
-from engine.objects.schema import STIME, FieldType, Schema
-from overlay.names import ObjectName
+from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.overlay.names import ObjectName
 
 _JOINS: Final = {
     JoinKind.INNER: "JOIN",

@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlglot import Token, TokenType
 
-from engine.language.expression_tokens import FUNCTION, tokens_of
-from engine.language.matches import PREVIOUS, pattern_text
-from engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
-from engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
+from medusa.engine.language.expression_tokens import FUNCTION, tokens_of
+from medusa.engine.language.matches import PREVIOUS, pattern_text
+from medusa.engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
+from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
 
 _ANY: Final = PatternStep("").condition
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from engine.language.sql.aggregate_calls import substitute_of
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.relation import Column, Relation, hidden_columns, of_stream
-from engine.objects.query import Map
-from engine.objects.schema import STIME
+from medusa.engine.language.sql.aggregate_calls import substitute_of
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.relation import Column, Relation, hidden_columns, of_stream
+from medusa.engine.objects.query import Map
+from medusa.engine.objects.schema import STIME
 
 Item = tuple[exp.Expr, str]
 """An expression of a SELECT, and its name."""

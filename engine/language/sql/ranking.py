@@ -14,13 +14,13 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import name_text
-from engine.language.sql.projection import Item
-from engine.language.sql.relation import Column, Ranking, Relation
-from engine.language.totals import MOST_PLACES
-from engine.language.unread import read_whole
-from engine.objects.query import (
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.sql.projection import Item
+from medusa.engine.language.sql.relation import Column, Ranking, Relation
+from medusa.engine.language.totals import MOST_PLACES
+from medusa.engine.language.unread import read_whole
+from medusa.engine.objects.query import (
     AggregateFunction,
     Function,
     OrderBy,
@@ -29,7 +29,7 @@ from engine.objects.query import (
     TupleWindows,
     order_by,
 )
-from engine.objects.schema import STIME, Schema
+from medusa.engine.objects.schema import STIME, Schema
 
 NUMBERED_BY: Final = "rank_key_"
 """The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""

@@ -8,10 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import name_text
-from engine.objects.query import WINDOW_END, WINDOW_START, OrderBy
-from engine.objects.schema import DELETED, STIME, FieldType, Schema
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, OrderBy
+from medusa.engine.objects.schema import DELETED, STIME, FieldType, Schema
 
 WINDOW_TIME: Final = "window_time"
 
@@ -76,7 +76,7 @@ class RowWindow:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Numbers of tuples: see `engine.language.sql.ranking`.
+    """Numbers of tuples: see `medusa.engine.language.sql.ranking`.
 
     Attributes:
         place: the name of the number.

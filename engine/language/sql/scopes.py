@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.relation import Relation
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.relation import Relation
 
 
 @dataclass(slots=True)

@@ -9,31 +9,37 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from engine.language.check import ordered_boxes
-from engine.language.classes import applied
-from engine.language.document import Document
-from engine.language.gaps import gaps
-from engine.language.history_range import check_history_range
-from engine.language.sql.definitions import SCHEMA_OF, Options, function_of, schema_of, stream_of
-from engine.language.sql.dialect import Definition, FunctionDefinition, Split
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.parsing import parse
-from engine.language.sql.parts import refuse_unread
-from engine.language.sql.ranking import NUMBERED_BY
-from engine.language.sql.relation import HIDDEN, Relation
-from engine.language.sql.select import FROM_TAKES, Resolve, Selecting
-from engine.language.sql.within import Within
-from engine.language.unread import read_whole_parts, watch
-from engine.language.user_functions import without_unused
-from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
-from engine.objects.definitions import StreamDefinition
-from engine.objects.functions import UserFunction
-from engine.objects.query import Query, inputs_of
-from engine.objects.schema import BEGINNING, END, Schema
-from overlay.errors import InvalidInputError
-from overlay.names import SCHEME, ObjectName
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.classes import applied
+from medusa.engine.language.document import Document
+from medusa.engine.language.gaps import gaps
+from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.sql.definitions import (
+    SCHEMA_OF,
+    Options,
+    function_of,
+    schema_of,
+    stream_of,
+)
+from medusa.engine.language.sql.dialect import Definition, FunctionDefinition, Split
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.parsing import parse
+from medusa.engine.language.sql.parts import refuse_unread
+from medusa.engine.language.sql.ranking import NUMBERED_BY
+from medusa.engine.language.sql.relation import HIDDEN, Relation
+from medusa.engine.language.sql.select import FROM_TAKES, Resolve, Selecting
+from medusa.engine.language.sql.within import Within
+from medusa.engine.language.unread import read_whole_parts, watch
+from medusa.engine.language.user_functions import without_unused
+from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.functions import UserFunction
+from medusa.engine.objects.query import Query, inputs_of
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.names import SCHEME, ObjectName
 
 MAIN: Final = "answer"
 """The stream of a script's SELECT that has no name."""
@@ -87,7 +93,7 @@ class Script:
         schemas: Mapping[str, Schema],
         tables: Collection[str] = (),
     ) -> Document:
-        """What it defines: see `engine.language.document.Draft`.
+        """What it defines: see `medusa.engine.language.document.Draft`.
 
         Raises:
             InvalidInputError: it does not type-check, or asks for what an endless stream cannot

@@ -9,24 +9,24 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.aggregate_calls import (
+from medusa.engine.language.sql.aggregate_calls import (
     aggregates_in,
     is_aggregate,
     is_last_number,
     last_numbers,
     substitute_of,
 )
-from engine.language.sql.dialect import Split
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import Substitute, expression_text, name_text
-from engine.language.sql.framing import Framing, framed
-from engine.language.sql.grouping import INSTANT, Grouped, Grouping, refuse_groupings
-from engine.language.sql.joining import Joining, conjuncts
-from engine.language.sql.match_grammar import MatchTable
-from engine.language.sql.matching import Matching
-from engine.language.sql.network import Boxes
-from engine.language.sql.projection import Item, Projecting
-from engine.language.sql.ranking import (
+from medusa.engine.language.sql.dialect import Split
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
+from medusa.engine.language.sql.framing import Framing, framed
+from medusa.engine.language.sql.grouping import INSTANT, Grouped, Grouping, refuse_groupings
+from medusa.engine.language.sql.joining import Joining, conjuncts
+from medusa.engine.language.sql.match_grammar import MatchTable
+from medusa.engine.language.sql.matching import Matching
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.projection import Item, Projecting
+from medusa.engine.language.sql.ranking import (
     IN_ORDER,
     Numbered,
     bounded,
@@ -39,18 +39,18 @@ from engine.language.sql.ranking import (
     run,
     running,
 )
-from engine.language.sql.relation import (
+from medusa.engine.language.sql.relation import (
     Relation,
     RowWindow,
     of_stream,
 )
-from engine.language.sql.scopes import Scopes
-from engine.language.sql.union import union_of
-from engine.language.sql.window_grammar import RowsTable, WindowTable
-from engine.language.sql.windowing import in_row_windows, in_windows, with_window
-from engine.language.sql.within import Within
-from engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map
-from engine.objects.schema import DELETED
+from medusa.engine.language.sql.scopes import Scopes
+from medusa.engine.language.sql.union import union_of
+from medusa.engine.language.sql.window_grammar import RowsTable, WindowTable
+from medusa.engine.language.sql.windowing import in_row_windows, in_windows, with_window
+from medusa.engine.language.sql.within import Within
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, Filter, Map
+from medusa.engine.objects.schema import DELETED
 
 FROM_TAKES: Final = (
     "FROM takes a stream, a window like TUMBLE(TABLE s, ...), or a SELECT in parentheses"

@@ -7,9 +7,9 @@ from typing import ClassVar, Final
 
 from sqlglot import TokenType, exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.window_grammar import WindowParser
-from engine.objects.schema import FieldType
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.window_grammar import WindowParser
+from medusa.engine.objects.schema import FieldType
 
 TYPES: Final = {
     **{each.upper(): each for each in FieldType},

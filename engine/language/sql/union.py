@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import name_text
-from engine.language.sql.network import Boxes
-from engine.language.sql.relation import Relation, of_stream
-from engine.objects.query import Map, Union
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.sql.network import Boxes
+from medusa.engine.language.sql.relation import Relation, of_stream
+from medusa.engine.objects.query import Map, Union
 
 
 def union_of(

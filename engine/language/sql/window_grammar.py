@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Final
 
 from sqlglot import TokenType, exp
 
-from engine.language.sql.match_grammar import MatchParser
+from medusa.engine.language.sql.match_grammar import MatchParser
 
 WINDOWS: Final = {
     "TUMBLE": ("SIZE",),

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
-from engine.language.sql.expressions import interval_us
-from engine.language.sql.relation import (
+from medusa.engine.language.sql.errors import Source
+from medusa.engine.language.sql.expressions import interval_us
+from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
     WINDOW_TIME,
     Column,
@@ -17,10 +17,10 @@ from engine.language.sql.relation import (
     Window,
     check_time,
 )
-from engine.language.sql.window_grammar import RowsTable, WindowTable
-from engine.language.sql.within import Within
-from engine.language.tuple_windows import check_sizes
-from engine.objects.query import WINDOW_END, WINDOW_START, longest_session
+from medusa.engine.language.sql.window_grammar import RowsTable, WindowTable
+from medusa.engine.language.sql.within import Within
+from medusa.engine.language.tuple_windows import check_sizes
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, longest_session
 
 
 def in_windows(relation: Relation, node: WindowTable, source: Source, within: Within) -> Relation:

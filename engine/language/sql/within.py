@@ -7,7 +7,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from engine.language.sql.errors import Source
+from medusa.engine.language.sql.errors import Source
 
 WITHIN: Final = "within"
 

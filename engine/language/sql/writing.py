@@ -1,4 +1,5 @@
-"""Names, constants and expressions as SQL that `engine.language.sql.script` reads as the same."""
+"""Names, constants and expressions as SQL that `medusa.engine.language.sql.script` reads as the
+same."""
 
 from __future__ import annotations
 
@@ -8,15 +9,15 @@ from typing import Final
 
 from sqlglot import Token, TokenType
 
-from engine.language.expression_tokens import FUNCTION, KEYWORDS, TYPE_TOKENS, tokens_of
-from engine.language.operators import CAST
-from engine.language.spans import in_units
-from engine.language.sql.dialect import Medusa
-from engine.language.sql.expressions import string_text
-from engine.language.sql.type_grammar import TYPES
-from engine.language.written_forms import INTERVAL
-from engine.objects.schema import FieldType
-from overlay.names import ObjectName
+from medusa.engine.language.expression_tokens import FUNCTION, KEYWORDS, TYPE_TOKENS, tokens_of
+from medusa.engine.language.operators import CAST
+from medusa.engine.language.spans import in_units
+from medusa.engine.language.sql.dialect import Medusa
+from medusa.engine.language.sql.expressions import string_text
+from medusa.engine.language.sql.type_grammar import TYPES
+from medusa.engine.language.written_forms import INTERVAL
+from medusa.engine.objects.schema import FieldType
+from medusa.overlay.names import ObjectName
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

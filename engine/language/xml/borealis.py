@@ -30,22 +30,22 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.document import Document
-from engine.language.gaps import gaps
-from engine.language.labels import Readers
-from engine.language.xml import borealis_deployment as deployment
-from engine.language.xml.borealis_boxes import boxes_of
-from engine.language.xml.borealis_changes import CHANGES, UPDATE, Changing, writers_of
-from engine.language.xml.borealis_deployment import REMARK, replicated
-from engine.language.xml.borealis_streams import (
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.document import Document
+from medusa.engine.language.gaps import gaps
+from medusa.engine.language.labels import Readers
+from medusa.engine.language.xml import borealis_deployment as deployment
+from medusa.engine.language.xml.borealis_boxes import boxes_of
+from medusa.engine.language.xml.borealis_changes import CHANGES, UPDATE, Changing, writers_of
+from medusa.engine.language.xml.borealis_deployment import REMARK, replicated
+from medusa.engine.language.xml.borealis_streams import (
     OldBox,
     Streams,
     inferred_time,
     ordered_fields,
 )
-from engine.language.xml.borealis_tables import TABLE_TAG, read_table
-from engine.language.xml.medusa import (
+from medusa.engine.language.xml.borealis_tables import TABLE_TAG, read_table
+from medusa.engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,
     made_query,
@@ -54,11 +54,11 @@ from engine.language.xml.medusa import (
     read_stream,
     read_view,
 )
-from engine.language.xml.tree import Node
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Box, Query, streams_written
-from engine.objects.schema import Schema
-from engine.objects.view import View
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Box, Query, streams_written
+from medusa.engine.objects.schema import Schema
+from medusa.engine.objects.view import View
 
 _OURS: Final = {
     "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),

@@ -6,22 +6,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from engine.language.operators import can_cast
-from engine.language.xml.borealis_changes import CHANGES
-from engine.language.xml.borealis_joins import NEVER, read_two_sides
-from engine.language.xml.borealis_streams import OldBox, Streams
-from engine.language.xml.borealis_tables import read_select
-from engine.language.xml.borealis_windows import (
+from medusa.engine.language.operators import can_cast
+from medusa.engine.language.xml.borealis_changes import CHANGES
+from medusa.engine.language.xml.borealis_joins import NEVER, read_two_sides
+from medusa.engine.language.xml.borealis_streams import OldBox, Streams
+from medusa.engine.language.xml.borealis_tables import read_select
+from medusa.engine.language.xml.borealis_windows import (
     number,
     read_resample,
     read_windows,
     refuse_slack,
 )
-from engine.language.xml.boxes import Parameters, read_box, read_groups
-from engine.language.xml.tree import Node
-from engine.objects.query import Box, Filter, Join, JoinKind, Union
-from engine.objects.schema import STIME, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.xml.boxes import Parameters, read_box, read_groups
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.query import Box, Filter, Join, JoinKind, Union
+from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 _RUNNING: Final = (
     "here a result depends on the streams' tuples and their times alone, so boxes never wait for "

@@ -20,14 +20,14 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final
 
-from engine.language.box_types import type_box
-from engine.language.joins import RIGHT
-from engine.language.steps import JoinStep
-from engine.language.typed import fields_in
-from engine.language.xml.borealis_streams import OldBox, OldTable, Streams
-from engine.language.xml.borealis_tables import Names, plain, split, table_of
-from engine.language.xml.boxes import Parameters
-from engine.objects.query import (
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.joins import RIGHT
+from medusa.engine.language.steps import JoinStep
+from medusa.engine.language.typed import fields_in
+from medusa.engine.language.xml.borealis_streams import OldBox, OldTable, Streams
+from medusa.engine.language.xml.borealis_tables import Names, plain, split, table_of
+from medusa.engine.language.xml.boxes import Parameters
+from medusa.engine.objects.query import (
     Box,
     Join,
     JoinKind,
@@ -36,8 +36,8 @@ from engine.objects.query import (
     Union,
     order_by,
 )
-from engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 UPDATE: Final = "update"
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from engine.language.xml.medusa import Qualify, members
-from engine.language.xml.tree import Node
+from medusa.engine.language.xml.medusa import Qualify, members
+from medusa.engine.language.xml.tree import Node
 
 TAG: Final = "deploy"
 

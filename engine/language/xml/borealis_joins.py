@@ -16,11 +16,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from engine.language.tuple_windows import MOST_TUPLES
-from engine.language.xml.borealis_streams import OldBox, Streams
-from engine.language.xml.borealis_windows import number
-from engine.language.xml.boxes import Parameters
-from engine.objects.query import (
+from medusa.engine.language.tuple_windows import MOST_TUPLES
+from medusa.engine.language.xml.borealis_streams import OldBox, Streams
+from medusa.engine.language.xml.borealis_windows import number
+from medusa.engine.language.xml.boxes import Parameters
+from medusa.engine.objects.query import (
     AggregateFunction,
     Box,
     Function,
@@ -32,8 +32,8 @@ from engine.objects.query import (
     Union,
     order_by,
 )
-from engine.objects.schema import DELETED, STIME, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import DELETED, STIME, Schema
+from medusa.overlay.errors import InvalidInputError
 
 NEVER: Final = f"left.{STIME} = right.{STIME} and false"
 """The predicate of a join that has no pair."""
@@ -148,9 +148,9 @@ def _of_last(
     Args:
         kept: the buffer of the last tuples. other: the side of those that are paired with them.
     """
-    # as the parser, with the first expression: see engine.language.box_types
-    from engine.language.sides import renamed
-    from engine.language.sql.expressions import name_text
+    # as the parser, with the first expression: see medusa.engine.language.box_types
+    from medusa.engine.language.sides import renamed
+    from medusa.engine.language.sql.expressions import name_text
 
     name, output = _named(old, kept)
     names = _Names(streams.schema(kept.stream))

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from engine.language.box_types import type_box
-from engine.language.xml.tree import Node
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Box, Filter, Map, Union, inputs_of, outputs_of
-from engine.objects.schema import STIME, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Box, Filter, Map, Union, inputs_of, outputs_of
+from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 SECOND_US: Final = 1_000_000
 
@@ -81,7 +81,7 @@ class Streams:
         schemas: by stream.
         slack: the streams whose order allows late tuples: their sources have a slack.
         tables: by stream.
-        remarks: see `engine.language.document.Document`.
+        remarks: see `medusa.engine.language.document.Document`.
     """
 
     schemas: dict[str, Schema]

@@ -1,7 +1,8 @@
 """The tables of a document of Borealis: `<table>`, and the box that looks up their rows.
 
 A table is here a stream of which the newest tuple of each key counts. One that no box changes is a
-source table, to which rows are posted; for the others see `engine.language.xml.borealis_changes`.
+source table, to which rows are posted; for the others see
+`medusa.engine.language.xml.borealis_changes`.
 
     <table name="blocked" schema="block_tuple"> <key field="ip"/> </table>
 
@@ -19,13 +20,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.language.xml.borealis_streams import OldBox, OldTable, Streams
-from engine.language.xml.boxes import Parameters
-from engine.language.xml.medusa import Qualify
-from engine.language.xml.tree import Node
-from engine.objects.query import Box, Join, JoinKind
-from engine.objects.schema import Schema, check_schema
-from overlay.errors import InvalidInputError
+from medusa.engine.language.xml.borealis_streams import OldBox, OldTable, Streams
+from medusa.engine.language.xml.boxes import Parameters
+from medusa.engine.language.xml.medusa import Qualify
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.query import Box, Join, JoinKind
+from medusa.engine.objects.schema import Schema, check_schema
+from medusa.overlay.errors import InvalidInputError
 
 TABLE_TAG: Final = "table"
 

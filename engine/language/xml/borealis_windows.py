@@ -14,14 +14,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from engine.language.aggregates import call_of, function_of
-from engine.language.box_types import type_box
-from engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
-from engine.language.xml.borealis_streams import SECOND_US, OldBox, Starts, Streams
-from engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
-from engine.language.xml.parameters import us_to_seconds
-from engine.language.xml.tree import Node
-from engine.objects.query import (
+from medusa.engine.language.aggregates import call_of, function_of
+from medusa.engine.language.box_types import type_box
+from medusa.engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
+from medusa.engine.language.xml.borealis_streams import SECOND_US, OldBox, Starts, Streams
+from medusa.engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
+from medusa.engine.language.xml.parameters import us_to_seconds
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.query import (
     WINDOW_START,
     Aggregate,
     AggregateFunction,
@@ -34,8 +34,8 @@ from engine.objects.query import (
     Sessions,
     Totals,
 )
-from engine.objects.schema import STIME, FieldType, Schema
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.overlay.errors import InvalidInputError
 
 _SMALL: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT})
 

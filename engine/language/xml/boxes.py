@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Final
 
-from engine.language.aggregates import function_of
-from engine.language.box_shapes import check_shape
-from engine.language.box_texts import measure_of, order_of
-from engine.language.matches import conditioned, read_pattern
-from engine.language.xml.tree import Node
-from engine.objects.query import (
+from medusa.engine.language.aggregates import function_of
+from medusa.engine.language.box_shapes import check_shape
+from medusa.engine.language.box_texts import measure_of, order_of
+from medusa.engine.language.matches import conditioned, read_pattern
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
     Box,
@@ -32,7 +32,7 @@ from engine.objects.query import (
     Union,
     longest_session,
 )
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 

@@ -2,19 +2,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from engine.language.document import Document
-from engine.language.gaps import gaps
-from engine.language.unsaid import Unsaid
-from engine.language.xml import medusa
-from engine.language.xml.borealis import read_borealis, read_deploy
-from engine.language.xml.boxes import seconds_to_us
-from engine.language.xml.medusa import Qualify, read_query, read_schema, read_stream, read_view
-from engine.language.xml.tree import Node, parse_xml
-from engine.objects.definitions import StreamDefinition
-from engine.objects.query import Query, longest_session
-from engine.objects.schema import Schema
-from engine.objects.view import View
-from overlay.names import SCHEME, ObjectName
+from medusa.engine.language.document import Document
+from medusa.engine.language.gaps import gaps
+from medusa.engine.language.unsaid import Unsaid
+from medusa.engine.language.xml import medusa
+from medusa.engine.language.xml.borealis import read_borealis, read_deploy
+from medusa.engine.language.xml.boxes import seconds_to_us
+from medusa.engine.language.xml.medusa import (
+    Qualify,
+    read_query,
+    read_schema,
+    read_stream,
+    read_view,
+)
+from medusa.engine.language.xml.tree import Node, parse_xml
+from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.objects.query import Query, longest_session
+from medusa.engine.objects.schema import Schema
+from medusa.engine.objects.view import View
+from medusa.overlay.names import SCHEME, ObjectName
 
 
 class XmlDraft:
@@ -32,7 +38,7 @@ class XmlDraft:
         schemas: Mapping[str, Schema],
         tables: Collection[str] = (),
     ) -> Document:
-        """See `engine.language.document.Draft`."""
+        """See `medusa.engine.language.document.Draft`."""
         return self._document
 
 

@@ -45,14 +45,14 @@ from typing import Final
 import msgspec
 from msgspec import UNSET
 
-from engine.language.check import ordered_boxes
-from engine.language.classes import applied
-from engine.language.history_range import check_history_range
-from engine.language.labels import Readers
-from engine.language.xml.boxes import read_box, seconds_to_us
-from engine.language.xml.tree import Node
-from engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
-from engine.objects.definitions import (
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.classes import applied
+from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.labels import Readers
+from medusa.engine.language.xml.boxes import read_box, seconds_to_us
+from medusa.engine.language.xml.tree import Node
+from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
@@ -60,10 +60,10 @@ from engine.objects.definitions import (
     StreamDefinition,
     check_stream,
 )
-from engine.objects.query import Box, Query
-from engine.objects.schema import BEGINNING, END, Field, FieldType, Schema, check_schema
-from engine.objects.view import Last, Range, Recent, Shows, View, check_view
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema, check_schema
+from medusa.engine.objects.view import Last, Range, Recent, Shows, View, check_view
+from medusa.overlay.errors import InvalidInputError
 
 _AVAILABILITY: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")
 """The attributes of a query for its high availability, in both dialects."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.language.aggregates import call_of
-from engine.language.box_texts import measure_text, order_text
-from engine.language.matches import pattern_text
-from engine.objects.query import (
+from medusa.engine.language.aggregates import call_of
+from medusa.engine.language.box_texts import measure_text, order_text
+from medusa.engine.language.matches import pattern_text
+from medusa.engine.objects.query import (
     Aggregate,
     Box,
     Cumulate,

@@ -11,7 +11,7 @@ from xml.sax import SAXException, SAXParseException  # the parser itself is defu
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 2**20
 """Characters: a message carries no more (and a query of 256 boxes takes a tenth)."""

@@ -7,23 +7,23 @@ from xml.sax.saxutils import quoteattr  # writes, does not parse
 import msgspec
 from msgspec import UNSET
 
-from engine.language.check import ordered_boxes
-from engine.language.document import Document
-from engine.language.xml.documents import read_document
-from engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
-from engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
-from engine.objects.availability import Availability, Mode
-from engine.objects.definitions import (
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.document import Document
+from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
+from medusa.engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
+from medusa.engine.objects.availability import Availability, Mode
+from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,
     DEFAULT_MAX_AHEAD_US,
     Idle,
     StreamDefinition,
 )
-from engine.objects.query import Query, inputs_of, outputs_of, streams_read
-from engine.objects.schema import BEGINNING, END, Schema
-from engine.objects.view import Last, Range, Recent, View
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.query import Query, inputs_of, outputs_of, streams_read
+from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.overlay.errors import InvalidInputError
 
 
 def document_as_xml(document: Document) -> str:

@@ -5,21 +5,27 @@ from typing import Final
 
 import trio
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING, END
-from engine.replication.directory import Directory
-from engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
-from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import FOR_QUERIES, Origin, Place, Reach, short_digest
-from engine.streams.retention import Hold
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import LogKey, Role, StreamState
-from overlay.concurrency import Job
-from overlay.errors import ConflictError, MedusaError
-from overlay.events import Events
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Listeners
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
+from medusa.engine.replication.following.follower import Course, Follower
+from medusa.engine.replication.following.origin import (
+    FOR_QUERIES,
+    Origin,
+    Place,
+    Reach,
+    short_digest,
+)
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.overlay.concurrency import Job
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.events import Events
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import NO_PEER, PeerId
 
 INPUT: Final = "in"
 """The variant of the copies that tasks of other peers read: one for each stream and owner, since an

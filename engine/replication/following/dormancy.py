@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.objects.schema import BEGINNING, END
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.overlay.names import NO_PEER, PeerId
 
 
 @dataclass(frozen=True)

@@ -16,16 +16,16 @@ from random import SystemRandom  # noqa: TID251 - jitter in a driver
 import pyarrow as pa
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.origin import Origin, Place, Reach, Reading
-from engine.streams.assembling import Assembler, Incoming
-from engine.streams.log import StreamLog
-from engine.streams.messages import Acknowledge, Subscribe, Tuples
-from engine.streams.ordering import between
-from engine.streams.recent import Epoch
-from engine.streams.stream_state import StreamState
-from overlay.concurrency import Bell, Watched, until_one_ends
-from overlay.errors import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.origin import Origin, Place, Reach, Reading
+from medusa.engine.streams.assembling import Assembler, Incoming
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.concurrency import Bell, Watched, until_one_ends
+from medusa.overlay.errors import (
     BrokenError,
     BusyError,
     MedusaError,
@@ -35,9 +35,9 @@ from overlay.errors import (
     StorageError,
     UntrustedError,
 )
-from overlay.log import bound
-from overlay.names import PeerId
-from overlay.rpc import EndOfCall
+from medusa.overlay.log import bound
+from medusa.overlay.names import PeerId
+from medusa.overlay.rpc import EndOfCall
 
 NO_ROWS = END - 1
 """The boundary after which a dormant follower subscribes: no row has a later stime."""

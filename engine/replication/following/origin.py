@@ -14,23 +14,23 @@ import pyarrow as pa
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING
-from engine.replication.directory import Directory
-from engine.replication.moves.messages import ReadInput
-from engine.replication.replicas.messages import ReadReplica
-from engine.streams.feed import cursor_for, parts_of
-from engine.streams.messages import Acknowledge, Subscribe, Tuples
-from engine.streams.parts import Part
-from engine.streams.retention import Hold, too_old
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import LogKey, Role, StreamState
-from overlay.concurrency import until_one_ends
-from overlay.errors import BrokenError, MedusaError, NotFoundError
-from overlay.events import Events
-from overlay.listeners import Decision, Listeners
-from overlay.names import PeerId
-from overlay.rpc import EndOfCall
-from overlay.streams import Buffer
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.moves.messages import ReadInput
+from medusa.engine.replication.replicas.messages import ReadReplica
+from medusa.engine.streams.feed import cursor_for, parts_of
+from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
+from medusa.engine.streams.parts import Part
+from medusa.engine.streams.retention import Hold, too_old
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.errors import BrokenError, MedusaError, NotFoundError
+from medusa.overlay.events import Events
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.names import PeerId
+from medusa.overlay.rpc import EndOfCall
+from medusa.overlay.streams import Buffer
 
 T = TypeVar("T", bound=Struct)
 
@@ -210,7 +210,7 @@ class _Here:
     itself by now, or held by the follower (`hold`)."""
 
     def __init__(self, state: StreamState, request: Subscribe, hold: Hold | None = None) -> None:
-        # as `engine.api.flow` serves it: the beginning is the oldest that is kept
+        # as `medusa.engine.api.flow` serves it: the beginning is the oldest that is kept
         after = state.log.oldest if request.after == BEGINNING else request.after
         self._state = state
         self._moved_away = state.moved_away.value

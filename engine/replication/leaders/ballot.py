@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from engine.replication.term import Term
-from overlay.identity import parse_peer_id
+from medusa.engine.replication.term import Term
+from medusa.overlay.identity import parse_peer_id
 
 MAX_TOLD: Final = 16
 """Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""

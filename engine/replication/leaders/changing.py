@@ -9,20 +9,20 @@ from typing import Final
 import trio
 from msgspec.structs import replace
 
-from engine.objects.alteration import Alteration, altered
-from engine.objects.schema import END
-from engine.replication.leaders.election import Refused
-from engine.replication.leaders.events import Effect
-from engine.replication.leaders.keeper import LAPSE, Keeper
-from engine.replication.leaders.voter import Role
-from engine.streams.acceptance import Writer
-from engine.streams.journal import Position
-from engine.streams.messages import Post, Posted
-from engine.streams.store import REPLICATED, StreamStore
-from engine.streams.stream_state import LogKey, entries_of
-from overlay.concurrency import until_one_ends
-from overlay.errors import BrokenError, StorageError, UnavailableError
-from overlay.rpc import Duplex, EndOfCall
+from medusa.engine.objects.alteration import Alteration, altered
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.leaders.election import Refused
+from medusa.engine.replication.leaders.events import Effect
+from medusa.engine.replication.leaders.keeper import LAPSE, Keeper
+from medusa.engine.replication.leaders.voter import Role
+from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.messages import Post, Posted
+from medusa.engine.streams.store import REPLICATED, StreamStore
+from medusa.engine.streams.stream_state import LogKey, entries_of
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.errors import BrokenError, StorageError, UnavailableError
+from medusa.overlay.rpc import Duplex, EndOfCall
 
 UNANSWERED: Final = 64
 """Posts of one call that wait for the replicas: four windows of a poster."""

@@ -7,8 +7,8 @@
 
 A leader that has lost a replica stands again, with a higher term, and recruits another. A voter
 that hears of a higher term than its own is FOLLOWER again. Only a LEADER acknowledges posts, once
-all replicas of its term have stored them; `engine.replication.leaders.ballot` says why that is
-enough. A candidate that hears of a deletion from its majority completes it instead of
+all replicas of its term have stored them; `medusa.engine.replication.leaders.ballot` says why that
+is enough. A candidate that hears of a deletion from its majority completes it instead of
 recruiting. A witness stands for that, too, so that no deletion stays half done.
 
 Only a LEADER tells a reader that the stream has ended, and it writes the reader into its ballot
@@ -28,7 +28,7 @@ from typing import Final
 
 import msgspec
 
-from engine.replication.leaders.ballot import (
+from medusa.engine.replication.leaders.ballot import (
     Ballot,
     SourceTerm,
     install,
@@ -37,7 +37,7 @@ from engine.replication.leaders.ballot import (
     promise,
     tell,
 )
-from engine.replication.leaders.events import (
+from medusa.engine.replication.leaders.events import (
     Activated,
     Called,
     CaughtUp,
@@ -55,7 +55,7 @@ from engine.replication.leaders.events import (
     Tick,
     Won,
 )
-from engine.replication.leaders.messages import (
+from medusa.engine.replication.leaders.messages import (
     AskVote,
     Delete,
     Deleted,
@@ -67,11 +67,11 @@ from engine.replication.leaders.messages import (
     View,
     Vote,
 )
-from engine.replication.leaders.replica_set import ReplicaSet
-from engine.replication.leaders.voter import Role, Voter
-from engine.replication.term import MAJORITY
-from engine.streams.journal import START, Position
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.replication.leaders.replica_set import ReplicaSet
+from medusa.engine.replication.leaders.voter import Role, Voter
+from medusa.engine.replication.term import MAJORITY
+from medusa.engine.streams.journal import START, Position
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 BEATS: Final = 4
 """Messages of a leader within the time after which it counts as silent."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from engine.replication.leaders.ballot import Ballot, SourceTerm
-from engine.replication.leaders.messages import Message
-from engine.streams.journal import Position
+from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
+from medusa.engine.replication.leaders.messages import Message
+from medusa.engine.streams.journal import Position
 
 
 @dataclass(frozen=True, slots=True)

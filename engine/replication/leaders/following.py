@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.follower import epochs
-from engine.replication.leaders.events import Called, CaughtUp
-from engine.replication.leaders.keeper import Keeper
-from engine.replication.leaders.messages import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.follower import epochs
+from medusa.engine.replication.leaders.events import Called, CaughtUp
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.messages import (
     Join,
     Part,
     Plan,
@@ -27,16 +27,16 @@ from engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
-from engine.streams.entries import split
-from engine.streams.journal import Journal, Record, remove_journal
-from engine.streams.leader import Leader
-from engine.streams.log import StreamLog
-from engine.streams.sources import journal_folders
-from engine.streams.stream_state import StreamState
-from overlay.concurrency import until_one_ends
-from overlay.encoding import decode
-from overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
-from overlay.rpc import MAX_STRUCT_BYTES, Duplex
+from medusa.engine.streams.entries import split
+from medusa.engine.streams.journal import Journal, Record, remove_journal
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.sources import journal_folders
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.encoding import decode
+from medusa.overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError
+from medusa.overlay.rpc import MAX_STRUCT_BYTES, Duplex
 
 ROOM_AGAIN_S: Final = 0.5
 """Seconds between two looks for room on the disk."""

@@ -11,11 +11,11 @@ from typing import Final
 import trio
 from msgspec.structs import replace
 
-from engine.objects.definitions import StreamEntry
-from engine.replication.announcements import Announcements, Announcing
-from engine.replication.leaders.ballot import Ballot, SourceTerm
-from engine.replication.leaders.election import BEATS, Election
-from engine.replication.leaders.events import (
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.replication.announcements import Announcements, Announcing
+from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
+from medusa.engine.replication.leaders.election import BEATS, Election
+from medusa.engine.replication.leaders.events import (
     Activated,
     Called,
     Committed,
@@ -32,15 +32,22 @@ from engine.replication.leaders.events import (
     Tick,
     Won,
 )
-from engine.replication.leaders.logs import BallotFiles, StoredBallot, VoterLogs
-from engine.replication.leaders.messages import TELL, Message, Request, Tell, Told, highest_number
-from engine.replication.leaders.voter import Role as VoterRole
-from engine.replication.term import MAJORITY
-from engine.streams.journal import Position
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import StreamState, entries_of
-from overlay.concurrency import Watched
-from overlay.errors import (
+from medusa.engine.replication.leaders.logs import BallotFiles, StoredBallot, VoterLogs
+from medusa.engine.replication.leaders.messages import (
+    TELL,
+    Message,
+    Request,
+    Tell,
+    Told,
+    highest_number,
+)
+from medusa.engine.replication.leaders.voter import Role as VoterRole
+from medusa.engine.replication.term import MAJORITY
+from medusa.engine.streams.journal import Position
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import StreamState, entries_of
+from medusa.overlay.concurrency import Watched
+from medusa.overlay.errors import (
     DamagedError,
     MedusaError,
     NotFoundError,
@@ -48,10 +55,10 @@ from overlay.errors import (
     StorageFullError,
     UnavailableError,
 )
-from overlay.events import Events
-from overlay.identity import parse_peer_id
-from overlay.killpoints import KillPoint, kill_point
-from overlay.node import Overlay
+from medusa.overlay.events import Events
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.node import Overlay
 
 LAPSE: Final = 3
 """The silences that a post waits for its replicas before its producer must try again: an election,

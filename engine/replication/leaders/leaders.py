@@ -6,16 +6,16 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.definitions import StreamEntry, base_of
-from engine.replication.announcements import Announcements
-from engine.replication.directory import Directory
-from engine.replication.leaders.ballot import without_future
-from engine.replication.leaders.changing import why_no_leader
-from engine.replication.leaders.events import HealthChanged
-from engine.replication.leaders.following import follow
-from engine.replication.leaders.keeper import Keeper, Surroundings, started
-from engine.replication.leaders.logs import BallotFiles, StoredBallot
-from engine.replication.leaders.messages import (
+from medusa.engine.objects.definitions import StreamEntry, base_of
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.leaders.ballot import without_future
+from medusa.engine.replication.leaders.changing import why_no_leader
+from medusa.engine.replication.leaders.events import HealthChanged
+from medusa.engine.replication.leaders.following import follow
+from medusa.engine.replication.leaders.keeper import Keeper, Surroundings, started
+from medusa.engine.replication.leaders.logs import BallotFiles, StoredBallot
+from medusa.engine.replication.leaders.messages import (
     FOLLOW,
     FOUND,
     TELL,
@@ -28,24 +28,24 @@ from engine.replication.leaders.messages import (
     Tell,
     Told,
 )
-from engine.replication.leaders.shipping import ship
-from engine.replication.term import MAJORITY
-from engine.streams.messages import Done, Tuples
-from engine.streams.store import StreamStore
-from overlay.concurrency import until_one_ends
-from overlay.connection import Connection
-from overlay.errors import (
+from medusa.engine.replication.leaders.shipping import ship
+from medusa.engine.replication.term import MAJORITY
+from medusa.engine.streams.messages import Done, Tuples
+from medusa.engine.streams.store import StreamStore
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.connection import Connection
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     NotAuthorisedError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.gossip import Health
-from overlay.identity import parse_peer_id
-from overlay.names import ObjectName, PeerId
-from overlay.node import Overlay
-from overlay.rpc import Caller, Duplex
+from medusa.overlay.gossip import Health
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.names import ObjectName, PeerId
+from medusa.overlay.node import Overlay
+from medusa.overlay.rpc import Caller, Duplex
 
 CONNECT_S: Final = 1.5
 """How long a router of posts waits for a leader that does not answer, seconds: then the producer

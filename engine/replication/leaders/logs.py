@@ -10,16 +10,16 @@ from typing import Final
 import trio
 from msgspec import Struct
 
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.replication.leaders.ballot import Ballot
-from engine.streams.leader import Leader
-from engine.streams.retention import Hold
-from engine.streams.store import REPLICATED, StreamStore
-from engine.streams.stream_state import LogKey, Role, StreamState
-from overlay.errors import DamagedError, NotFoundError
-from overlay.files import load_json, save_json, storing
-from overlay.json_folder import JsonFolder, refuse
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.replication.leaders.ballot import Ballot
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import REPLICATED, StreamStore
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.overlay.errors import DamagedError, NotFoundError
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.overlay.json_folder import JsonFolder, refuse
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 ABSTAINS: Final = "abstains"
 """The file that names the streams on which this peer has no vote; no ballot has that name."""

@@ -6,10 +6,10 @@ from typing import Final, TypeAlias
 
 from msgspec import Struct, field
 
-from engine.objects.definitions import StreamEntry
-from engine.objects.schema import BEGINNING
-from engine.replication.leaders.ballot import SourceTerm
-from engine.streams.journal import Position
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.leaders.ballot import SourceTerm
+from medusa.engine.streams.journal import Position
 
 TELL: Final = "home.tell"
 FOUND: Final = "home.found"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from engine.replication.leaders.events import Effect, Ship
-from engine.streams.journal import START, Position
+from medusa.engine.replication.leaders.events import Effect, Ship
+from medusa.engine.streams.journal import START, Position
 
 
 class ReplicaSet:

@@ -21,10 +21,10 @@ from typing import Final
 
 import trio
 
-from engine.replication.leaders.election import BEATS
-from engine.replication.leaders.events import InStep, StoredAt
-from engine.replication.leaders.keeper import Keeper
-from engine.replication.leaders.messages import (
+from medusa.engine.replication.leaders.election import BEATS
+from medusa.engine.replication.leaders.events import InStep, StoredAt
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.messages import (
     FOLLOW,
     Follow,
     Join,
@@ -34,15 +34,15 @@ from engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
-from engine.streams.feed import Cursor, Feed
-from engine.streams.journal import START, Position
-from engine.streams.leader import Leader
-from engine.streams.log import StreamLog
-from engine.streams.source import Source
-from overlay.concurrency import until_one_ends
-from overlay.errors import ConflictError, UnavailableError
-from overlay.identity import parse_peer_id
-from overlay.rpc import Duplex, EndOfCall
+from medusa.engine.streams.feed import Cursor, Feed
+from medusa.engine.streams.journal import START, Position
+from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.source import Source
+from medusa.overlay.concurrency import until_one_ends
+from medusa.overlay.errors import ConflictError, UnavailableError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.rpc import Duplex, EndOfCall
 
 PART_BYTES: Final = 512 * 2**10
 """Bytes of the journal in one message, about: many small posts, or one."""

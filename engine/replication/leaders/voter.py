@@ -1,6 +1,6 @@
 """A voter of a stream: it promises, answers, follows, and keeps a deletion. Sans-IO.
 
-`engine.replication.leaders.election` adds the candidate and the leader.
+`medusa.engine.replication.leaders.election` adds the candidate and the leader.
 """
 
 from __future__ import annotations
@@ -10,9 +10,23 @@ from random import Random  # noqa: TID251 -- the type only: the generator is pas
 
 import msgspec
 
-from engine.replication.leaders.ballot import Ballot, SourceTerm, concede, install, learn, promise
-from engine.replication.leaders.events import Drop, Effect, Keep, Send, StopShipping, Suspended
-from engine.replication.leaders.messages import (
+from medusa.engine.replication.leaders.ballot import (
+    Ballot,
+    SourceTerm,
+    concede,
+    install,
+    learn,
+    promise,
+)
+from medusa.engine.replication.leaders.events import (
+    Drop,
+    Effect,
+    Keep,
+    Send,
+    StopShipping,
+    Suspended,
+)
+from medusa.engine.replication.leaders.messages import (
     AskVote,
     Delete,
     Deleted,

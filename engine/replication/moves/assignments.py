@@ -15,18 +15,23 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.definitions import StreamEntry, check_stream
-from engine.objects.schema import BEGINNING
-from engine.replication.copy import Copy, Workshop
-from engine.replication.moves.checks import (
+from medusa.engine.objects.definitions import StreamEntry, check_stream
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.copy import Copy, Workshop
+from medusa.engine.replication.moves.checks import (
     check_form,
     check_owner,
     network_of,
     permitted_task,
     planned_task,
 )
-from engine.replication.moves.guest import AssignmentFiles, Guest, StoredAssignment, ask_owner
-from engine.replication.moves.messages import (
+from medusa.engine.replication.moves.guest import (
+    AssignmentFiles,
+    Guest,
+    StoredAssignment,
+    ask_owner,
+)
+from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirmed,
@@ -35,15 +40,15 @@ from engine.replication.moves.messages import (
     Release,
     Released,
 )
-from engine.replication.moves.placements import Placement
-from engine.replication.term import Term
-from engine.streams.store import OUTPUT
-from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.tasks.plan import Task
-from engine.tasks.status import TaskStatus
-from engine.tasks.windows import read_after
-from overlay.concurrency import Locks, next_beat
-from overlay.errors import (
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.store import OUTPUT
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.status import TaskStatus
+from medusa.engine.tasks.windows import read_after
+from medusa.overlay.concurrency import Locks, next_beat
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
@@ -51,9 +56,9 @@ from overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Decision, Listeners
-from overlay.names import PeerId
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.names import PeerId
 
 ORPHAN_S: Final = 300.0
 """How long an assignment that was never activated waits for its owner, seconds."""

@@ -10,17 +10,17 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from engine.objects.definitions import check_stream
-from engine.objects.readers import Readers
-from engine.objects.schema import BEGINNING, END
-from engine.replication.copy import Workshop
-from engine.replication.moves.messages import Assignment
-from engine.replication.term import OWNERS_WORD
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import check_history
-from overlay.errors import InvalidInputError, NotAuthorisedError
-from overlay.names import ObjectName
+from medusa.engine.objects.definitions import check_stream
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.moves.messages import Assignment
+from medusa.engine.replication.term import OWNERS_WORD
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import check_history
+from medusa.overlay.errors import InvalidInputError, NotAuthorisedError
+from medusa.overlay.names import ObjectName
 
 
 def check_owner(request: Assignment, owner: str) -> None:

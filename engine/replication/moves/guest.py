@@ -11,27 +11,27 @@ import trio
 from msgspec import Struct
 from msgspec.structs import replace
 
-from engine.objects.schema import BEGINNING
-from engine.replication.copy import Copy
-from engine.replication.directory import Directory
-from engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
-from engine.replication.moves.checks import network_of
-from engine.replication.moves.messages import (
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
+from medusa.engine.replication.moves.checks import network_of
+from medusa.engine.replication.moves.messages import (
     Assignment,
     Confirm,
     Confirmed,
     PlacementStatus,
     Progress,
 )
-from engine.tasks.network import Network
-from engine.tasks.plan import Task
-from overlay.concurrency import Job
-from overlay.errors import DamagedError, NotRetainedError, UnavailableError
-from overlay.identity import parse_peer_id
-from overlay.json_folder import JsonFolder, refuse
-from overlay.killpoints import KillPoint, kill_point
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import Task
+from medusa.overlay.concurrency import Job
+from medusa.overlay.errors import DamagedError, NotRetainedError, UnavailableError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.json_folder import JsonFolder, refuse
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 CALL_S: Final = 10.0
 """The longest wait for the owner, seconds."""

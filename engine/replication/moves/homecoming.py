@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from overlay.gossip.events import Health
-from overlay.names import PeerId
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import PeerId
 
 
 class Away(NamedTuple):

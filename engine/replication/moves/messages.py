@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from engine.objects.definitions import AlteredOutput, StreamEntry
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING
-from engine.tasks.query_editions import Edition
+from medusa.engine.objects.definitions import AlteredOutput, StreamEntry
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.tasks.query_editions import Edition
 
 
 class Deal(Struct, frozen=True):

@@ -32,11 +32,11 @@ import msgspec
 import trio
 from msgspec.structs import replace
 
-from engine.objects.schema import END
-from engine.replication.copy import Copy
-from engine.replication.moves.checks import check_worker
-from engine.replication.moves.homecoming import Away, to_take_home
-from engine.replication.moves.messages import (
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.checks import check_worker
+from medusa.engine.replication.moves.homecoming import Away, to_take_home
+from medusa.engine.replication.moves.messages import (
     Assignment,
     Confirm,
     Confirmed,
@@ -47,14 +47,14 @@ from engine.replication.moves.messages import (
     PlacementStatus,
     Progress,
 )
-from engine.replication.moves.notifications import Notifier
-from engine.replication.moves.placements import Placement, status_of
-from engine.replication.moves.sparing import Sparing
-from engine.replication.queries import QueryHost
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
-from overlay.concurrency import next_beat
-from overlay.errors import (
+from medusa.engine.replication.moves.notifications import Notifier
+from medusa.engine.replication.moves.placements import Placement, status_of
+from medusa.engine.replication.moves.sparing import Sparing
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import Term
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import (
     ClosedError,
     ConflictError,
     DeadlineError,
@@ -65,10 +65,10 @@ from overlay.errors import (
     StoppedError,
     UnavailableError,
 )
-from overlay.identity import parse_optional_peer_id
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Decision, Listeners
-from overlay.names import NO_PEER, PeerId
+from medusa.overlay.identity import parse_optional_peer_id
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.names import NO_PEER, PeerId
 
 T = TypeVar("T", bound=msgspec.Struct)
 

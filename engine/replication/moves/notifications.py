@@ -6,17 +6,17 @@ from typing import Final, TypeAlias
 
 import trio
 
-from engine.objects.definitions import AlteredOutput
-from engine.objects.schema import BEGINNING
-from engine.replication.copy import Copy
-from engine.replication.moves.messages import Activate, Release, Released
-from engine.replication.moves.placements import Placement
-from engine.replication.stored_query import StoredQuery
-from engine.streams.messages import Done
-from overlay.errors import MedusaError, NotFoundError, UnavailableError
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Listeners
-from overlay.node import Overlay
+from medusa.engine.objects.definitions import AlteredOutput
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.messages import Activate, Release, Released
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.messages import Done
+from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.node import Overlay
 
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""

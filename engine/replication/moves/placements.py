@@ -7,11 +7,11 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from engine.objects.schema import BEGINNING
-from engine.replication.moves.messages import Confirmed, Deal, PlacementStatus
-from engine.replication.term import Term
-from overlay.identity import parse_optional_peer_id
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.moves.messages import Confirmed, Deal, PlacementStatus
+from medusa.engine.replication.term import Term
+from medusa.overlay.identity import parse_optional_peer_id
+from medusa.overlay.names import NO_PEER, PeerId
 
 REMEMBERED: Final = 16
 """Placements of a task that are kept, with the current one: earlier ones are long settled."""

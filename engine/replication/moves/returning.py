@@ -14,15 +14,15 @@ from typing import Final
 
 import trio
 
-from engine.replication.copy import Workshop
-from engine.replication.moves.assignments import Assignments
-from engine.replication.moves.guest import Guest
-from engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
-from engine.streams.disk_quota import Held, to_let_go
-from engine.streams.retention import Hold
-from overlay.concurrency import next_beat
-from overlay.errors import MedusaError
-from overlay.names import ObjectName
+from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.guest import Guest
+from medusa.engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
+from medusa.engine.streams.disk_quota import Held, to_let_go
+from medusa.engine.streams.retention import Hold
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.names import ObjectName
 
 PASS_ON_S: Final = 120.0
 """The longest wait for a whole move that the owner makes, seconds."""

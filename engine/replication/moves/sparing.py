@@ -20,15 +20,15 @@ from typing import Final
 
 import trio
 
-from engine.objects.availability import Mode
-from engine.objects.definitions import StreamDefinition, base_of
-from engine.objects.schema import END
-from engine.replication.copy import Copy
-from engine.replication.moves.placements import Placement
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.stored_query import StoredQuery
-from overlay.names import NO_PEER, PeerId
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import StreamDefinition, base_of
+from medusa.engine.objects.schema import END
+from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.overlay.names import NO_PEER, PeerId
 
 REPORT_S: Final = 10.0
 """How old a worker's last report may be, seconds: it makes one every `Timing.confirm_s`."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-from engine.objects.schema import BEGINNING
-from engine.replication.stored_query import StoredQuery, WrittenTerm
-from engine.streams.subscriptions import Lease
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.stored_query import StoredQuery, WrittenTerm
+from medusa.engine.streams.subscriptions import Lease
 
 
 class StandBy(Struct, frozen=True):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from engine.objects.schema import END
-from engine.tasks.plan import Task
-from engine.tasks.windows import read_after, whole_after
+from medusa.engine.objects.schema import END
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.windows import read_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:

@@ -2,8 +2,8 @@
 
 The rest of what the mode asks is done here as well, with `SecondaryState`. Producers of inputs may
 drop only tuples that the secondary cannot need any more. Consumers get only tuples that it has, if
-recovery is to be precise and its state comes from us. `engine.replication.replicas.succession`
-finds out whether the query is this peer's at all.
+recovery is to be precise and its state comes from us.
+`medusa.engine.replication.replicas.succession` finds out whether the query is this peer's at all.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.availability import Mode
-from engine.objects.schema import BEGINNING
-from engine.replication.digests import Digests
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas import secondary_state as upkeep
-from engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
-from engine.replication.replicas.secondary_state import SecondaryState
-from engine.replication.replicas.succession import Succession, ask, dismiss
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import Term
-from engine.streams.log import StreamLog
-from overlay.concurrency import next_beat
-from overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
-from overlay.gossip.events import Health
-from overlay.killpoints import KillPoint, kill_point
-from overlay.listeners import Listeners
-from overlay.names import PeerId
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.digests import Digests
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.replicas import secondary_state as upkeep
+from medusa.engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
+from medusa.engine.replication.replicas.secondary_state import SecondaryState
+from medusa.engine.replication.replicas.succession import Succession, ask, dismiss
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import Term
+from medusa.engine.streams.log import StreamLog
+from medusa.overlay.concurrency import next_beat
+from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import PeerId
 
 RECRUIT_S: Final = 10.0
 """The longest wait for a peer that is asked to stand by, seconds: it opens logs."""

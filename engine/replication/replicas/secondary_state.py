@@ -8,17 +8,17 @@ from typing import Final
 
 import trio
 
-from engine.objects.availability import Mode, Recovery
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.book import Followers
-from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas.positions import needed, reached
-from engine.replication.replicas.watch import Lag
-from engine.replication.stored_query import StoredQuery
-from engine.streams.log import StreamLog
-from engine.streams.retention import Hold
-from engine.streams.subscriptions import Lease
-from overlay.errors import NotFoundError
+from medusa.engine.objects.availability import Mode, Recovery
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.book import Followers
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.replicas.positions import needed, reached
+from medusa.engine.replication.replicas.watch import Lag
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.subscriptions import Lease
+from medusa.overlay.errors import NotFoundError
 
 JOIN_S: Final = 60.0
 """How long present tuples are kept for an active secondary that begins with them, seconds."""

@@ -11,34 +11,34 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.availability import Mode
-from engine.objects.definitions import QueryEntry
-from engine.objects.query import QueryStatus
-from engine.objects.schema import BEGINNING, END
-from engine.replication.following.book import INPUT
-from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import (
+from medusa.engine.objects.availability import Mode
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.book import INPUT
+from medusa.engine.replication.following.follower import Course, Follower
+from medusa.engine.replication.following.origin import (
     FROM_PRODUCERS,
     PRODUCER,
     READ_REPLICA,
     Place,
     Right,
 )
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy, carrier
-from engine.replication.replicas.messages import KeepUp
-from engine.replication.replicas.watch import Heard, Lag, Watch
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import HIGHEST_NUMBER, Term
-from engine.streams.retention import Hold
-from engine.streams.store import REPLICA
-from engine.streams.stream_state import LogKey, Role, StreamState
-from engine.tasks.plan import Task
-from engine.tasks.query_editions import Footing, changed, earliest, made_since
-from engine.tasks.windows import needed_after, read_after
-from overlay.concurrency import Job
-from overlay.errors import ConflictError, MedusaError
-from overlay.killpoints import KillPoint, kill_point
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy, carrier
+from medusa.engine.replication.replicas.messages import KeepUp
+from medusa.engine.replication.replicas.watch import Heard, Lag, Watch
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import REPLICA
+from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.tasks.plan import Task
+from medusa.engine.tasks.query_editions import Footing, changed, earliest, made_since
+from medusa.engine.tasks.windows import needed_after, read_after
+from medusa.overlay.concurrency import Job
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.killpoints import KillPoint, kill_point
 
 PRIMARY: Final = Hold("primary")
 """The hold on the standby's outputs, from the boundary that the primary's consumers need."""

@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.query import QueryStatus
-from engine.objects.schema import BEGINNING
-from engine.replication.queries import QueryHost
-from engine.replication.query_history import follows
-from engine.replication.replicas.messages import (
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_history import follows
+from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
     Incumbent,
@@ -26,15 +26,15 @@ from engine.replication.replicas.messages import (
     KeptUp,
     StandBy,
 )
-from engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
-from engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
-from engine.replication.stored_query import StoredQuery, written
-from engine.replication.term import HIGHEST_NUMBER, Term
-from engine.streams.messages import Done
-from engine.streams.stream_state import Role, StreamState
-from engine.streams.subscriptions import Lease
-from overlay.concurrency import Bell
-from overlay.errors import (
+from medusa.engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
+from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
+from medusa.engine.replication.stored_query import StoredQuery, written
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.streams.messages import Done
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.subscriptions import Lease
+from medusa.overlay.concurrency import Bell
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     InvalidInputError,
@@ -44,8 +44,8 @@ from overlay.errors import (
     UnavailableError,
     WithdrawnError,
 )
-from overlay.gossip.events import Health
-from overlay.names import NO_PEER, ObjectName, PeerId
+from medusa.overlay.gossip.events import Health
+from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 TICK_S: Final = 0.25
 """How often silent primaries are checked, seconds."""

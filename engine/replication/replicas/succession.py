@@ -17,18 +17,18 @@ from typing import Final
 import msgspec
 import trio
 
-from engine.objects.schema import BEGINNING
-from engine.replication.queries import QueryHost
-from engine.replication.query_copy import QueryCopy
-from engine.replication.replicas import secondary_state as upkeep
-from engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
-from engine.replication.stored_query import StoredQuery
-from engine.replication.term import HIGHEST_NUMBER, Term
-from overlay.errors import MedusaError, NotFoundError, UnavailableError
-from overlay.identity import parse_peer_id
-from overlay.listeners import Listeners
-from overlay.names import PeerId
-from overlay.node import Overlay
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.replicas import secondary_state as upkeep
+from medusa.engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
+from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.identity import parse_peer_id
+from medusa.overlay.listeners import Listeners
+from medusa.overlay.names import PeerId
+from medusa.overlay.node import Overlay
 
 CALL_S: Final = 2.0
 """The longest wait for a standby, seconds: the failure detector says whether it is replaced."""

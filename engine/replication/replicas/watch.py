@@ -11,8 +11,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from engine.streams.config import Timing
-from overlay.gossip.events import Health
+from medusa.engine.streams.config import Timing
+from medusa.overlay.gossip.events import Health
 
 MAX_PASSED: Final = 512
 """Boundaries whose time is remembered: more than the keep-ups of a long bound."""

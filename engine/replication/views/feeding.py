@@ -12,22 +12,22 @@ from typing import Final
 
 import trio
 
-from engine.objects.definitions import ANY, StreamDefinition, StreamEntry
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Recent, View
-from engine.replication.following.book import Followers, history_of
-from engine.replication.following.follower import Course, Follower
-from engine.replication.following.origin import Local, Place
-from engine.replication.views.locating import before_last, recent
-from engine.streams.config import Timing
-from engine.streams.retention import Hold
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState
-from overlay.concurrency import Job
-from overlay.errors import ConflictError, MedusaError
-from overlay.events import Events
-from overlay.killpoints import KillPoint, kill_point
-from overlay.troubles import Reason, Trouble
+from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Recent, View
+from medusa.engine.replication.following.book import Followers, history_of
+from medusa.engine.replication.following.follower import Course, Follower
+from medusa.engine.replication.following.origin import Local, Place
+from medusa.engine.replication.views.locating import before_last, recent
+from medusa.engine.streams.config import Timing
+from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.concurrency import Job
+from medusa.overlay.errors import ConflictError, MedusaError
+from medusa.overlay.events import Events
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.troubles import Reason, Trouble
 
 HOLD: Final = Hold("view")
 """The hold of a view on its own log."""

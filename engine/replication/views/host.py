@@ -7,26 +7,26 @@ from typing import Final
 import msgspec
 import trio
 
-from dht.catalog import Catalog
-from engine.objects.catalog_records import STREAM, VIEW, find
-from engine.objects.definitions import ANY, StreamDefinition, StreamEntry, check_not_late
-from engine.objects.readers import Readers
-from engine.objects.view import View, check_order, check_view
-from engine.replication.announcements import Announcements
-from engine.replication.queries import QueryHost
-from engine.replication.term import Term
-from engine.replication.views.feeding import Feedings, view_of
-from engine.replication.views.locating import Locator
-from engine.streams.stream_state import StreamState
-from overlay.errors import (
+from medusa.dht.catalog import Catalog
+from medusa.engine.objects.catalog_records import STREAM, VIEW, find
+from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry, check_not_late
+from medusa.engine.objects.readers import Readers
+from medusa.engine.objects.view import View, check_order, check_view
+from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.term import Term
+from medusa.engine.replication.views.feeding import Feedings, view_of
+from medusa.engine.replication.views.locating import Locator
+from medusa.engine.streams.stream_state import StreamState
+from medusa.overlay.errors import (
     BusyError,
     ConflictError,
     NotFoundError,
     UnavailableError,
 )
-from overlay.killpoints import KillPoint, kill_point
-from overlay.names import ObjectName
-from overlay.node import Overlay
+from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.names import ObjectName
+from medusa.overlay.node import Overlay
 
 MAX_VIEWS: Final = 256
 """Views of one peer, and so of a participant at each of its peers: the tuples of a moving one are

@@ -7,16 +7,16 @@ from typing import Final
 
 import trio
 
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, Shows, check_shows
-from engine.replication.directory import Directory
-from engine.replication.views.messages import Locate, Located
-from engine.streams.log import StreamLog
-from engine.streams.retention import Hold, too_old
-from engine.streams.store import StreamStore
-from engine.streams.stream_state import Role, StreamState
-from overlay.errors import InvalidInputError
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, Shows, check_shows
+from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.views.messages import Locate, Located
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.retention import Hold, too_old
+from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.overlay.errors import InvalidInputError
 
 HOLDERS: Final = 64
 """Holds of one participant on one stream by such questions: later ones replace the oldest."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from engine.objects.view import Shows, View
+from medusa.engine.objects.view import Shows, View
 
 
 class CreateView(Struct, frozen=True):

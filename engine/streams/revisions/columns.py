@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec import structs
 
-from engine.objects.definitions import REVISIONS, StreamDefinition, StreamEntry
-from engine.objects.schema import (
+from medusa.engine.objects.definitions import REVISIONS, StreamDefinition, StreamEntry
+from medusa.engine.objects.schema import (
     REVISED_SEQ,
     REVISED_STIME,
     REVISION_KIND,
@@ -20,8 +20,8 @@ from engine.objects.schema import (
     FieldType,
     Schema,
 )
-from engine.streams.corrections import Kind
-from engine.streams.ordering import repeated
+from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.ordering import repeated
 
 SIGN: Final = "sign "
 """The column with a tuple's sign: it goes (-1) or comes (1); no field's name has a blank."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from engine.objects.schema import (
+from medusa.engine.objects.schema import (
     BEGINNING,
     END,
     REVISED_SEQ,
@@ -26,11 +26,11 @@ from engine.objects.schema import (
     STIME,
     Schema,
 )
-from engine.streams.corrections import Kind
-from engine.streams.epochs import read_group, read_groups, reading
-from engine.streams.ipc import decode
-from engine.streams.ordering import between
-from engine.streams.revisions.columns import (
+from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.epochs import read_group, read_groups, reading
+from medusa.engine.streams.ipc import decode
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.revisions.columns import (
     SIGN,
     multiplied,
     net,
@@ -39,8 +39,8 @@ from engine.streams.revisions.columns import (
     signed,
     with_sign,
 )
-from engine.streams.validate import check_sizes, times_of
-from overlay.errors import InvalidInputError, NotRetainedError
+from medusa.engine.streams.validate import check_sizes, times_of
+from medusa.overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096
 """Revisions in one post: each may be looked for in all that is retained, while posts wait."""
@@ -340,7 +340,7 @@ class LogLookup:
         given, tuples). If the key has the time, only rows of those times are read.
 
         Raises:
-            As `engine.streams.epochs.reading`.
+            As `medusa.engine.streams.epochs.reading`.
         """
         low, high = self._times(wanted)
         for path in reversed(self._files):
@@ -377,6 +377,6 @@ def read_rows(files: Sequence[Path], schema: pa.Schema, after: int, upto: int) -
     """The rows of a log's files with after < stime <= upto.
 
     Raises:
-        As `engine.streams.epochs.reading`.
+        As `medusa.engine.streams.epochs.reading`.
     """
     return [rows for path in files for rows in read_groups(path, schema, after, upto)]

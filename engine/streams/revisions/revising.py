@@ -2,7 +2,7 @@
 
 A post of revisions is looked up when it is accepted, and the result is journaled: a replay looks up
 nothing. Its place in the stream's time is beyond the boundary, so it is cut like tuples of that
-stime. The log of revisions is moved first (`engine.streams.leader`): it is never behind.
+stime. The log of revisions is moved first (`medusa.engine.streams.leader`): it is never behind.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from engine.objects.schema import BEGINNING, END
-from engine.streams.acceptance import Entry, Offsets, Writer, check_promise
-from engine.streams.deciding import decide
-from engine.streams.entries import Bytes
-from engine.streams.ipc import encode
-from engine.streams.log import StreamLog
-from engine.streams.messages import MAX_BATCH_BYTES, Posted
-from engine.streams.revisions.resolving import (
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.acceptance import Entry, Offsets, Writer, check_promise
+from medusa.engine.streams.deciding import decide
+from medusa.engine.streams.entries import Bytes
+from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
+from medusa.engine.streams.revisions.resolving import (
     LogLookup,
     Search,
     of_keys,
@@ -31,14 +31,15 @@ from engine.streams.revisions.resolving import (
     replaced_times,
     resolve,
 )
-from engine.streams.source import Source, promise_of
-from engine.streams.validate import Batch, check_ahead
-from engine.streams.waiting import WaitingRevisions
-from overlay.errors import InvalidInputError, UnavailableError
+from medusa.engine.streams.source import Source, promise_of
+from medusa.engine.streams.validate import Batch, check_ahead
+from medusa.engine.streams.waiting import WaitingRevisions
+from medusa.overlay.errors import InvalidInputError, UnavailableError
 
 
 class Lookup(Protocol):
-    """Finds tuples in the stream's log; see `engine.streams.revisions.resolving.LogLookup`."""
+    """Finds tuples in the stream's log; see
+    `medusa.engine.streams.revisions.resolving.LogLookup`."""
 
     def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]: ...
 

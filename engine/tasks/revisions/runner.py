@@ -2,7 +2,7 @@
 
 An epoch without revisions is empty and costs no job. Revised windows are read again, each whole,
 from the logs of the inputs. Those are held for as long as their tuples may be revised. What they
-change is in `engine.tasks.revisions.scenarios`.
+change is in `medusa.engine.tasks.revisions.scenarios`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
-from engine.streams.log import StreamLog
-from engine.streams.parquet import write_parquet
-from engine.streams.revisions.columns import SIGN, revisions_name, signed
-from engine.streams.revisions.resolving import read_rows
-from engine.tasks.execution import Result
-from engine.tasks.plan import Task, WindowStep
-from engine.tasks.revisions.scenarios import (
+from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
+from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.parquet import write_parquet
+from medusa.engine.streams.revisions.columns import SIGN, revisions_name, signed
+from medusa.engine.streams.revisions.resolving import read_rows
+from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.plan import Task, WindowStep
+from medusa.engine.tasks.revisions.scenarios import (
     POSITION,
     Revised,
     Scenarios,
@@ -36,10 +36,10 @@ from engine.tasks.revisions.scenarios import (
     revised_runs,
     revised_windows,
 )
-from engine.tasks.revisions.tasks import numbered_inputs, scenario_task
-from engine.tasks.runner import TaskRunner
-from engine.tasks.windows import Interval, whole_after
-from overlay.files import storing
+from medusa.engine.tasks.revisions.tasks import numbered_inputs, scenario_task
+from medusa.engine.tasks.runner import TaskRunner
+from medusa.engine.tasks.windows import Interval, whole_after
+from medusa.overlay.files import storing
 
 JOB_ROWS: Final = 2**20
 """Tuples of one job, about: a revision of a long window in every epoch must not fill the memory

@@ -27,7 +27,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import (
+from medusa.engine.objects.schema import (
     BEGINNING,
     END,
     REVISED_STIME,
@@ -36,10 +36,10 @@ from engine.objects.schema import (
     STIME,
     Schema,
 )
-from engine.streams.corrections import Kind
-from engine.streams.ordering import between
-from engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
-from engine.tasks.plan import WindowStep
+from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.ordering import between
+from medusa.engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
+from medusa.engine.tasks.plan import WindowStep
 
 POSITION: Final = "position "
 """The column with a revision's position; no field's name has a blank."""

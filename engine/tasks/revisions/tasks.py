@@ -8,17 +8,17 @@ from functools import lru_cache
 
 from msgspec import structs
 
-from engine.language.check import ordered_boxes
-from engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
-from engine.language.panes import panes_name, widths
-from engine.language.steps import CumulateStep, SessionsStep
-from engine.language.tables import totals_of
-from engine.language.typed import FieldRef, Operation
-from engine.objects.definitions import PANES, StreamEntry
-from engine.objects.query import Query, inputs_of, outputs_of
-from engine.objects.schema import SCENARIO, Field, FieldType, Schema
-from engine.streams.revisions.columns import revisions_name, revisions_schema
-from engine.tasks.plan import (
+from medusa.engine.language.check import ordered_boxes
+from medusa.engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
+from medusa.engine.language.panes import panes_name, widths
+from medusa.engine.language.steps import CumulateStep, SessionsStep
+from medusa.engine.language.tables import totals_of
+from medusa.engine.language.typed import FieldRef, Operation
+from medusa.engine.objects.definitions import PANES, StreamEntry
+from medusa.engine.objects.query import Query, inputs_of, outputs_of
+from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema
+from medusa.engine.streams.revisions.columns import revisions_name, revisions_schema
+from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,
     JoinStep,
@@ -33,7 +33,7 @@ from engine.tasks.plan import (
     TupleWindowsStep,
     WindowStep,
 )
-from overlay.errors import InvalidInputError
+from medusa.overlay.errors import InvalidInputError
 
 
 def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[str, int]:

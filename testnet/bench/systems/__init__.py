@@ -1,9 +1,9 @@
 """The systems of the part `others`: a module for each, a program that measures one of them.
 
-    python -m testnet.bench.systems.NAME FOLDER
+    python -m medusa.testnet.bench.systems.NAME FOLDER
 
-FOLDER has the rows (`testnet.bench.others` writes them): `large/` for throughput, `small/` for
-latency, a file for each epoch. Each line of the output is one `Measured` as JSON.
+FOLDER has the rows (`medusa.testnet.bench.others` writes them): `large/` for throughput, `small/`
+for latency, a file for each epoch. Each line of the output is one `Measured` as JSON.
 
 This module imports the standard library alone: a system may be in an environment of its own.
 """

@@ -25,7 +25,7 @@ from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
-from testnet.bench.systems import (
+from medusa.testnet.bench.systems import (
     ADVANCE_S,
     FILTER,
     LOW_PORT,

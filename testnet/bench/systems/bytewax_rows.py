@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from bytewax.dataflow import Dataflow
 
-from testnet.bench.systems import FILTER, LOW_PORT, SLIDING, SOURCES, report
-from testnet.bench.systems.bytewax import (
+from medusa.testnet.bench.systems import FILTER, LOW_PORT, SLIDING, SOURCES, report
+from medusa.testnet.bench.systems.bytewax import (
     ALIGN,
     NAMES,
     Bytewax,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import duckdb
 
-from testnet.bench.systems import (
+from medusa.testnet.bench.systems import (
     ADVANCE_S,
     FILTER,
     LOW_PORT,

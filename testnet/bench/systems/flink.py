@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-from testnet.bench.systems import (
+from medusa.testnet.bench.systems import (
     ADVANCE_S,
     FILTER,
     LOW_PORT,

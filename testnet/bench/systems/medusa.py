@@ -17,17 +17,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import trio
 
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.panes import with_panes
-from engine.objects.query import Query
-from engine.spark.config import SparkConfig
-from engine.spark.executor import SparkExecutor, open_executor
-from engine.streams.epochs import EpochWriter, path_of
-from engine.tasks.execution import Computation
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs
-from overlay.events import Events
-from testnet.bench.flows import (
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.panes import with_panes
+from medusa.engine.objects.query import Query
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import SparkExecutor, open_executor
+from medusa.engine.streams.epochs import EpochWriter, path_of
+from medusa.engine.tasks.execution import Computation
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs
+from medusa.overlay.events import Events
+from medusa.testnet.bench.flows import (
     COUNT,
     DISTINCT,
     SCHEMA,
@@ -36,7 +36,7 @@ from testnet.bench.flows import (
     filtered,
     windows,
 )
-from testnet.bench.systems import (
+from medusa.testnet.bench.systems import (
     ADVANCE_S,
     FILTER,
     LOW_PORT,

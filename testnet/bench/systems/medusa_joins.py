@@ -11,16 +11,16 @@ from pathlib import Path
 
 import trio
 
-from engine.language.check import check_query
-from engine.spark.config import SparkConfig
-from engine.spark.executor import SparkExecutor, open_executor
-from engine.streams.epochs import EpochWriter, path_of
-from engine.tasks.execution import Computation
-from engine.tasks.plan import Task, plan
-from engine.tasks.windows import needs, read_after, read_from
-from overlay.events import Events
-from testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
-from testnet.bench.systems import System, WrongAnswerError, report
+from medusa.engine.language.check import check_query
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.executor import SparkExecutor, open_executor
+from medusa.engine.streams.epochs import EpochWriter, path_of
+from medusa.engine.tasks.execution import Computation
+from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.windows import needs, read_after, read_from
+from medusa.overlay.events import Events
+from medusa.testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
+from medusa.testnet.bench.systems import System, WrongAnswerError, report
 
 
 class MedusaJoins(System):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import trio
 
-from engine.spark.config import SparkConfig
-from testnet.bench.systems.medusa import main
+from medusa.engine.spark.config import SparkConfig
+from medusa.testnet.bench.systems.medusa import main
 
 if __name__ == "__main__":
     trio.run(main, Path(sys.argv[1]), SparkConfig(profile="throughput"))

@@ -1,6 +1,6 @@
 """Structured Streaming for the part `joins`: its join of two streams with watermarks, with the
-settings of `testnet.bench.systems.structured_streaming`. Its state is what its state store says
-that it has on disk.
+settings of `medusa.testnet.bench.systems.structured_streaming`. Its state is what its state store
+says that it has on disk.
 
 It has no join as of, and none with a table: since each auction is there once, its join within the
 same bound of time, or within none, has the same results.
@@ -21,10 +21,10 @@ from pyspark.sql.streaming.listener import StreamingQueryProgress
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from engine.spark.session import Spark
-from testnet.bench.bids import BEFORE_US, JOINS, OTHER, pairs
-from testnet.bench.systems import System, WrongAnswerError, report
-from testnet.bench.systems.structured_streaming import CONFIG, put
+from medusa.engine.spark.session import Spark
+from medusa.testnet.bench.bids import BEFORE_US, JOINS, OTHER, pairs
+from medusa.testnet.bench.systems import System, WrongAnswerError, report
+from medusa.testnet.bench.systems.structured_streaming import CONFIG, put
 
 _TIMES = "stime BIGINT, seq BIGINT"
 BIDS = f"{_TIMES}, auction BIGINT, bidder BIGINT, price BIGINT"

@@ -16,9 +16,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from engine.spark.config import SparkConfig
-from engine.spark.session import Spark
-from testnet.bench.systems import (
+from medusa.engine.spark.config import SparkConfig
+from medusa.engine.spark.session import Spark
+from medusa.testnet.bench.systems import (
     ADVANCE_S,
     FILTER,
     LOW_PORT,

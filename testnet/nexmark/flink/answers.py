@@ -15,8 +15,8 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from testnet.nexmark.generate import Events
-from testnet.nexmark.oracle import expected
+from medusa.testnet.nexmark.generate import Events
+from medusa.testnet.nexmark.oracle import expected
 
 IN_ORDER: Final = frozenset({"q18", "q19"})
 """They choose by order alone, and compare no two times."""

@@ -1,12 +1,12 @@
 """A program that runs queries in Flink's Table API, one after the other, in a cluster of its own in
 this process, which stays: one that each job starts for itself costs it half a second.
 
-    python -m testnet.nexmark.flink.process FOLDER
+    python -m medusa.testnet.nexmark.flink.process FOLDER
 
-`FOLDER/work.json` has what `testnet.nexmark.flink.work.Work` says. Each line of the output is a
-report as JSON: `{"start_s": ...}` first, then one for each query, as `testnet.nexmark.flink.work`
-reads them. A query runs twice: first its rows are dropped, and the time counts; then they are
-written, for the comparison.
+`FOLDER/work.json` has what `medusa.testnet.nexmark.flink.work.Work` says. Each line of the output
+is a report as JSON: `{"start_s": ...}` first, then one for each query, as
+`medusa.testnet.nexmark.flink.work` reads them. A query runs twice: first its rows are dropped, and
+the time counts; then they are written, for the comparison.
 
 Flink is in an environment of its own: of Medusa it imports what needs the standard library alone.
 """
@@ -24,7 +24,7 @@ from pathlib import Path
 from pyflink.java_gateway import get_gateway
 from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
 
-from testnet.nexmark.flink.reasons import is_timeout, reason
+from medusa.testnet.nexmark.flink.reasons import is_timeout, reason
 
 RESULTS = "results"
 """The table into which a query goes."""

@@ -17,21 +17,21 @@ from typing import Final
 
 import trio
 
-from engine.spark.jvm import find_java
-from overlay.errors import InvalidInputError, UnavailableError
-from testnet.kit.environments import FLINK, interpreter
-from testnet.nexmark.flink import texts
-from testnet.nexmark.flink.answers import read_answer, right_answer
-from testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
-from testnet.nexmark.generate import Events, generate
-from testnet.nexmark.oracle import QUERIES, reads
-from testnet.nexmark.workload import Options, tables_of
-from testnet.workload.comparison import difference
-from testnet.workload.workload import Beside, Outcome
+from medusa.engine.spark.jvm import find_java
+from medusa.overlay.errors import InvalidInputError, UnavailableError
+from medusa.testnet.kit.environments import FLINK, interpreter
+from medusa.testnet.nexmark.flink import texts
+from medusa.testnet.nexmark.flink.answers import read_answer, right_answer
+from medusa.testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
+from medusa.testnet.nexmark.generate import Events, generate
+from medusa.testnet.nexmark.oracle import QUERIES, reads
+from medusa.testnet.nexmark.workload import Options, tables_of
+from medusa.testnet.workload.comparison import difference
+from medusa.testnet.workload.workload import Beside, Outcome
 
 SYSTEM: Final = "Flink"
-PROGRAM: Final = ("-m", "testnet.nexmark.flink.process")
-ROOT: Final = Path(__file__).parents[3]
+PROGRAM: Final = ("-m", "medusa.testnet.nexmark.flink.process")
+ROOT: Final = Path(__file__).parents[4]
 
 
 async def run_flink(

@@ -10,9 +10,9 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
-from testnet.nexmark.generate import AUCTION, BID, PERSON
-from testnet.nexmark.oracle import TEXTS
-from testnet.nexmark.scripts import CHANGES
+from medusa.testnet.nexmark.generate import AUCTION, BID, PERSON
+from medusa.testnet.nexmark.oracle import TEXTS
+from medusa.testnet.nexmark.scripts import CHANGES
 
 SETTINGS: Final = {
     "table.local-time-zone": "UTC",

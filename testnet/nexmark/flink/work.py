@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from overlay.errors import UnavailableError
+from medusa.overlay.errors import UnavailableError
 
 T = TypeVar("T")
 

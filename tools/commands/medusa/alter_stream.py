@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from engine.language.xml.boxes import seconds_to_us
-from engine.language.xml.medusa import max_ahead, members
-from engine.objects.alteration import Alteration
-from engine.objects.definitions import Idle
-from overlay.errors import InvalidInputError
-from tools.client.at_prompt import ask
-from tools.client.calls import ClientCalls
-from tools.commands.command_line import warn
+from medusa.engine.language.xml.boxes import seconds_to_us
+from medusa.engine.language.xml.medusa import max_ahead, members
+from medusa.engine.objects.alteration import Alteration
+from medusa.engine.objects.definitions import Idle
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.commands.command_line import warn
 
 
 def _idle(text: str) -> Idle:

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 import click
 
-from engine.objects.availability import MODE_WORDS, AvailabilityRequest, Recovery, parse_mode
+from medusa.engine.objects.availability import MODE_WORDS, AvailabilityRequest, Recovery, parse_mode
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -8,22 +8,22 @@ from typing import Final, TypeVar
 import msgspec
 import trio
 
-from engine.api.messages import Objects
-from engine.language.classes import class_of, weakest_box
-from engine.objects.availability import AvailabilityRequest
-from engine.objects.definitions import QueryEntry, StreamEntry
-from engine.objects.query import QueryStatus
-from engine.objects.view import View
-from engine.replication.moves.messages import MoveRecord
-from engine.tasks.status import TaskStatus
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from tools.client.at_prompt import absences_of, ask
-from tools.client.calls import ClientCalls
-from tools.client.entries import entry_of, hidden
-from tools.commands.command_line import read_text, warn
-from tools.commands.in_text import in_file
-from tools.commands.medusa.travel import history_in_words, view_in_words
-from tools.monitor.availability_words import in_words
+from medusa.engine.api.messages import Objects
+from medusa.engine.language.classes import class_of, weakest_box
+from medusa.engine.objects.availability import AvailabilityRequest
+from medusa.engine.objects.definitions import QueryEntry, StreamEntry
+from medusa.engine.objects.query import QueryStatus
+from medusa.engine.objects.view import View
+from medusa.engine.replication.moves.messages import MoveRecord
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from medusa.tools.client.at_prompt import absences_of, ask
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.client.entries import entry_of, hidden
+from medusa.tools.commands.command_line import read_text, warn
+from medusa.tools.commands.in_text import in_file
+from medusa.tools.commands.medusa.travel import history_in_words, view_in_words
+from medusa.tools.monitor.availability_words import in_words
 
 T = TypeVar("T")
 
@@ -47,7 +47,7 @@ def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T
 def warn_of_silent(peers: Sequence[str]) -> None:
     """Write to standard error that a list may lack what these peers have, which did not answer."""
     if peers:
-        from tools.monitor.tables import SHORT_ID  # with rich
+        from medusa.tools.monitor.tables import SHORT_ID  # with rich
 
         ids = ", ".join(peer[:SHORT_ID] for peer in peers)
         warn(f"not all is listed: these peers did not answer: {ids} (medusa peer list)")
@@ -124,7 +124,7 @@ def readers_of(entry: object) -> str:
     """Who may read the stream of an entry, in words; "" if the entry is malformed, as what others
     publish may be. The `readers` in it are those by its own definition: the streams that it is made
     of may have fewer."""
-    from engine.objects.readers import readers_in_words  # late: it loads the catalog
+    from medusa.engine.objects.readers import readers_in_words  # late: it loads the catalog
 
     try:
         return readers_in_words(msgspec.convert(entry, StreamEntry).stream)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say
+from medusa.tools.commands.command_line import home_option, json_option, say
 
 if TYPE_CHECKING:
-    from engine.objects.availability import AvailabilityRequest
+    from medusa.engine.objects.availability import AvailabilityRequest
 
 
 def create(
@@ -21,7 +21,7 @@ def create(
     Args:
         availability: overrides the attributes of its queries.
     """
-    from tools.commands.medusa import calls
+    from medusa.tools.commands.medusa import calls
 
     tell_created(*calls.create(home, file, availability), as_json=as_json)
 

@@ -9,33 +9,33 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from engine.language.check import MAX_BOXES, check_query
-from engine.language.document import Document
-from engine.language.panes import with_panes
-from engine.objects.definitions import (
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.document import Document
+from medusa.engine.language.panes import with_panes
+from medusa.engine.objects.definitions import (
     QueryEntry,
     StreamDefinition,
     StreamEntry,
     check_not_late,
 )
-from engine.objects.query import Query, streams_read, streams_written
-from engine.objects.schema import BEGINNING
-from engine.replication.status import Snapshot
-from engine.streams.revisions.columns import revisions_entry
-from engine.tasks.explaining import ExplainedCall, ExplainedTask, Explanation, explain
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError, NotFoundError
-from overlay.plain import plain
-from tools.client.at_prompt import ask
-from tools.client.entries import entry_of
-from tools.client.times import show_duration, show_time
-from tools.commands.command_line import read_text, warn
-from tools.commands.in_text import in_file
-from tools.commands.medusa.reading_document import complete_document, entry_of_stream
-from tools.commands.plain_tables import details_table
+from medusa.engine.objects.query import Query, streams_read, streams_written
+from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.status import Snapshot
+from medusa.engine.streams.revisions.columns import revisions_entry
+from medusa.engine.tasks.explaining import ExplainedCall, ExplainedTask, Explanation, explain
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.overlay.plain import plain
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.entries import entry_of
+from medusa.tools.client.times import show_duration, show_time
+from medusa.tools.commands.command_line import read_text, warn
+from medusa.tools.commands.in_text import in_file
+from medusa.tools.commands.medusa.reading_document import complete_document, entry_of_stream
+from medusa.tools.commands.plain_tables import details_table
 
 if TYPE_CHECKING:
-    from tools.client.calls import ClientCalls
+    from medusa.tools.client.calls import ClientCalls
 
 
 def is_document(what: str) -> bool:

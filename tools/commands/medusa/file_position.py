@@ -1,8 +1,8 @@
 """The posted part of a file: its first rows, by number and content.
 
 Each post of a file says where in the file it ends, and the stream's leader stores that with the
-tuples (`engine.streams.messages.Post`). So the same command, run again after any end, goes on after
-the stored rows; and it notices if the file no longer begins with them.
+tuples (`medusa.engine.streams.messages.Post`). So the same command, run again after any end, goes
+on after the stored rows; and it notices if the file no longer begins with them.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.streams.acceptance import MAX_OFFSET_BYTES
-from overlay.encoding import decode
-from overlay.errors import InvalidInputError
+from medusa.engine.streams.acceptance import MAX_OFFSET_BYTES
+from medusa.overlay.encoding import decode
+from medusa.overlay.errors import InvalidInputError
 
 _DIGEST_BYTES: Final = 16
 """Bytes of the digest of a file's rows: no two files differ by chance or mistake and have the

@@ -1,9 +1,9 @@
 """Follows a growing file: over rotation by renaming or copying, truncation, and restarts.
 
 A file is recognised by its content: the position that the stream has
-(`tools.commands.medusa.file_position`) belongs to the file that begins with those rows, under
-whatever name. So a file that was rotated away is found beside its old place, and read to its end
-first.
+(`medusa.tools.commands.medusa.file_position`) belongs to the file that begins with those rows,
+under whatever name. So a file that was rotated away is found beside its old place, and read
+to its end first.
 """
 
 from __future__ import annotations
@@ -19,11 +19,18 @@ from typing import IO, Final
 
 import trio
 
-from overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from tools.client.link import open_background
-from tools.commands.medusa.file_position import Position, Trail
-from tools.rows.formats import Reading
-from tools.rows.row_process import Asked, Rows, open_rows, open_to_read, read_apart, reading_of
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
+from medusa.tools.client.link import open_background
+from medusa.tools.commands.medusa.file_position import Position, Trail
+from medusa.tools.rows.formats import Reading
+from medusa.tools.rows.row_process import (
+    Asked,
+    Rows,
+    open_rows,
+    open_to_read,
+    read_apart,
+    reading_of,
+)
 
 LOOK_S: Final = 0.2
 """Seconds between checks whether the file was replaced."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.home.config import read_document, read_functions
+from medusa.engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.home.config import read_document, read_functions
 
 
 def functions_of(file: str | None) -> FunctionsConfig:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from overlay.errors import InvalidInputError
-from tools.client.posting import Poster
-from tools.client.times import show_time
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.posting import Poster
+from medusa.tools.client.times import show_time
 
 
 def all_late(poster: Poster, rows: int, *, by_clock: bool = False) -> InvalidInputError:

@@ -10,22 +10,22 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import msgspec
 import trio
 
-from engine.api.messages import ObjectDescription
-from engine.objects.definitions import QueryEntry, StreamEntry, base_of, is_panes
-from engine.objects.query import QueryStatus, streams_read, streams_written
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.errors import DecodeError, NotFoundError, UnavailableError
-from overlay.identity import Identity
-from overlay.names import ObjectName
-from overlay.troubles import Reason, Trouble
-from tools.client.at_prompt import ask
-from tools.client.calls import ClientCalls
-from tools.client.dialling import given_token
-from tools.client.entries import entry_of
-from tools.commands.medusa.calls import ask_and_warn
-from tools.home.folder import Home
+from medusa.engine.api.messages import ObjectDescription
+from medusa.engine.objects.definitions import QueryEntry, StreamEntry, base_of, is_panes
+from medusa.engine.objects.query import QueryStatus, streams_read, streams_written
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.errors import DecodeError, NotFoundError, UnavailableError
+from medusa.overlay.identity import Identity
+from medusa.overlay.names import ObjectName
+from medusa.overlay.troubles import Reason, Trouble
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.client.dialling import given_token
+from medusa.tools.client.entries import entry_of
+from medusa.tools.commands.medusa.calls import ask_and_warn
+from medusa.tools.home.folder import Home
 
 Entry = TypeVar("Entry")
 Line = TypeVar("Line")

@@ -8,25 +8,25 @@ from typing import Final, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from engine.language.xml.parameters import parameters_of, type_of
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import Box, inputs_of, outputs_of
-from engine.objects.readers import names_in_words, readers_in_words
-from engine.objects.schema import BEGINNING, Field, Schema
-from engine.replication.status import PeerStatus, Snapshot
-from engine.streams.messages import StreamStatus
-from engine.tasks.status import TaskStatus
-from overlay.plain import plain
-from overlay.troubles import Trouble
-from tools.client.times import show_duration, show_time
-from tools.commands.medusa.listing import QueryLine, StreamLine
-from tools.commands.medusa.waiting_rows import lets_out
-from tools.commands.plain_tables import NamesTable, details_table
-from tools.monitor.availability_words import in_words
-from tools.monitor.tables import SHORT_ID, health_in_words, number, size, styled
-from tools.monitor.troubles import in_words as trouble_in_words
-from tools.monitor.troubles import style_of
-from tools.monitor.waiting_words import held_up, why_waiting
+from medusa.engine.language.xml.parameters import parameters_of, type_of
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import Box, inputs_of, outputs_of
+from medusa.engine.objects.readers import names_in_words, readers_in_words
+from medusa.engine.objects.schema import BEGINNING, Field, Schema
+from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.streams.messages import StreamStatus
+from medusa.engine.tasks.status import TaskStatus
+from medusa.overlay.plain import plain
+from medusa.overlay.troubles import Trouble
+from medusa.tools.client.times import show_duration, show_time
+from medusa.tools.commands.medusa.listing import QueryLine, StreamLine
+from medusa.tools.commands.medusa.waiting_rows import lets_out
+from medusa.tools.commands.plain_tables import NamesTable, details_table
+from medusa.tools.monitor.availability_words import in_words
+from medusa.tools.monitor.tables import SHORT_ID, health_in_words, number, size, styled
+from medusa.tools.monitor.troubles import in_words as trouble_in_words
+from medusa.tools.monitor.troubles import style_of
+from medusa.tools.monitor.waiting_words import held_up, why_waiting
 
 T = TypeVar("T")
 

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from overlay.errors import UnavailableError
-from tools.commands import command_line
-from tools.commands.command_line import home_option, json_option, say, say_json, warn
-from tools.commands.completion import SHELLS, names_of, script
-from tools.commands.medusa.create_command import create_command
-from tools.commands.medusa.post_command import post
-from tools.commands.medusa.query_command import query
-from tools.commands.medusa.stream_command import stream
-from tools.commands.medusa.subscribe_command import subscribe
-from tools.commands.medusa.table_command import table
-from tools.commands.medusa.test_command import run_cases
-from tools.commands.medusa.travel_command import view
-from tools.commands.medusa.try_command import try_query
+from medusa.overlay.errors import UnavailableError
+from medusa.tools.commands import command_line
+from medusa.tools.commands.command_line import home_option, json_option, say, say_json, warn
+from medusa.tools.commands.completion import SHELLS, names_of, script
+from medusa.tools.commands.medusa.create_command import create_command
+from medusa.tools.commands.medusa.post_command import post
+from medusa.tools.commands.medusa.query_command import query
+from medusa.tools.commands.medusa.stream_command import stream
+from medusa.tools.commands.medusa.subscribe_command import subscribe
+from medusa.tools.commands.medusa.table_command import table
+from medusa.tools.commands.medusa.test_command import run_cases
+from medusa.tools.commands.medusa.travel_command import view
+from medusa.tools.commands.medusa.try_command import try_query
 
 if TYPE_CHECKING:
-    from engine.api.messages import Objects
+    from medusa.engine.api.messages import Objects
 
 
 def main() -> NoReturn:
@@ -40,8 +40,8 @@ def main() -> NoReturn:
 def medusa(token_file: str | None) -> None:
     """Define streams and queries, post, subscribe and watch: through your own Medusa peer."""
     if token_file is not None:
-        from tools.client.dialling import TOKEN_VARIABLE
-        from tools.home.token_text import read_token
+        from medusa.tools.client.dialling import TOKEN_VARIABLE
+        from medusa.tools.home.token_text import read_token
 
         os.environ[TOKEN_VARIABLE] = read_token(token_file)
 
@@ -60,7 +60,7 @@ schema.add_command(create_command("schemas"))
 @json_option
 def delete_schema(name: str, home: str | None, as_json: bool) -> None:
     """Delete SCHEMA; refused while a stream has it."""
-    from tools.client.at_prompt import ask
+    from medusa.tools.client.at_prompt import ask
 
     ask(home, lambda client: client.delete_schema(name))
     say(as_json, {"deleted": name}, f"{name}: deleted")
@@ -76,15 +76,15 @@ def peer() -> None:
 @json_option
 def list_peers(home: str | None, as_json: bool) -> None:
     """List the known peers, and their states."""
-    from tools.client.at_prompt import absences
-    from tools.commands.medusa import listing
+    from medusa.tools.client.at_prompt import absences
+    from medusa.tools.commands.medusa import listing
 
     seen = listing.snapshot(home)
     if as_json:
         say_json(seen.peers)
     else:
-        from tools.commands.medusa.listing_screen import peers_table
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import peers_table
+        from medusa.tools.commands.plain_tables import show
 
         show(peers_table(seen))
     for warning in absences(seen):
@@ -106,7 +106,7 @@ for each in (schema, stream, query, view, peer, post, subscribe, table, try_quer
 @json_option
 def status(check: bool, home: str | None, as_json: bool) -> None:
     """Show the troubles and the state of your peer, and absent peers."""
-    from tools.commands.medusa import listing
+    from medusa.tools.commands.medusa import listing
 
     if check:
         _check(home, as_json)
@@ -120,16 +120,16 @@ def status(check: bool, home: str | None, as_json: bool) -> None:
     if as_json:
         say_json(seen)
     else:
-        from tools.commands.medusa.listing_screen import status_details
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import status_details
+        from medusa.tools.commands.plain_tables import show
 
         show(status_details(seen))
 
 
 def _check(home: str | None, as_json: bool) -> None:
-    from tools.client.at_prompt import ask, own_troubles
-    from tools.commands.medusa import listing
-    from tools.monitor.troubles import in_words
+    from medusa.tools.client.at_prompt import ask, own_troubles
+    from medusa.tools.commands.medusa import listing
+    from medusa.tools.monitor.troubles import in_words
 
     try:
         seen = ask(home, lambda client: client.status(federation=False))
@@ -171,7 +171,7 @@ def lookup(name: str, home: str | None, as_json: bool) -> None:
 
     import msgspec
 
-    from tools.commands.medusa import calls
+    from medusa.tools.commands.medusa import calls
 
     found, tasks = calls.lookup(home, name)
     lines = calls.how_it_goes(tasks)
@@ -194,7 +194,7 @@ def list_names(home: str | None, as_json: bool) -> None:
     """List the objects of every participant that answers."""
     import msgspec
 
-    from tools.commands.medusa import calls
+    from medusa.tools.commands.medusa import calls
 
     objects = calls.list_objects(home)
     lines = [
@@ -214,7 +214,7 @@ def list_names(home: str | None, as_json: bool) -> None:
 
 
 def _told(query_name: str, objects: Objects) -> str:
-    from tools.monitor.availability_words import in_words
+    from medusa.tools.monitor.availability_words import in_words
 
     availability = objects.availability.get(query_name)
     told = f"  ({in_words(availability)})" if availability else ""
@@ -235,7 +235,7 @@ def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
     """
     import msgspec
 
-    from tools.commands.medusa import calls
+    from medusa.tools.commands.medusa import calls
 
     moved = calls.move_task(home, stream, to)
     say(
@@ -252,7 +252,7 @@ def move(stream: str, to: str, home: str | None, as_json: bool) -> None:
 @json_option
 def monitor(once: bool, interval: float, home: str | None, as_json: bool) -> None:
     """Watch the federation: peers, streams, tasks, events."""
-    from tools.monitor import watch as screen
+    from medusa.tools.monitor import watch as screen
 
     if as_json:
         say_json(screen.snapshot(home))

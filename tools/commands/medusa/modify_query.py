@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.language.modification import (
+from medusa.engine.language.modification import (
     BoxChange,
     Modification,
     Modified,
@@ -16,19 +16,19 @@ from engine.language.modification import (
     differences,
     read_modification,
 )
-from engine.language.sql.clauses import clause_of
-from engine.objects.definitions import QueryEntry, StreamDefinition
-from engine.objects.schema import BEGINNING
-from overlay.errors import InvalidInputError
-from tools.client.at_prompt import ask
-from tools.client.entries import entry_of
-from tools.client.times import parse_time, show_time
-from tools.commands.in_text import in_file
-from tools.commands.medusa.alter_stream import ATTRIBUTES
-from tools.commands.medusa.reading_document import complete_document, entry_of_stream
+from medusa.engine.language.sql.clauses import clause_of
+from medusa.engine.objects.definitions import QueryEntry, StreamDefinition
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.entries import entry_of
+from medusa.tools.client.times import parse_time, show_time
+from medusa.tools.commands.in_text import in_file
+from medusa.tools.commands.medusa.alter_stream import ATTRIBUTES
+from medusa.tools.commands.medusa.reading_document import complete_document, entry_of_stream
 
 if TYPE_CHECKING:
-    from tools.client.calls import ClientCalls
+    from medusa.tools.client.calls import ClientCalls
 
 
 def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> Modified:

@@ -7,9 +7,9 @@ from rich.panel import Panel
 from rich.text import Text
 from rich.tree import Tree
 
-from engine.tasks.explaining import ExplainedTask, Explanation
-from overlay.plain import plain
-from tools.commands.medusa.explain_query import kept, placed
+from medusa.engine.tasks.explaining import ExplainedTask, Explanation
+from medusa.overlay.plain import plain
+from medusa.tools.commands.medusa.explain_query import kept, placed
 
 DEEPEST = 5
 """Tasks below each other: what reads the last one begins a tree of its own, so that boxes stay

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from tools.commands.command_line import (
+from medusa.tools.commands.command_line import (
     also_option,
     fields_by_column,
     home_option,
@@ -15,10 +15,10 @@ from tools.commands.command_line import (
     map_option,
     say,
 )
-from tools.commands.completion import names_of
+from medusa.tools.commands.completion import names_of
 
 if TYPE_CHECKING:
-    from tools.commands.medusa.post_file import Done
+    from medusa.tools.commands.medusa.post_file import Done
 
 SHOWN_ROWS: Final = 10
 """Numbers of rows in one line for people; --json has all."""
@@ -142,7 +142,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         or speed != "max"
     ):
         raise click.UsageError("--as-table takes a FILE, and no option that posts it otherwise")
-    from tools.commands.medusa import post_file
+    from medusa.tools.commands.medusa import post_file
 
     options = post_file.Options(
         kind=kind,
@@ -164,7 +164,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
         _tell(stream_name, ended, revisions=False, as_json=as_json)
         return
     if as_table:
-        from tools.commands.medusa.read_tables import post_as_table
+        from medusa.tools.commands.medusa.read_tables import post_as_table
 
         table = post_as_table(home, stream_name, file, options)
         counts: dict[str, object] = {"stream": stream_name, **asdict(table)}
@@ -187,7 +187,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
 
 def _tell(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
     """The last line of the command."""
-    from tools.client.times import show_time
+    from medusa.tools.client.times import show_time
 
     told = f"{done.rows:,} rows"
     if done.late:

@@ -15,24 +15,24 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from engine.objects.definitions import Idle, StreamDefinition
-from engine.objects.schema import END, Schema
-from engine.streams.revisions.columns import request_schema
-from overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError
-from overlay.names import ObjectName
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.client.interrupt import run_interruptible
-from tools.client.posting import Poster
-from tools.commands.command_line import warn
-from tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
-from tools.commands.medusa.follow import follow
-from tools.commands.medusa.late_rows import all_late
-from tools.commands.medusa.post_progress import PostProgress, open_progress
-from tools.commands.medusa.waiting_rows import lets_out
-from tools.rows.columns import few_names, unfilled_told
-from tools.rows.formats import Format, Reading
-from tools.rows.post_speed import Piece, cut
-from tools.rows.row_process import Asked, Rows, open_rows, read_apart
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.engine.objects.schema import END, Schema
+from medusa.engine.streams.revisions.columns import request_schema
+from medusa.overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError
+from medusa.overlay.names import ObjectName
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.client.posting import Poster
+from medusa.tools.commands.command_line import warn
+from medusa.tools.commands.medusa.file_position import Position, Trail, decode_position, producer_of
+from medusa.tools.commands.medusa.follow import follow
+from medusa.tools.commands.medusa.late_rows import all_late
+from medusa.tools.commands.medusa.post_progress import PostProgress, open_progress
+from medusa.tools.commands.medusa.waiting_rows import lets_out
+from medusa.tools.rows.columns import few_names, unfilled_told
+from medusa.tools.rows.formats import Format, Reading
+from medusa.tools.rows.post_speed import Piece, cut
+from medusa.tools.rows.row_process import Asked, Rows, open_rows, read_apart
 
 STANDARD_INPUT: Final = "-"
 

@@ -12,13 +12,13 @@ import trio
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from overlay.errors import printable
-from overlay.names import ObjectName
-from tools.client.link import open_background
-from tools.client.posting import Poster
-from tools.client.times import show_duration
-from tools.commands.medusa.file_position import decode_position
-from tools.rows.row_process import Rows
+from medusa.overlay.errors import printable
+from medusa.overlay.names import ObjectName
+from medusa.tools.client.link import open_background
+from medusa.tools.client.posting import Poster
+from medusa.tools.client.times import show_duration
+from medusa.tools.commands.medusa.file_position import decode_position
+from medusa.tools.rows.row_process import Rows
 
 DRAWN_S: Final = 1.0
 """Seconds between two drawings."""

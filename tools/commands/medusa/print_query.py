@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.language.document import Document
-from engine.objects.definitions import QueryEntry
-from engine.objects.schema import Schema
-from overlay.errors import InvalidInputError
-from tools.client.at_prompt import ask
-from tools.client.entries import entry_of
-from tools.commands.command_line import read_text
-from tools.commands.in_text import in_file
-from tools.commands.medusa.reading_document import complete_document, inputs_of_document
+from medusa.engine.language.document import Document
+from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.entries import entry_of
+from medusa.tools.commands.command_line import read_text
+from medusa.tools.commands.in_text import in_file
+from medusa.tools.commands.medusa.reading_document import complete_document, inputs_of_document
 
 if TYPE_CHECKING:
-    from tools.client.calls import ClientCalls
+    from medusa.tools.client.calls import ClientCalls
 
 
 class Language(StrEnum):
@@ -87,14 +87,14 @@ def as_text(
     alone = document == nothing_else and len(document.queries) == 1
     match language:
         case Language.SQL:
-            from engine.language.sql.printing import document_as_sql  # sqlglot comes with it
+            from medusa.engine.language.sql.printing import document_as_sql  # sqlglot comes with it
 
             return document_as_sql(document, inputs, tables)
         case Language.XML:
-            from engine.language.xml.writing import document_as_xml, query_as_xml
+            from medusa.engine.language.xml.writing import document_as_xml, query_as_xml
 
             return query_as_xml(document.queries[0]) if alone else document_as_xml(document)
         case Language.PYTHON:
-            from engine.language.python.printing import document_as_python, query_as_python
+            from medusa.engine.language.python.printing import document_as_python, query_as_python
 
             return query_as_python(document.queries[0]) if alone else document_as_python(document)

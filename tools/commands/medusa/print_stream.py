@@ -12,19 +12,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
-from engine.objects.schema import END, STIME
-from engine.streams.corrections import Change, Corrections, Kind
-from overlay.errors import InvalidInputError, MedusaError
-from tools.client.async_client import open_medusa
-from tools.client.calls import ClientCalls
-from tools.client.corrected_subscription import CorrectedSubscription
-from tools.client.interrupt import run_interruptible
-from tools.client.link import open_background
-from tools.client.subscription import Subscription
-from tools.commands.command_line import warn
-from tools.monitor.waiting_words import WAIT_S, cause_now, in_words
-from tools.rows.formats import Format
-from tools.rows.row_output import RowWriter, open_writer
+from medusa.engine.objects.schema import END, STIME
+from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.overlay.errors import InvalidInputError, MedusaError
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.client.corrected_subscription import CorrectedSubscription
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.client.link import open_background
+from medusa.tools.client.subscription import Subscription
+from medusa.tools.commands.command_line import warn
+from medusa.tools.monitor.waiting_words import WAIT_S, cause_now, in_words
+from medusa.tools.rows.formats import Format
+from medusa.tools.rows.row_output import RowWriter, open_writer
 
 KIND: Final = "change"
 """The column with the kind of change; with underscores appended if the stream has a column of that

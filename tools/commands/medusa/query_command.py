@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from overlay.errors import UnavailableError
-from tools.commands.command_line import home_option, json_option, read_text, say, say_json
-from tools.commands.completion import names_of
-from tools.commands.medusa.availability_options import availability_options, requested
-from tools.commands.medusa.create_command import create
-from tools.commands.medusa.travel_command import copy_query
+from medusa.overlay.errors import UnavailableError
+from medusa.tools.commands.command_line import home_option, json_option, read_text, say, say_json
+from medusa.tools.commands.completion import names_of
+from medusa.tools.commands.medusa.availability_options import availability_options, requested
+from medusa.tools.commands.medusa.create_command import create
+from medusa.tools.commands.medusa.travel_command import copy_query
 
 
 @click.group()
@@ -46,8 +46,8 @@ def _add_status(verb: str, status: str, help_text: str) -> None:
     @home_option
     @json_option
     def change(name: str, home: str | None, as_json: bool) -> None:
-        from engine.objects.query import QueryStatus
-        from tools.commands.medusa import calls
+        from medusa.engine.objects.query import QueryStatus
+        from medusa.tools.commands.medusa import calls
 
         trouble = calls.set_query_status(home, name, QueryStatus(status))
         if as_json or not trouble:
@@ -102,7 +102,7 @@ def modify_query(  # noqa: PLR0917 - click passes by keyword
     of the query, of which the boxes that change are shown, or a document of <modify> elements.
     Results up to that time stay as they are.
     """
-    from tools.commands.medusa import modify_query as modifying
+    from medusa.tools.commands.medusa import modify_query as modifying
 
     if file is None and box is not None and settings:
         wish = modifying.from_prompt(box, settings, at)
@@ -130,17 +130,17 @@ query.add_command(copy_query)
 def explain_query(what: str, plot: bool, home: str | None, as_json: bool) -> None:
     """Show the plan of query NAME, or of the queries in FILE (- for standard input): its tasks,
     what each keeps of its inputs, and which windows are folded from panes."""
-    from tools.commands.medusa import explain_query as explaining
+    from medusa.tools.commands.medusa import explain_query as explaining
 
     document = explaining.is_document(what)
     found = (explaining.explain_document if document else explaining.explain_query)(home, what)
     if as_json:
         say_json(found)
         return
-    from tools.commands.plain_tables import draw, show
+    from medusa.tools.commands.plain_tables import draw, show
 
     if plot:
-        from tools.commands.medusa.plan_picture import plan_picture
+        from medusa.tools.commands.medusa.plan_picture import plan_picture
 
         for each in found:
             draw(plan_picture(each))
@@ -165,8 +165,8 @@ def explain_query(what: str, plot: bool, home: str | None, as_json: bool) -> Non
 def print_query(what: str, language: str, home: str | None) -> None:
     """Print query NAME, or all that FILE defines (- for standard input), as SQL, XML or Python that
     defines the same."""
-    from tools.commands.medusa import print_query as printing
-    from tools.commands.medusa.explain_query import is_document
+    from medusa.tools.commands.medusa import print_query as printing
+    from medusa.tools.commands.medusa.explain_query import is_document
 
     show = printing.print_document if is_document(what) else printing.print_query
     click.echo(show(home, what, printing.Language(language)), nl=False)
@@ -177,14 +177,14 @@ def print_query(what: str, language: str, home: str | None) -> None:
 @json_option
 def list_queries(home: str | None, as_json: bool) -> None:
     """List the queries of every participant that answers, and their states."""
-    from tools.commands.medusa import calls, listing
+    from medusa.tools.commands.medusa import calls, listing
 
     found = listing.queries(home)
     if as_json:
         say_json({"queries": found.lines, "unreachable": found.unreachable})
     elif found.lines:
-        from tools.commands.medusa.listing_screen import queries_table
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import queries_table
+        from medusa.tools.commands.plain_tables import show
 
         show(queries_table(found.lines))
     elif not found.unreachable:
@@ -198,13 +198,13 @@ def list_queries(home: str | None, as_json: bool) -> None:
 @json_option
 def show_query(name: str, home: str | None, as_json: bool) -> None:
     """Show query NAME: its boxes, its peers, and its state."""
-    from tools.commands.medusa import listing
+    from medusa.tools.commands.medusa import listing
 
     found = listing.query(home, name)
     if as_json:
         say_json(found)
     else:
-        from tools.commands.medusa.listing_screen import query_details
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import query_details
+        from medusa.tools.commands.plain_tables import show
 
         show(query_details(found))

@@ -10,21 +10,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from engine.objects.schema import BEGINNING, DELETED, END, Schema
-from engine.streams.validate import times_of
-from overlay.errors import InvalidInputError, NotFoundError
-from tools.client.async_client import AsyncMedusaClient, open_medusa
-from tools.client.interrupt import run_interruptible
-from tools.client.posting import Poster
-from tools.client.tables import changed_rows, read_table
-from tools.client.times import parse_time
-from tools.commands.command_line import warn
-from tools.commands.medusa.late_rows import all_late
-from tools.commands.medusa.post_file import Options, reading_for
-from tools.rows.columns import few_names, unfilled_told
-from tools.rows.formats import Format
-from tools.rows.row_output import open_writer
-from tools.rows.row_process import open_rows
+from medusa.engine.objects.schema import BEGINNING, DELETED, END, Schema
+from medusa.engine.streams.validate import times_of
+from medusa.overlay.errors import InvalidInputError, NotFoundError
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.client.posting import Poster
+from medusa.tools.client.tables import changed_rows, read_table
+from medusa.tools.client.times import parse_time
+from medusa.tools.commands.command_line import warn
+from medusa.tools.commands.medusa.late_rows import all_late
+from medusa.tools.commands.medusa.post_file import Options, reading_for
+from medusa.tools.rows.columns import few_names, unfilled_told
+from medusa.tools.rows.formats import Format
+from medusa.tools.rows.row_output import open_writer
+from medusa.tools.rows.row_process import open_rows
 
 
 def scan(home: str | None, name: str, at: str | None, kind: str) -> None:

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.language.document import Document
-from engine.language.reading import read_draft
-from engine.objects.definitions import StreamEntry
-from engine.objects.query import streams_read, streams_written
-from engine.objects.schema import Schema
-from overlay.errors import NotFoundError
-from tools.client.entries import entry_of
+from medusa.engine.language.document import Document
+from medusa.engine.language.reading import read_draft
+from medusa.engine.objects.definitions import StreamEntry
+from medusa.engine.objects.query import streams_read, streams_written
+from medusa.engine.objects.schema import Schema
+from medusa.overlay.errors import NotFoundError
+from medusa.tools.client.entries import entry_of
 
 if TYPE_CHECKING:
-    from tools.client.calls import ClientCalls
+    from medusa.tools.client.calls import ClientCalls
 
 Found = TypeVar("Found")
 

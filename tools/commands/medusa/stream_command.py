@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say, say_json
-from tools.commands.completion import names_of
-from tools.commands.medusa.create_command import create_command
+from medusa.tools.commands.command_line import home_option, json_option, say, say_json
+from medusa.tools.commands.completion import names_of
+from medusa.tools.commands.medusa.create_command import create_command
 
 
 @click.group()
@@ -72,7 +72,7 @@ def alter(  # noqa: PLR0917 - click passes by keyword
 
     Of a stream that a query produces, only the readers and the history can be changed.
     """
-    from tools.commands.medusa import alter_stream
+    from medusa.tools.commands.medusa import alter_stream
 
     given = {
         "readers": readers,
@@ -98,14 +98,14 @@ def list_streams(home: str | None, as_json: bool) -> None:
 
     `medusa list` also has the streams of late tuples and of revisions.
     """
-    from tools.commands.medusa import calls, listing
+    from medusa.tools.commands.medusa import calls, listing
 
     found = listing.streams(home)
     if as_json:
         say_json({"streams": found.lines, "unreachable": found.unreachable})
     elif found.lines:
-        from tools.commands.medusa.listing_screen import streams_table
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import streams_table
+        from medusa.tools.commands.plain_tables import show
 
         show(streams_table(found.lines))
     elif not found.unreachable:
@@ -119,14 +119,14 @@ def list_streams(home: str | None, as_json: bool) -> None:
 @json_option
 def show_stream(name: str, home: str | None, as_json: bool) -> None:
     """Show STREAM: its schema, its readers and writers, its boundary."""
-    from tools.commands.medusa import listing
+    from medusa.tools.commands.medusa import listing
 
     found = listing.stream(home, name)
     if as_json:
         say_json(found)
     else:
-        from tools.commands.medusa.listing_screen import stream_details
-        from tools.commands.plain_tables import show
+        from medusa.tools.commands.medusa.listing_screen import stream_details
+        from medusa.tools.commands.plain_tables import show
 
         show(stream_details(found))
 
@@ -149,7 +149,7 @@ def files(name: str, seconds: float, home: str | None, as_json: bool) -> None:
     The files stay as they are for a while, so DuckDB, pandas and Spark can list and read them while
     the peer goes on. The peer must run on this machine, and you must be allowed to read its home.
     """
-    from tools.commands.medusa import stream_files
+    from medusa.tools.commands.medusa import stream_files
 
     found = stream_files.freeze(home, name, seconds)
     say(as_json, found, found.folder)
@@ -164,7 +164,7 @@ def delete(name: str, home: str | None, as_json: bool) -> None:
 
     Refused while the stream has readers.
     """
-    from tools.client.at_prompt import ask
+    from medusa.tools.client.at_prompt import ask
 
     ask(home, lambda client: client.delete_stream(name))
     say(as_json, {"deleted": name}, f"{name}: deleted")
@@ -179,7 +179,7 @@ def reopen(name: str, home: str | None, as_json: bool) -> None:
 
     Refused if a reader was told of its end.
     """
-    from tools.client.at_prompt import ask
+    from medusa.tools.client.at_prompt import ask
 
     had_ended = ask(home, lambda client: client.reopen_stream(name))
     told = "goes on" if had_ended else "has not ended: nothing was to be done"

@@ -6,9 +6,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from tools.client.at_prompt import call_daemon
-from tools.home.folder import Home
-from tools.home.messages import FREEZE, Freeze, Frozen
+from medusa.tools.client.at_prompt import call_daemon
+from medusa.tools.home.folder import Home
+from medusa.tools.home.messages import FREEZE, Freeze, Frozen
 
 FREEZE_S: Final = 60.0
 """Seconds for a peer to give the files second names, some microseconds each, after it has asked

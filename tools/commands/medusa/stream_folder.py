@@ -23,16 +23,16 @@ import pyarrow as pa
 import trio
 from msgspec import Struct
 
-from engine.objects.schema import END
-from engine.streams.epochs import EpochWriter, path_of
-from engine.streams.scanning import intervals
-from engine.streams.storage import sweep, sync_folder
-from overlay.errors import ConflictError, NotFoundError
-from overlay.files import load_json, save_json, storing
-from tools.client.async_client import open_medusa
-from tools.client.interrupt import run_interruptible
-from tools.client.subscription import Subscription
-from tools.commands.medusa.print_stream import upto
+from medusa.engine.objects.schema import END
+from medusa.engine.streams.epochs import EpochWriter, path_of
+from medusa.engine.streams.scanning import intervals
+from medusa.engine.streams.storage import sweep, sync_folder
+from medusa.overlay.errors import ConflictError, NotFoundError
+from medusa.overlay.files import load_json, save_json, storing
+from medusa.tools.client.async_client import open_medusa
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.client.subscription import Subscription
+from medusa.tools.commands.medusa.print_stream import upto
 
 FILE_BYTES: Final = 64 * 2**20
 """Arrow bytes that wait for their file at most, about; then it is written before its time."""

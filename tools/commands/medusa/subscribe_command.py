@@ -6,8 +6,8 @@ from typing import Final
 
 import click
 
-from tools.commands.command_line import also_option, home_option, say
-from tools.commands.completion import names_of
+from medusa.tools.commands.command_line import also_option, home_option, say
+from medusa.tools.commands.completion import names_of
 
 EVERY_S: Final = 60.0
 """Seconds between two files of `--into` by default: 1,440 a day, which programs still list
@@ -90,9 +90,9 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
     """Write the tuples of STREAM, which may be a view, to standard output, epoch by epoch."""
     from pathlib import Path
 
-    from tools.client.at_prompt import ask
-    from tools.client.times import parse_time
-    from tools.commands.medusa import print_stream
+    from medusa.tools.client.at_prompt import ask
+    from medusa.tools.client.times import parse_time
+    from medusa.tools.commands.medusa import print_stream
 
     if forget:
         if not subscriber:
@@ -108,7 +108,7 @@ def subscribe(  # noqa: PLR0917 - click passes by keyword
                 "--into writes Parquet files of all final tuples: leave out --format, --json, "
                 "--limit and --corrections"
             )
-        from tools.commands.medusa import stream_folder
+        from medusa.tools.commands.medusa import stream_folder
 
         stream_folder.write_stream(
             home,

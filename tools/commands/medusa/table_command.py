@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option
-from tools.commands.completion import names_of
+from medusa.tools.commands.command_line import home_option
+from medusa.tools.commands.completion import names_of
 
 _format = click.option(
     "--format",
@@ -34,7 +34,7 @@ def table() -> None:
 @home_option
 def scan(name: str, at: str | None, kind: str, home: str | None) -> None:
     """Write all rows of TABLE."""
-    from tools.commands.medusa import read_tables
+    from medusa.tools.commands.medusa import read_tables
 
     read_tables.scan(home, name, at, kind)
 
@@ -47,6 +47,6 @@ def scan(name: str, at: str | None, kind: str, home: str | None) -> None:
 @home_option
 def get(name: str, key: tuple[str, ...], at: str | None, kind: str, home: str | None) -> None:
     """Write the rows of TABLE whose fields have these values."""
-    from tools.commands.medusa import read_tables
+    from medusa.tools.commands.medusa import read_tables
 
     read_tables.get(home, name, key, at, kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import EXIT_FAILED, json_option, say_json
+from medusa.tools.commands.command_line import EXIT_FAILED, json_option, say_json
 
 
 @click.command("test")
@@ -38,8 +38,8 @@ def run_cases(  # noqa: PLR0917 - click passes by keyword
     .json, .parquet). DIR is a case, or has some below it. Rows may come in any order; only the
     columns of an expected file are compared.
     """
-    from tools.commands.medusa import testing
-    from tools.commands.medusa.functions_file import functions_of
+    from medusa.tools.commands.medusa import testing
+    from medusa.tools.commands.medusa.functions_file import functions_of
 
     allowed = functions_of(functions)
     outcomes = testing.run(folder, pattern, time, update=update, quiet=as_json, functions=allowed)

@@ -11,18 +11,18 @@ from typing import Final
 
 import click
 
-from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
-from overlay.errors import InvalidInputError, MedusaError, printable
-from tools.client.async_client import AsyncMedusaClient
-from tools.client.interrupt import run_interruptible
-from tools.commands.command_line import read_text, warn
-from tools.commands.in_text import InTextError, in_file
-from tools.trial.answers import Answers, with_moments
-from tools.trial.cases import Case, file_of_stream, find_cases
-from tools.trial.comparison import Differences, Row, compare, read_expected, write_expected
-from tools.trial.peer_of_the_moment import forget, open_peer_of_the_moment, run_at
-from tools.trial.recordings import RecordingError
-from tools.trial.rehearsal import SELF, Trial, qualified, trial_of
+from medusa.engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
+from medusa.overlay.errors import InvalidInputError, MedusaError, printable
+from medusa.tools.client.async_client import AsyncMedusaClient
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.commands.command_line import read_text, warn
+from medusa.tools.commands.in_text import InTextError, in_file
+from medusa.tools.trial.answers import Answers, with_moments
+from medusa.tools.trial.cases import Case, file_of_stream, find_cases
+from medusa.tools.trial.comparison import Differences, Row, compare, read_expected, write_expected
+from medusa.tools.trial.peer_of_the_moment import forget, open_peer_of_the_moment, run_at
+from medusa.tools.trial.recordings import RecordingError
+from medusa.tools.trial.rehearsal import SELF, Trial, qualified, trial_of
 
 SHOWN_ROWS: Final = 5
 """Differing rows of an answer that are shown, of each kind."""

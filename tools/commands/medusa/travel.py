@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.objects.query import Query
-from engine.objects.schema import BEGINNING, END
-from engine.objects.view import Last, Range, Recent, Shows, View
-from overlay.errors import InvalidInputError
-from tools.client.at_prompt import ask
-from tools.client.times import parse_time, show_time
+from medusa.engine.objects.query import Query
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.view import Last, Range, Recent, Shows, View
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.at_prompt import ask
+from medusa.tools.client.times import parse_time, show_time
 
 if TYPE_CHECKING:
-    from tools.client.calls import ClientCalls
+    from medusa.tools.client.calls import ClientCalls
 
 
 def shown(last: int | None, last_seconds: float | None, range_: str | None) -> Shows:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say
-from tools.commands.completion import names_of
-from tools.commands.medusa.create_command import tell_created
+from medusa.tools.commands.command_line import home_option, json_option, say
+from medusa.tools.commands.completion import names_of
+from medusa.tools.commands.medusa.create_command import tell_created
 
 
 @click.group()
@@ -52,8 +52,8 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
     """
     import msgspec
 
-    from engine.objects.view import View
-    from tools.commands.medusa import travel
+    from medusa.engine.objects.view import View
+    from medusa.tools.commands.medusa import travel
 
     if sum(each is not None for each in (last, last_seconds, range_)) != 1:
         raise click.UsageError("say one of --last, --last-seconds and --range")
@@ -71,7 +71,7 @@ def create_view(  # noqa: PLR0917 - click passes by keyword
 @json_option
 def delete_view(name: str, home: str | None, as_json: bool) -> None:
     """Delete view NAME and its copy of the tuples."""
-    from tools.commands.medusa import travel
+    from medusa.tools.commands.medusa import travel
 
     travel.delete_view(home, name)
     say(as_json, {"deleted": name}, f"{name}: deleted")
@@ -99,6 +99,6 @@ def copy_query(  # noqa: PLR0917 - click passes by keyword
 
     The original goes on beside it; the copy's streams are called after it.
     """
-    from tools.commands.medusa import travel
+    from medusa.tools.commands.medusa import travel
 
     tell_created(*travel.copy_query(home, query, new, after, until), as_json=as_json)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from tools.commands.command_line import (
+from medusa.tools.commands.command_line import (
     fields_by_column,
     home_option,
     json_option,
@@ -77,9 +77,9 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     are of the participant whose home there is, or of `you`. Of a script that begins with EXPLAIN
     the plan alone is shown.
     """
-    from tools.commands.command_line import read_text
-    from tools.commands.medusa import trying
-    from tools.commands.medusa.functions_file import functions_of
+    from medusa.tools.commands.command_line import read_text
+    from medusa.tools.commands.medusa import trying
+    from medusa.tools.commands.medusa.functions_file import functions_of
 
     files = trying.files_of(streams)
     allowed = functions_of(functions)

@@ -11,25 +11,25 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
-from engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
-from engine.language.check import MAX_BOXES
-from engine.language.panes import with_panes
-from engine.objects.definitions import StreamDefinition, StreamEntry
-from engine.objects.query import streams_read, streams_written
-from engine.tasks.explaining import Explanation, explain
-from engine.tasks.network import Network
-from overlay.errors import InvalidInputError, MedusaError, printable
-from overlay.identity import Identity
-from tools.client.interrupt import run_interruptible
-from tools.commands.command_line import say_json, warn
-from tools.commands.in_text import in_file
-from tools.commands.medusa.explain_query import explanation_table
-from tools.commands.plain_tables import screen
-from tools.home.folder import Home
-from tools.trial.answers import Answers, Files
-from tools.trial.peer_of_the_moment import run_trial
-from tools.trial.recordings import RecordingError
-from tools.trial.rehearsal import SELF, Trial, trial_of
+from medusa.engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
+from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.panes import with_panes
+from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.query import streams_read, streams_written
+from medusa.engine.tasks.explaining import Explanation, explain
+from medusa.engine.tasks.network import Network
+from medusa.overlay.errors import InvalidInputError, MedusaError, printable
+from medusa.overlay.identity import Identity
+from medusa.tools.client.interrupt import run_interruptible
+from medusa.tools.commands.command_line import say_json, warn
+from medusa.tools.commands.in_text import in_file
+from medusa.tools.commands.medusa.explain_query import explanation_table
+from medusa.tools.commands.plain_tables import screen
+from medusa.tools.home.folder import Home
+from medusa.tools.trial.answers import Answers, Files
+from medusa.tools.trial.peer_of_the_moment import run_trial
+from medusa.tools.trial.recordings import RecordingError
+from medusa.tools.trial.rehearsal import SELF, Trial, trial_of
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def trial(
     """The trial of a document.
 
     Args:
-        keys, names: see `tools.trial.rehearsal.trial_of`.
+        keys, names: see `medusa.tools.trial.rehearsal.trial_of`.
 
     Raises:
         InvalidInputError: the document is wrong: shows the line and the place; or a file is.

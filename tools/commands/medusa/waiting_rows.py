@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.objects.definitions import Idle, StreamDefinition
-from tools.client.times import show_duration
+from medusa.engine.objects.definitions import Idle, StreamDefinition
+from medusa.tools.client.times import show_duration
 
 
 def lets_out(stream: StreamDefinition) -> str:

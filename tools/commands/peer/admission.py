@@ -11,28 +11,28 @@ from typing import Final
 
 from cryptography import x509
 
-from overlay.admission_policy import AdmissionPolicy
-from overlay.certificates import check_root, short_fingerprint
-from overlay.clock import shown
-from overlay.errors import (
+from medusa.overlay.admission_policy import AdmissionPolicy
+from medusa.overlay.certificates import check_root, short_fingerprint
+from medusa.overlay.clock import shown
+from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
     MedusaError,
     NotFoundError,
 )
-from overlay.identity import Identity, Root, parse_peer_id, read_root_certificate
-from overlay.invite import encode_invite
-from overlay.membership import Membership
-from overlay.membership_file import save_membership
-from overlay.names import NO_PEER
-from overlay.roll import Roll, roll_of
-from tools.client.at_prompt import absences_of, ask_daemon
-from tools.commands.command_line import warn
-from tools.home.addresses import Address
-from tools.home.federation import load_federation
-from tools.home.folder import Home
-from tools.home.reaching import addresses_of
-from tools.home.root_key import SAY_WHERE, load_root
+from medusa.overlay.identity import Identity, Root, parse_peer_id, read_root_certificate
+from medusa.overlay.invite import encode_invite
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import save_membership
+from medusa.overlay.names import NO_PEER
+from medusa.overlay.roll import Roll, roll_of
+from medusa.tools.client.at_prompt import absences_of, ask_daemon
+from medusa.tools.commands.command_line import warn
+from medusa.tools.home.addresses import Address
+from medusa.tools.home.federation import load_federation
+from medusa.tools.home.folder import Home
+from medusa.tools.home.reaching import addresses_of
+from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 Agreed = Callable[[], None]
 """Called once an action is known to be possible, before it takes effect; raises if the user

@@ -32,17 +32,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 )
 from msgspec import Struct
 
-from engine.streams.storage import sync_file
-from overlay.addresses import Address
-from overlay.encoding import decode_json, encode_json
-from overlay.errors import InvalidInputError, StorageFullError, UntrustedError
-from overlay.files import storing
-from overlay.signing import sign, verify
+from medusa.engine.streams.storage import sync_file
+from medusa.overlay.addresses import Address
+from medusa.overlay.encoding import decode_json, encode_json
+from medusa.overlay.errors import InvalidInputError, StorageFullError, UntrustedError
+from medusa.overlay.files import storing
+from medusa.overlay.signing import sign, verify
 
 VERSION: Final = 2
 
 DOMAIN: Final = "backup manifest"
-"""What the peer's key signs; see `overlay.signing`."""
+"""What the peer's key signs; see `medusa.overlay.signing`."""
 
 _SKIPPED: Final = 0x184D2A5D
 """The mark of a frame that readers of zstd skip (RFC 8878); one of sixteen."""

@@ -12,17 +12,24 @@ from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from contracts.ledger import LEDGER_FILE
-from contracts.ledger_file import translated
-from engine.replication.leaders.logs import BallotFiles
-from engine.replication.restored import FILE, Restored
-from engine.streams.freezing import SIZES, copied
-from overlay.addresses import Address
-from overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
-from overlay.files import load_json, read_secret, save_json, storing, sweep_parts, write_secret
-from overlay.identity import PEER_KEY, Identity, parse_key
-from tools.client.at_prompt import call_daemon
-from tools.commands.peer.archive import (
+from medusa.contracts.ledger import LEDGER_FILE
+from medusa.contracts.ledger_file import translated
+from medusa.engine.replication.leaders.logs import BallotFiles
+from medusa.engine.replication.restored import FILE, Restored
+from medusa.engine.streams.freezing import SIZES, copied
+from medusa.overlay.addresses import Address
+from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
+from medusa.overlay.files import (
+    load_json,
+    read_secret,
+    save_json,
+    storing,
+    sweep_parts,
+    write_secret,
+)
+from medusa.overlay.identity import PEER_KEY, Identity, parse_key
+from medusa.tools.client.at_prompt import call_daemon
+from medusa.tools.commands.peer.archive import (
     MAX_MANIFEST,
     ROOTS,
     VERSION,
@@ -32,9 +39,9 @@ from tools.commands.peer.archive import (
     extract,
     write_archive,
 )
-from tools.home.folder import Home
-from tools.home.frozen import held
-from tools.home.messages import FREEZE, Freeze, Frozen
+from medusa.tools.home.folder import Home
+from medusa.tools.home.frozen import held
+from medusa.tools.home.messages import FREEZE, Freeze, Frozen
 
 FREEZE_S: Final = 60.0
 """Seconds for a peer to give its files second names: some microseconds each."""

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say
+from medusa.tools.commands.command_line import home_option, json_option, say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tools.commands.peer.archive import Manifest, Progress
+    from medusa.tools.commands.peer.archive import Manifest, Progress
 
 
 @click.command()
@@ -28,8 +28,8 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
     """
     from pathlib import Path
 
-    from tools.commands.peer import backup as backing_up
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import backup as backing_up
+    from medusa.tools.home.folder import Home
 
     place = Home.locate(home)
     size = sum(path.stat().st_size for path in place.data.rglob("*") if path.is_file())
@@ -63,9 +63,9 @@ def restore(
     """
     from pathlib import Path
 
-    from tools.client.times import parse_time
-    from tools.commands.peer import backup as backing_up
-    from tools.home.folder import Home
+    from medusa.tools.client.times import parse_time
+    from medusa.tools.commands.peer import backup as backing_up
+    from medusa.tools.home.folder import Home
 
     place, path = Home.locate(home), Path(file)
     size = path.stat().st_size if path.exists() else 0

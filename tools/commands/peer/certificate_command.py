@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option, json_option, root_option, say
+from medusa.tools.commands.command_line import home_option, json_option, root_option, say
 
 
 @click.command()
@@ -23,10 +23,10 @@ def renew(
     """
     from pathlib import Path
 
-    from overlay.clock import shown
-    from overlay.files import write_atomically
-    from tools.daemon import renewal
-    from tools.home.folder import Home
+    from medusa.overlay.clock import shown
+    from medusa.overlay.files import write_atomically
+    from medusa.tools.daemon import renewal
+    from medusa.tools.home.folder import Home
 
     if sum(each is not None for each in (root, request_, install)) > 1:
         raise click.UsageError("--root, --request and --install are three ways: give one")
@@ -61,9 +61,9 @@ def sign(request_: str, root: str | None, out: str | None, home: str | None, as_
     """Sign the request in FILE, of a peer of the root's participant, with the root's key."""
     from pathlib import Path
 
-    from overlay.files import write_atomically
-    from tools.daemon import renewal
-    from tools.home.folder import Home
+    from medusa.overlay.files import write_atomically
+    from medusa.tools.daemon import renewal
+    from medusa.tools.home.folder import Home
 
     name, certificate = renewal.sign(Home.locate(root or home), Path(request_))
     target = Path(out) if out is not None else Path(request_).with_suffix(".crt")

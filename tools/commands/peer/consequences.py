@@ -6,18 +6,18 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Final
 
-from contracts.book import Book
-from contracts.contract import SHORT_ID, Contract
-from engine.replication.status import Snapshot
-from engine.streams.stream_state import Role
-from overlay.errors import MedusaError
-from overlay.membership import Membership
-from overlay.names import SCHEME
-from tools.client.at_prompt import ask_daemon
-from tools.client.calls import ClientCalls
-from tools.commands.peer.contract_terms import in_short
-from tools.home.folder import Home
-from tools.home.messages import MarketStatus
+from medusa.contracts.book import Book
+from medusa.contracts.contract import SHORT_ID, Contract
+from medusa.engine.replication.status import Snapshot
+from medusa.engine.streams.stream_state import Role
+from medusa.overlay.errors import MedusaError
+from medusa.overlay.membership import Membership
+from medusa.overlay.names import SCHEME
+from medusa.tools.client.at_prompt import ask_daemon
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.commands.peer.contract_terms import in_short
+from medusa.tools.home.folder import Home
+from medusa.tools.home.messages import MarketStatus
 
 NAMED: Final = 8
 """Names listed in a line; the others are counted."""

@@ -9,28 +9,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from contracts.balances import BalanceQuery, Balances
-from contracts.book import Book
-from contracts.contract import Contract, State
-from contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver, Delivered
-from contracts.documents import NONCE_BYTES, Proposal, accept, open_document, propose, revoke
-from contracts.ledger import LEDGER_FILE, read_balances
-from contracts.terms import Terms
-from overlay.errors import (
+from medusa.contracts.balances import BalanceQuery, Balances
+from medusa.contracts.book import Book
+from medusa.contracts.contract import Contract, State
+from medusa.contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver, Delivered
+from medusa.contracts.documents import NONCE_BYTES, Proposal, accept, open_document, propose, revoke
+from medusa.contracts.ledger import LEDGER_FILE, read_balances
+from medusa.contracts.terms import Terms
+from medusa.overlay.errors import (
     InvalidInputError,
     MedusaError,
     NotFoundError,
     UnavailableError,
     UntrustedError,
 )
-from overlay.identity import Identity, Root
-from overlay.membership import Membership
-from tools.client.at_prompt import call_daemon
-from tools.commands.peer.contract_papers import read_papers, write_papers
-from tools.home.federation import load_federation
-from tools.home.folder import Home
-from tools.home.messages import BALANCE
-from tools.home.root_key import SAY_WHERE, load_root
+from medusa.overlay.identity import Identity, Root
+from medusa.overlay.membership import Membership
+from medusa.tools.client.at_prompt import call_daemon
+from medusa.tools.commands.peer.contract_papers import read_papers, write_papers
+from medusa.tools.home.federation import load_federation
+from medusa.tools.home.folder import Home
+from medusa.tools.home.messages import BALANCE
+from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 HAND_OVER_S: Final = 15.0
 """Seconds for the peer to take documents and to try to reach the other party's peers."""

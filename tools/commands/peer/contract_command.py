@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from tools.commands.command_line import (
+from medusa.tools.commands.command_line import (
     confirm,
     home_option,
     json_option,
@@ -20,8 +20,8 @@ from tools.commands.command_line import (
 )
 
 if TYPE_CHECKING:
-    from contracts.terms import Terms
-    from tools.commands.peer.contract_calls import Office, Outcome
+    from medusa.contracts.terms import Terms
+    from medusa.tools.commands.peer.contract_calls import Office, Outcome
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -44,9 +44,9 @@ _SUGGEST_OPTIONS: Final = ("suggested_peer", "alternative")
 
 def contract_ids(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """Completes an argument by the ids of contracts in the home, as lists show them."""
-    from contracts.contract import SHORT_ID
-    from overlay.errors import MedusaError
-    from tools.commands.peer.contract_calls import open_office
+    from medusa.contracts.contract import SHORT_ID
+    from medusa.overlay.errors import MedusaError
+    from medusa.tools.commands.peer.contract_calls import open_office
 
     with suppress(MedusaError, OSError):
         known = open_office(context.params.get("home")).book.all()
@@ -114,9 +114,9 @@ def propose(
     **options: Any,  # noqa: ANN401 - click's options of the three kinds, by name
 ) -> None:
     """Propose a contract to participant NAME."""
-    from tools.client.times import parse_time
-    from tools.commands.peer import contract_calls
-    from tools.commands.peer.contract_terms import parse_duration
+    from medusa.tools.client.times import parse_time
+    from medusa.tools.commands.peer import contract_calls
+    from medusa.tools.commands.peer.contract_terms import parse_duration
 
     office = contract_calls.open_office(home)
     terms = _terms(options, office.participant, counterparty)
@@ -142,8 +142,8 @@ def accept(what: str, out: str | None, root: str | None, home: str | None, as_js
 
     Other documents in FILE, as the other party's acceptance of our proposal, are taken in.
     """
-    from contracts.contract import State
-    from tools.commands.peer import contract_calls
+    from medusa.contracts.contract import State
+    from medusa.tools.commands.peer import contract_calls
 
     office = contract_calls.open_office(home)
     if _is_id(what):
@@ -166,8 +166,8 @@ def accept(what: str, out: str | None, root: str | None, home: str | None, as_js
 @json_option
 def list_contracts(id_: str | None, everything: bool, home: str | None, as_json: bool) -> None:
     """List the contracts, or show all that the one with that ID says."""
-    from tools.commands import plain_tables
-    from tools.commands.peer import contract_calls, contract_screen
+    from medusa.tools.commands import plain_tables
+    from medusa.tools.commands.peer import contract_calls, contract_screen
 
     office = contract_calls.open_office(home)
     for problem in office.book.problems:
@@ -212,9 +212,9 @@ def revoke(
 
     The beginning of an id is enough where no other one begins so.
     """
-    from contracts.contract import SHORT_ID, State
-    from tools.commands.peer import consequences, contract_calls
-    from tools.commands.peer.contract_terms import in_short
+    from medusa.contracts.contract import SHORT_ID, State
+    from medusa.tools.commands.peer import consequences, contract_calls
+    from medusa.tools.commands.peer.contract_terms import in_short
 
     office = contract_calls.open_office(home)
     signer = office.root(root)
@@ -239,8 +239,8 @@ def revoke(
 @click.pass_context
 def balance(context: click.Context, id_: str | None, home: str | None, as_json: bool) -> None:
     """Show what this peer has earned and spent by receipts that both sides signed."""
-    from tools.commands import plain_tables
-    from tools.commands.peer import contract_calls, contract_screen
+    from medusa.tools.commands import plain_tables
+    from medusa.tools.commands.peer import contract_calls, contract_screen
 
     office = contract_calls.open_office(home)
     chosen = "" if id_ is None else office.book.find(id_).id
@@ -259,8 +259,8 @@ def balance(context: click.Context, id_: str | None, home: str | None, as_json: 
 def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: bool) -> None:
     from pathlib import Path
 
-    from tools.commands import plain_tables
-    from tools.commands.peer import contract_calls, contract_screen
+    from medusa.tools.commands import plain_tables
+    from medusa.tools.commands.peer import contract_calls, contract_screen
 
     if out is not None:
         if len(outcomes) != 1:
@@ -314,8 +314,8 @@ def _terms(options: dict[str, Any], participant: str, counterparty: str) -> Term
 
 
 def _load_terms(options: dict[str, Any]) -> Terms:
-    from contracts.terms import LoadTerms, Menu
-    from tools.commands.peer.contract_terms import parse_duration, parse_menu, parse_money
+    from medusa.contracts.terms import LoadTerms, Menu
+    from medusa.tools.commands.peer.contract_terms import parse_duration, parse_menu, parse_money
 
     if options["runs"] is None and options["they_run"] is None:
         raise click.UsageError("say who runs what: --runs MENU (we for them), --they-run MENU")
@@ -333,7 +333,7 @@ def _load_terms(options: dict[str, Any]) -> Terms:
 
 
 def _prices(options: dict[str, Any]) -> tuple[int, int]:
-    from tools.commands.peer.contract_terms import computed_range, parse_money
+    from medusa.tools.commands.peer.contract_terms import computed_range, parse_money
 
     given = [options["min_price"] is not None, options["max_price"] is not None]
     computed = [options["price"] is not None, options["tasks"] is not None]
@@ -350,9 +350,9 @@ def _prices(options: dict[str, Any]) -> tuple[int, int]:
 
 
 def _content_terms(options: dict[str, Any], participant: str, counterparty: str) -> Terms:
-    from contracts.terms import ContentTerms
-    from overlay.names import ObjectName
-    from tools.commands.peer.contract_terms import parse_duration, parse_money
+    from medusa.contracts.terms import ContentTerms
+    from medusa.overlay.names import ObjectName
+    from medusa.tools.commands.peer.contract_terms import parse_duration, parse_money
 
     sender = options["sender"] or ObjectName.parse(options["content"]).participant
     if sender not in {participant, counterparty}:
@@ -368,7 +368,7 @@ def _content_terms(options: dict[str, Any], participant: str, counterparty: str)
 
 
 def _suggested_terms(options: dict[str, Any]) -> Terms:
-    from contracts.terms import SuggestedTerms
+    from medusa.contracts.terms import SuggestedTerms
 
     return SuggestedTerms(
         options["suggest"], options["suggested_peer"] or "", options["alternative"] or ""

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from overlay.errors import InvalidInputError
-from overlay.files import write_secret
-from tools.commands.command_line import read_text
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.files import write_secret
+from medusa.tools.commands.command_line import read_text
 
 _BEGIN: Final = "-----BEGIN MEDUSA CONTRACT-----"
 _END: Final = "-----END MEDUSA CONTRACT-----"

@@ -10,14 +10,14 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from contracts.balances import Balances
-from contracts.contract import SHORT_ID, Contract, State
-from contracts.documents import Revocation, open_document
-from contracts.terms import Terms
-from tools.commands.peer.contract_calls import Office, Outcome
-from tools.commands.peer.contract_terms import MICROS, in_full, in_short, kind_of, show_money
-from tools.commands.plain_tables import lines_table
-from tools.monitor.tables import add_row
+from medusa.contracts.balances import Balances
+from medusa.contracts.contract import SHORT_ID, Contract, State
+from medusa.contracts.documents import Revocation, open_document
+from medusa.contracts.terms import Terms
+from medusa.tools.commands.peer.contract_calls import Office, Outcome
+from medusa.tools.commands.peer.contract_terms import MICROS, in_full, in_short, kind_of, show_money
+from medusa.tools.commands.plain_tables import lines_table
+from medusa.tools.monitor.tables import add_row
 
 _STYLES: Final = {
     State.IN_FORCE: "green",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from contracts.market.cost import QueueingCost
-from contracts.market.prices import price_range
-from contracts.terms import (
+from medusa.contracts.market.cost import QueueingCost
+from medusa.contracts.market.prices import price_range
+from medusa.contracts.terms import (
     KINDS,
     ContentTerms,
     LoadTerms,
@@ -15,8 +15,8 @@ from contracts.terms import (
     SuggestedTerms,
     Terms,
 )
-from overlay.errors import InvalidInputError
-from tools.client.times import show_duration
+from medusa.overlay.errors import InvalidInputError
+from medusa.tools.client.times import show_duration
 
 MICROS: Final = 1_000_000
 """Micros in one of the parties' money."""

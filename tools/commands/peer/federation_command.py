@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from tools.commands.command_line import (
+from medusa.tools.commands.command_line import (
     confirm,
     home_option,
     json_option,
@@ -66,11 +66,11 @@ def invite(
     """
     from pathlib import Path
 
-    from overlay.clock import shown
-    from tools.commands.peer import admission
-    from tools.commands.peer.contract_terms import parse_duration
-    from tools.home.addresses import parse_address
-    from tools.home.folder import Home
+    from medusa.overlay.clock import shown
+    from medusa.tools.commands.peer import admission
+    from medusa.tools.commands.peer.contract_terms import parse_duration
+    from medusa.tools.home.addresses import parse_address
+    from medusa.tools.home.folder import Home
 
     place, signer = Home.locate(home), None if our_root is None else Home.locate(our_root)
     if withdraw:
@@ -119,8 +119,8 @@ def join(token: str, home: str | None, as_json: bool) -> None:
 
     The members that it names are called: if they refuse this peer, it says why.
     """
-    from tools.commands.peer import joining
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import joining
+    from medusa.tools.home.folder import Home
 
     text = sys.stdin.read() if token == "-" else token  # noqa: S105 - a name for stdin
     place = Home.locate(home)
@@ -140,15 +140,15 @@ def join(token: str, home: str | None, as_json: bool) -> None:
 @json_option
 def members(home: str | None, as_json: bool) -> None:
     """Show the members of the federation, invited and former ones, and the policy of admission."""
-    from tools.commands.peer import admission
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import admission
+    from medusa.tools.home.folder import Home
 
     place = Home.locate(home)
     roll = admission.members(place)
     if as_json:
         say_json(roll)
     else:
-        from tools.commands.peer import members_screen
+        from medusa.tools.commands.peer import members_screen
 
         members_screen.show(roll)
     for warning in admission.warnings(place):
@@ -168,8 +168,8 @@ def policy(text: str, root: str | None, yes: bool, home: str | None, as_json: bo
     several must sign, each of them gives the same command. `members` shows the policy in force;
     giving that one again ends the changes that wait for signatures.
     """
-    from tools.commands.peer import admission
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import admission
+    from medusa.tools.home.folder import Home
 
     place = Home.locate(home)
 
@@ -211,8 +211,8 @@ def revoke(  # noqa: PLR0917 - click passes by keyword
     as_json: bool,
 ) -> None:
     """Revoke participant NAME, or one of its peers. It cannot be taken back."""
-    from tools.commands.peer import admission, consequences, contract_calls
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import admission, consequences, contract_calls
+    from medusa.tools.home.folder import Home
 
     office = contract_calls.open_office(home)
     who = admission.member_named(office.home, name)
@@ -247,8 +247,8 @@ def leave(whole: bool, root: str | None, yes: bool, home: str | None, as_json: b
     Its data stays in its home. The name of a participant that leaves stays taken: no participant,
     itself included, can use it again.
     """
-    from tools.commands.peer import consequences, contract_calls, leaving
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import consequences, contract_calls, leaving
+    from medusa.tools.home.folder import Home
 
     office = contract_calls.open_office(home)
 

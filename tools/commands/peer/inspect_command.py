@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say_json, warn
+from medusa.tools.commands.command_line import home_option, json_option, say_json, warn
 
 
 @click.command()
@@ -18,9 +18,9 @@ def inspect(context: click.Context, home: str | None, as_json: bool) -> None:
     """
     import msgspec
 
-    from tools.commands import plain_tables
-    from tools.commands.peer import inspection, inspection_screen
-    from tools.home.folder import Home
+    from medusa.tools.commands import plain_tables
+    from medusa.tools.commands.peer import inspection, inspection_screen
+    from medusa.tools.home.folder import Home
 
     seen = inspection.inspect_home(Home.locate(home))
     if as_json:

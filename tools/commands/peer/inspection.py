@@ -13,31 +13,31 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from contracts.balances import Balance
-from contracts.ledger import LEDGER_FILE, read_balances
-from dht.catalog import DATABASE
-from dht.database import open_database
-from dht.records import Publisher, read_record
-from dht.store import RecordStore
-from engine.replication.leaders.logs import BallotFiles
-from engine.replication.moves.guest import AssignmentFiles
-from engine.replication.restored import FILE as RESTORED
-from engine.replication.stored_query import QueryFiles
-from engine.streams.inspecting import SeenJournal, SeenLog, see_streams
-from engine.streams.subscriptions import Lease, Leases
-from overlay.errors import (
+from medusa.contracts.balances import Balance
+from medusa.contracts.ledger import LEDGER_FILE, read_balances
+from medusa.dht.catalog import DATABASE
+from medusa.dht.database import open_database
+from medusa.dht.records import Publisher, read_record
+from medusa.dht.store import RecordStore
+from medusa.engine.replication.leaders.logs import BallotFiles
+from medusa.engine.replication.moves.guest import AssignmentFiles
+from medusa.engine.replication.restored import FILE as RESTORED
+from medusa.engine.replication.stored_query import QueryFiles
+from medusa.engine.streams.inspecting import SeenJournal, SeenLog, see_streams
+from medusa.engine.streams.subscriptions import Lease, Leases
+from medusa.overlay.errors import (
     ConflictError,
     DamagedError,
     MedusaError,
     NotFoundError,
     UntrustedError,
 )
-from overlay.files import storing
-from overlay.gossip.incarnation import load_incarnation
-from overlay.identity import Identity
-from overlay.membership_file import load_membership
-from overlay.names import NO_PEER, PeerId
-from tools.home.folder import FROZEN, Home
+from medusa.overlay.files import storing
+from medusa.overlay.gossip.incarnation import load_incarnation
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership_file import load_membership
+from medusa.overlay.names import NO_PEER, PeerId
+from medusa.tools.home.folder import FROZEN, Home
 
 T = TypeVar("T")
 

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from rich.table import Table
 from rich.text import Text
 
-from engine.objects.schema import BEGINNING
-from overlay.errors import printable
-from tools.client.times import show_clock, show_time
-from tools.commands.peer.contract_terms import show_money
-from tools.commands.peer.inspection import Inspection, StreamLine
-from tools.commands.plain_tables import details_table, lines_table
-from tools.monitor.tables import SHORT_ID, add_row, size
+from medusa.engine.objects.schema import BEGINNING
+from medusa.overlay.errors import printable
+from medusa.tools.client.times import show_clock, show_time
+from medusa.tools.commands.peer.contract_terms import show_money
+from medusa.tools.commands.peer.inspection import Inspection, StreamLine
+from medusa.tools.commands.plain_tables import details_table, lines_table
+from medusa.tools.monitor.tables import SHORT_ID, add_row, size
 
 
 def tables(seen: Inspection) -> Iterator[Table]:

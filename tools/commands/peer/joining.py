@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 import trio
 
-from overlay.certificates import der
-from overlay.errors import NotFoundError, UntrustedError
-from overlay.identity import Identity
-from overlay.invite import Invite, decode_invite
-from overlay.membership import Membership
-from overlay.membership_file import load_membership, save_membership
-from tools.home.addresses import format_address
-from tools.home.config import write_bootstrap
-from tools.home.federation import meet_members
-from tools.home.folder import Home
+from medusa.overlay.certificates import der
+from medusa.overlay.errors import NotFoundError, UntrustedError
+from medusa.overlay.identity import Identity
+from medusa.overlay.invite import Invite, decode_invite
+from medusa.overlay.membership import Membership
+from medusa.overlay.membership_file import load_membership, save_membership
+from medusa.tools.home.addresses import format_address
+from medusa.tools.home.config import write_bootstrap
+from medusa.tools.home.federation import meet_members
+from medusa.tools.home.folder import Home
 
 
 @dataclass(frozen=True)

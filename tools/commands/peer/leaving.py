@@ -8,17 +8,17 @@ import time
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedError
-from overlay.exchange import EXCHANGE_S
-from overlay.identity import Identity
-from overlay.membership_file import save_membership
-from overlay.names import NO_PEER
-from tools.client.at_prompt import call_daemon
-from tools.commands.peer.admission import Agreed
-from tools.home.federation import load_federation
-from tools.home.folder import Home
-from tools.home.messages import LEAVE, Leave, Left
-from tools.home.root_key import SAY_WHERE, load_root
+from medusa.overlay.errors import DeadlineError, MedusaError, RefusedError, UntrustedError
+from medusa.overlay.exchange import EXCHANGE_S
+from medusa.overlay.identity import Identity
+from medusa.overlay.membership_file import save_membership
+from medusa.overlay.names import NO_PEER
+from medusa.tools.client.at_prompt import call_daemon
+from medusa.tools.commands.peer.admission import Agreed
+from medusa.tools.home.federation import load_federation
+from medusa.tools.home.folder import Home
+from medusa.tools.home.messages import LEAVE, Leave, Left
+from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 TOLD_S: Final = 4 * EXCHANGE_S
 """Seconds for the peer to tell all others: it may have to dial them, an exchange has two calls, and
@@ -44,7 +44,7 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
 
     Args:
         root_home: the home with the participant's root key, which signs the revocation.
-        agreed: see `tools.commands.peer.admission.Agreed`.
+        agreed: see `medusa.tools.commands.peer.admission.Agreed`.
         whole: all its participant's peers leave.
 
     Raises:

@@ -8,12 +8,12 @@ from typing import Final
 import click
 from rich.text import Text
 
-from overlay.clock import shown
-from overlay.errors import printable
-from overlay.roll import MemberRow, Roll
-from tools.commands import plain_tables
-from tools.commands.plain_tables import lines_table
-from tools.monitor.tables import add_row
+from medusa.overlay.clock import shown
+from medusa.overlay.errors import printable
+from medusa.overlay.roll import MemberRow, Roll
+from medusa.tools.commands import plain_tables
+from medusa.tools.commands.plain_tables import lines_table
+from medusa.tools.monitor.tables import add_row
 
 _STYLES: Final = {
     "founder": "green",

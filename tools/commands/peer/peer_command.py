@@ -8,15 +8,15 @@ from typing import NoReturn
 
 import click
 
-from overlay.log import LEVELS
-from tools.commands import command_line
-from tools.commands.command_line import home_option, json_option, say, warn
-from tools.commands.peer.backup_command import backup, restore
-from tools.commands.peer.certificate_command import renew, sign
-from tools.commands.peer.contract_command import contract
-from tools.commands.peer.federation_command import COMMANDS
-from tools.commands.peer.inspect_command import inspect
-from tools.commands.peer.token_command import token as token_group
+from medusa.overlay.log import LEVELS
+from medusa.tools.commands import command_line
+from medusa.tools.commands.command_line import home_option, json_option, say, warn
+from medusa.tools.commands.peer.backup_command import backup, restore
+from medusa.tools.commands.peer.certificate_command import renew, sign
+from medusa.tools.commands.peer.contract_command import contract
+from medusa.tools.commands.peer.federation_command import COMMANDS
+from medusa.tools.commands.peer.inspect_command import inspect
+from medusa.tools.commands.peer.token_command import token as token_group
 
 
 def main() -> NoReturn:
@@ -54,9 +54,9 @@ def init(
     as_json: bool,
 ) -> None:
     """Make a home: keys, certificates, client token and medusa.toml."""
-    from overlay.admission_policy import FOUNDER, AdmissionPolicy
-    from tools.home import founding
-    from tools.home.folder import Home
+    from medusa.overlay.admission_policy import FOUNDER, AdmissionPolicy
+    from medusa.tools.home import founding
+    from medusa.tools.home.folder import Home
 
     if (participant is None) == (root is None):
         raise click.UsageError("give --participant NAME, or --root HOME for another of its peers")
@@ -114,8 +114,8 @@ def run_daemon(
     """
     import trio
 
-    from tools.home.addresses import format_address, parse_address
-    from tools.home.folder import Home, Running
+    from medusa.tools.home.addresses import format_address, parse_address
+    from medusa.tools.home.folder import Home, Running
 
     place = Home.locate(home)
     place.require()
@@ -141,12 +141,12 @@ def run_daemon(
         )
         sys.stdout.flush()
 
-    from engine.streams.memory import keep_flat
+    from medusa.engine.streams.memory import keep_flat
 
     keep_flat()  # before anything imports pyarrow
 
-    from tools.daemon.peer import run_peer
-    from tools.home.config import load_config
+    from medusa.tools.daemon.peer import run_peer
+    from medusa.tools.home.config import load_config
 
     load = partial(load_config, place, listen=address, log_level=log_level, log_format=log_format)
     trio.run(run_peer, place, load, ready, warn)
@@ -164,8 +164,8 @@ def reload(home: str | None, as_json: bool) -> None:
     import os
     import signal
 
-    from tools.home.config import load_config
-    from tools.home.folder import Home
+    from medusa.tools.home.config import load_config
+    from medusa.tools.home.folder import Home
 
     place = Home.locate(home)
     pid = place.running().pid

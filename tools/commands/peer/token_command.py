@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from tools.commands.command_line import home_option, json_option, say, say_json
+from medusa.tools.commands.command_line import home_option, json_option, say, say_json
 
 
 @click.group()
@@ -44,8 +44,8 @@ def add(  # noqa: PLR0917 - click passes by keyword
     as_json: bool,
 ) -> None:
     """Make token NAME; prints it, once. Its holder shows it as $MEDUSA_TOKEN."""
-    from tools.commands.peer import tokens
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import tokens
+    from medusa.tools.home.folder import Home
 
     made = tokens.add(Home.locate(home), name, scope, expires, address)
     say(as_json, {"name": name, "token": made}, made)
@@ -56,9 +56,9 @@ def add(  # noqa: PLR0917 - click passes by keyword
 @json_option
 def list_tokens(home: str | None, as_json: bool) -> None:
     """Show the tokens: their scopes, their end, and how many clients use them now."""
-    from tools.commands import plain_tables
-    from tools.commands.peer import tokens
-    from tools.home.folder import Home
+    from medusa.tools.commands import plain_tables
+    from medusa.tools.commands.peer import tokens
+    from medusa.tools.home.folder import Home
 
     shown = tokens.shown(Home.locate(home))
     if as_json:
@@ -77,8 +77,8 @@ def rotate(name: str, address: str | None, home: str | None, as_json: bool) -> N
 
     The new secret of `owner` is in client.token.
     """
-    from tools.commands.peer import tokens
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import tokens
+    from medusa.tools.home.folder import Home
 
     place = Home.locate(home)
     made = tokens.rotate(place, name, address)
@@ -94,8 +94,8 @@ def rotate(name: str, address: str | None, home: str | None, as_json: bool) -> N
 @json_option
 def revoke(name: str, home: str | None, as_json: bool) -> None:
     """Revoke token NAME, and disconnect clients that use it."""
-    from tools.commands.peer import tokens
-    from tools.home.folder import Home
+    from medusa.tools.commands.peer import tokens
+    from medusa.tools.home.folder import Home
 
     tokens.revoke(Home.locate(home), name)
     say(as_json, {"revoked": name}, f"revoked {name}")

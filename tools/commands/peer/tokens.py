@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 from rich.table import Table
 
-from overlay.client_tokens import OWNER, ClientToken, Scope, in_words
-from overlay.errors import InvalidInputError, MedusaError
-from overlay.identity import Identity
-from tools.client.at_prompt import ask_daemon
-from tools.client.calls import ClientCalls
-from tools.client.times import show_clock
-from tools.commands.peer.contract_terms import parse_duration
-from tools.commands.plain_tables import lines_table
-from tools.home.addresses import Address, dialable, parse_address
-from tools.home.config import load_client
-from tools.home.folder import Home
-from tools.home.token_file import TokenFile
-from tools.home.token_text import TokenText
-from tools.monitor.tables import add_row
+from medusa.overlay.client_tokens import OWNER, ClientToken, Scope, in_words
+from medusa.overlay.errors import InvalidInputError, MedusaError
+from medusa.overlay.identity import Identity
+from medusa.tools.client.at_prompt import ask_daemon
+from medusa.tools.client.calls import ClientCalls
+from medusa.tools.client.times import show_clock
+from medusa.tools.commands.peer.contract_terms import parse_duration
+from medusa.tools.commands.plain_tables import lines_table
+from medusa.tools.home.addresses import Address, dialable, parse_address
+from medusa.tools.home.config import load_client
+from medusa.tools.home.folder import Home
+from medusa.tools.home.token_file import TokenFile
+from medusa.tools.home.token_text import TokenText
+from medusa.tools.monitor.tables import add_row
 
 
 @dataclass(frozen=True)
