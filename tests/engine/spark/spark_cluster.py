@@ -22,7 +22,7 @@ HOST: Final = "127.0.0.1"
 
 SECRET: Final = "of the tests' cluster"
 
-PAGE: Final = Path(__file__).parents[2] / "docs/cluster.md"
+PAGE: Final = Path(__file__).parents[3] / "docs/cluster.md"
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of JVMs that live for a test."""

@@ -395,7 +395,7 @@ ORDERS: Final = (
         "nulls in an order",
         "first in `ASC`, last in `DESC`; `NULLS FIRST` and `NULLS LAST` say otherwise",
         "the same in Flink and Spark; DuckDB has them last",
-        "tests/engine/test_engine_sql_windows.py::test_the_first_of_each_window",
+        "tests/engine/language/sql/test_engine_sql_windows.py::test_the_first_of_each_window",
         flink=(
             (_FIRST.format("x ASC", "(VALUES cast(NULL AS INT), 1) AS t(x)"), ("NULL",)),
             (_FIRST.format("x DESC", "(VALUES 1, cast(NULL AS INT)) AS t(x)"), ("1",)),
@@ -405,7 +405,7 @@ ORDERS: Final = (
         "`ROW_NUMBER() OVER (... ORDER BY ts DESC) = 1`, equal times",
         "the row that came last",
         "the same in Flink if `ts` is its time attribute, else the first; of a batch, any of them",
-        "tests/engine/test_engine_sql_tops.py::test_of_equal_times_the_last_that_came_is_the_newest",
+        "tests/engine/language/sql/test_engine_sql_tops.py::test_of_equal_times_the_last_that_came_is_the_newest",
         flink=(
             (_FIRST.format("ts DESC", "equal"), ("7",)),
             (_FIRST.format("cast(ts AS STRING) DESC", "equal WHERE x > 1"), ("9",)),
@@ -415,7 +415,7 @@ ORDERS: Final = (
         "`string_agg` (`listagg`), `array_agg`",
         "by the values, ascending unless it says `DESC`",
         "Flink: of `HOP` the newest slice first, of merged sessions in no order",
-        "tests/engine/test_engine_sql_windows.py::test_percentiles_have_the_order_of_within_group",
+        "tests/engine/language/sql/test_engine_sql_windows.py::test_percentiles_have_the_order_of_within_group",
         flink=(
             (
                 _LISTS.format(
@@ -433,7 +433,7 @@ ORDERS: Final = (
         "`WITHIN` of a pattern, rows exactly so far apart",
         "a match: `WITHIN` is a bound like `BETWEEN`",
         "Flink: no match; take a microsecond from the bound",
-        "tests/engine/test_engine_sql_matches.py::test_rows_exactly_within_are_a_match",
+        "tests/engine/language/sql/test_engine_sql_matches.py::test_rows_exactly_within_are_a_match",
         flink=(
             (_MATCHES.format("(A B) WITHIN INTERVAL '1' SECOND", ""), ()),
             (_MATCHES.format("(A B) WITHIN INTERVAL '1.001' SECOND", ""), ("1",)),
@@ -445,7 +445,7 @@ ORDERS: Final = (
         "as they can",
         "Flink: `?` is always reluctant, so `A B?` never takes a B; `B*` and `B{1,2}` never give a "
         "row back, so `A B* C` misses matches",
-        "tests/engine/test_engine_sql_matches.py::test_quantifiers_are_greedy_and_give_back",
+        "tests/engine/language/sql/test_engine_sql_matches.py::test_quantifiers_are_greedy_and_give_back",
         flink=(
             (_MATCHES.format("(A B?)", ""), ("0", "0")),
             (_MATCHES.format("(A B* C)", ", C AS C.x = 1"), ("2",)),
@@ -457,12 +457,12 @@ ORDERS: Final = (
         "`ASOF`, several rows of the other stream at one time",
         "back: the last that came; forward: the first",
         "Spark and DuckDB: by the order that rows happen to have",
-        "tests/engine/test_engine_spark_epochs.py::test_a_join_as_of_looks_back_or_forward_at_any_cut",
+        "tests/engine/spark/test_engine_spark_epochs.py::test_a_join_as_of_looks_back_or_forward_at_any_cut",
     ),
     OrderOfRows(
         "`FOR SYSTEM_TIME AS OF`, several rows of a key at one time",
         "the last that came",
         "Spark: by the order that rows happen to have",
-        "tests/engine/test_engine_spark_tables.py::test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded",
+        "tests/engine/spark/test_engine_spark_tables.py::test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded",
     ),
 )

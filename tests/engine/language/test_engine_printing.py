@@ -7,11 +7,11 @@ from collections.abc import Collection
 import epoch_networks
 import msgspec
 import pytest
+from drawn_availabilities import availabilities
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
-from test_engine_xml import availabilities
 
 from medusa.engine.language.document import Document
 from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS

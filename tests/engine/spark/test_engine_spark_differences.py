@@ -31,7 +31,7 @@ from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.spark
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 PAGE = (REPOSITORY / "docs/sql.md").read_text()
 BASE = "medusa://mit.edu"
 ANSWER = f"{BASE}/answer"

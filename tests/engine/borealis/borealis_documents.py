@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-FOLDER: Final = Path(__file__).parents[2] / "examples" / "borealis"
+FOLDER: Final = Path(__file__).parents[3] / "examples" / "borealis"
 
 INTRUSION: Final = (FOLDER / "intrusion" / "query.xml").read_text()
 

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from test_engine_sql_windows import BASE, MINUTE, SCHEMA, S, rows
+from sql_answers import BASE, MINUTE, SCHEMA, S, rows
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script

@@ -404,7 +404,7 @@ def test_lines_are_counted_behind_a_document_type() -> None:
 
 # -- the page, and hostile documents --------------------------------------------------------------
 
-PAGE = (Path(__file__).parents[2] / "docs" / "borealis.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "borealis.md").read_text()
 
 
 def cells(line: str) -> list[str]:

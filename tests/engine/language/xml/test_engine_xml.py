@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from drawn_availabilities import PEER, availabilities
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import queries
@@ -408,9 +409,6 @@ def test_borealis_documents_are_checked_as_a_whole(
         read_document(IDS.replace(old, new, 1), base="medusa://mit.edu/")
 
 
-PEER = "0123456789abcdef" * 2 + "01234567"
-
-
 def with_attributes(text: str, attributes: str) -> str:
     """The attributes added to the document's last query."""
     before, _, after = text.rpartition("<query ")
@@ -529,25 +527,6 @@ def full(query: Query) -> Query:
     return Query(prefix + query.name, tuple(named(box) for box in query.boxes))  # type: ignore[misc]
 
 
-MICROSECONDS = st.integers(100_000, 86_400_000_000)
-
-
-@st.composite
-def availabilities(draw: st.DrawFn) -> Availability:
-    """Any that a query of today's boxes may ask for."""
-    mode = draw(st.sampled_from(Mode))
-    if mode is Mode.NONE:
-        return Availability()
-    recovery = Recovery.GAP if mode is Mode.AMNESIA else draw(st.sampled_from(Recovery))
-    bound = draw(st.just(0) | MICROSECONDS)
-    found = Availability(mode, recovery, bound / 1e6, secondary=draw(st.sampled_from(["", PEER])))
-    if mode is not Mode.PASSIVE_STANDBY:
-        return found
-    most = min(bound or 3_600_000_000, 3_600_000_000)
-    checkpoint = draw(st.integers(50_000, most))
-    return msgspec.structs.replace(found, checkpoint_s=checkpoint / 1e6)
-
-
 @settings(deadline=None)
 @given(queries(), st.data())
 def test_queries_survive_being_written_and_read(query: Query, data: st.DataObject) -> None:
@@ -624,7 +603,7 @@ def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
 
 def test_the_intrusion_query_s_own_document() -> None:
     """Five tasks; the second window reads tuples that carry the first one's last microsecond."""
-    template = Path(__file__).parents[2] / "testnet" / "connections" / "intrusion.xml"
+    template = Path(__file__).parents[4] / "testnet" / "connections" / "intrusion.xml"
     inputs = [f'<input port="{n}" stream="medusa://p{n}.org/conns"/>' for n in (1, 2, 3)]
     text = template.read_text().replace("{participant}", "mit.edu")
     (query,) = read_document(text.replace("{inputs}", "".join(inputs))).queries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from test_engine_sql_windows import BASE, SCHEMA, S, made, oracle, rows
+from sql_answers import BASE, SCHEMA, S, made, oracle, rows
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
