@@ -24,8 +24,6 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
-    outputs_of,
 )
 from medusa.overlay.errors import InvalidInputError
 
@@ -54,7 +52,7 @@ def check_shape(box: Box) -> None:
     with about(f"box {box.name[:MAX_BOX_NAME]!a}"):
         if not 0 < len(box.name) <= MAX_BOX_NAME or not box.name.isprintable():
             raise InvalidInputError(f"its name must have 1 to {MAX_BOX_NAME} printable characters")
-        streams = (*inputs_of(box), *outputs_of(box))
+        streams = (*box.inputs, *box.outputs)
         for stream in streams:
             if not stream or not stream.isprintable():
                 raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")

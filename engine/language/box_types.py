@@ -46,7 +46,6 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
 )
 from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema, check_schema
 from medusa.overlay.errors import InvalidInputError
@@ -84,7 +83,7 @@ def type_box(
     """
     check_shape(box)
     with about(f"box {box.name!a}"):
-        for stream in inputs_of(box):
+        for stream in box.inputs:
             if stream not in inputs:
                 raise InvalidInputError(f"there is no stream {stream}")
         match box:

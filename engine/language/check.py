@@ -18,8 +18,6 @@ from medusa.engine.language.user_functions import (
 from medusa.engine.objects.query import (
     Box,
     Query,
-    inputs_of,
-    outputs_of,
     streams_read,
     streams_written,
 )
@@ -71,11 +69,11 @@ def ordered_boxes(query: Query) -> list[Box]:
     with about(f"query {query.name}"):
         _check_network(query)
         makers = {
-            stream: number for number, box in enumerate(query.boxes) for stream in outputs_of(box)
+            stream: number for number, box in enumerate(query.boxes) for stream in box.outputs
         }
         sorter = TopologicalSorter(
             {
-                number: [makers[stream] for stream in inputs_of(box) if stream in makers]
+                number: [makers[stream] for stream in box.inputs if stream in makers]
                 for number, box in enumerate(query.boxes)
             }
         )
@@ -100,7 +98,7 @@ def _check_network(query: Query) -> None:
     refuse_repeated("box name", [box.name for box in query.boxes])
     producers: dict[str, str] = {}
     for box in query.boxes:
-        for stream in outputs_of(box):
+        for stream in box.outputs:
             if stream in producers:
                 raise InvalidInputError(
                     f"stream {stream} has two producers, boxes {producers[stream]} and {box.name}"

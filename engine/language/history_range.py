@@ -7,13 +7,9 @@ that time, or end after it, are not whole and are left out.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import msgspec
-
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import QueryEntry
-from medusa.engine.objects.query import Box, Filter, Join, Query, Union, streams_written
+from medusa.engine.objects.query import Query, streams_written
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
@@ -64,7 +60,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
 
     query = Query(
         name,
-        tuple(renamed(box, new_name) for box in original.boxes),
+        tuple(box.renamed(new_name) for box in original.boxes),
         # streams of revisions come beside these, as of any query
         tuple(names[stream] for stream in entry.outputs if stream in names),
         Availability(),
@@ -82,17 +78,3 @@ def _within(stream: str, query: str) -> str:
     if stream.startswith(f"{query}/"):
         return stream.removeprefix(f"{query}/")
     return ObjectName.parse(stream).path
-
-
-def renamed(box: Box, new_name: Callable[[str], str]) -> Box:
-    """The box over streams of other names."""
-    if isinstance(box, Union):
-        inputs = tuple(new_name(stream) for stream in box.inputs)
-        return msgspec.structs.replace(box, inputs=inputs, output=new_name(box.output))
-    if isinstance(box, Filter):
-        outputs = tuple(new_name(stream) for stream in box.outputs)
-        return msgspec.structs.replace(box, input=new_name(box.input), outputs=outputs)
-    if isinstance(box, Join):
-        left, right = new_name(box.left), new_name(box.right)
-        return msgspec.structs.replace(box, left=left, right=right, output=new_name(box.output))
-    return msgspec.structs.replace(box, input=new_name(box.input), output=new_name(box.output))

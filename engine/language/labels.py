@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.objects.definitions import ANY, MAX_POLICIES, Policy, StreamEntry, base_of
-from medusa.engine.objects.query import Query, inputs_of, outputs_of
+from medusa.engine.objects.query import Query
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 
@@ -42,8 +42,8 @@ def _labels(
     policies = {name: frozenset(found) for name, found in inputs}
     found: dict[str, tuple[Policy, ...]] = {}
     for box in ordered_boxes(query):
-        read = frozenset[Policy]().union(*(policies.get(n, frozenset()) for n in inputs_of(box)))
-        for stream in outputs_of(box):
+        read = frozenset[Policy]().union(*(policies.get(n, frozenset()) for n in box.inputs))
+        for stream in box.outputs:
             label, own = read, readers.get(stream)
             if own is not None:
                 label = frozenset(each for each in read if owner not in each.declassify)

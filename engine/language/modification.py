@@ -16,7 +16,7 @@ from medusa.engine.language.xml.parameters import parameters_of, type_of
 from medusa.engine.language.xml.tree import Node, parse_xml
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.functions import unpinned
-from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows, inputs_of, outputs_of
+from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -155,7 +155,7 @@ def differences(
         one, two = before[name], after[name]
         if type_of(one) != type_of(two):
             refused.append(f"{named(name)} is made in another way")
-        elif (inputs_of(one), outputs_of(one)) != (inputs_of(two), outputs_of(two)):
+        elif (one.inputs, one.outputs) != (two.inputs, two.outputs):
             refused.append(f"{named(name)} reads or makes other streams")
     refused += _others(query, edited)
     if refused:
@@ -212,7 +212,7 @@ def _modified_box(box: Box, change: BoxChange) -> Box:
         for name, value in {**state, **given}.items()
     ]
     node = _Given("box", {"name": box.name, "type": type_of(box)}, 0)
-    made = read_box(node, inputs_of(box), outputs_of(box), nodes)
+    made = read_box(node, box.inputs, box.outputs, nodes)
     if isinstance(made, Aggregate) and made.advance_us > made.size_us and "advance" not in given:
         raise InvalidInputError(
             f"box {box.name!a}: windows of {made.size_us / 1e6:g} s that advance by "

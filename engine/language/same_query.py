@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -11,24 +11,7 @@ from medusa.engine.language.check import check_query
 from medusa.engine.language.steps import Step
 from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import unpinned
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateFunction,
-    Box,
-    Cumulate,
-    Filter,
-    Join,
-    Map,
-    Match,
-    Query,
-    Rank,
-    Sessions,
-    Top,
-    Totals,
-    TupleWindows,
-    Union,
-    streams_read,
-)
+from medusa.engine.objects.query import Query, streams_read
 from medusa.engine.objects.schema import Schema
 
 
@@ -57,36 +40,11 @@ def _plain(query: Query) -> Query:
     read = streams_read(query)
     return msgspec.structs.replace(
         query,
-        boxes=tuple(sorted(map(_without_words, query.boxes), key=lambda box: box.name)),
+        boxes=tuple(sorted((box.without_words() for box in query.boxes), key=lambda box: box.name)),
         outputs=tuple(sorted({stream for stream in query.outputs if stream in read})),
         readers=tuple(sorted(query.readers)),
         panes=(),
     )
-
-
-def _without_words(box: Box) -> Box:
-    match box:
-        case Filter():
-            return msgspec.structs.replace(box, predicates=())
-        case Map():
-            return msgspec.structs.replace(box, expressions=())
-        case Union():
-            return box
-        case Aggregate():
-            return msgspec.structs.replace(box, functions=_named(box.functions), order_on="")
-        case Sessions() | Cumulate() | TupleWindows() | Totals():
-            return msgspec.structs.replace(box, functions=_named(box.functions))
-        case Match():
-            steps = tuple(msgspec.structs.replace(each, condition="true") for each in box.steps)
-            return msgspec.structs.replace(box, steps=steps)
-        case Rank() | Top():
-            return box
-        case Join():
-            return msgspec.structs.replace(box, predicate="", expressions=())
-
-
-def _named(functions: Sequence[AggregateFunction]) -> tuple[AggregateFunction, ...]:
-    return tuple(AggregateFunction(each.function, None, each.output) for each in functions)
 
 
 def _steps(query: Query, inputs: Mapping[str, Schema]) -> dict[str, Step]:

@@ -14,7 +14,7 @@ import msgspec
 from medusa.engine.language.steps import FilterStep, MapStep, Step
 from medusa.engine.language.typed import Call, Expression, calls_in
 from medusa.engine.objects.functions import UserFunction, check_functions
-from medusa.engine.objects.query import Box, Function, Query, texts_of
+from medusa.engine.objects.query import Box, Function, Query
 from medusa.overlay.errors import InvalidInputError
 
 Declared = Mapping[str, UserFunction]
@@ -55,7 +55,7 @@ def called_by(box: Box, functions: Declared) -> tuple[UserFunction, ...]:
     from medusa.engine.language.expression_tokens import FUNCTION, tokens_of  # they import sqlglot
 
     names: dict[str, None] = {}
-    for text in texts_of(box):
+    for text in box.texts:
         with suppress(InvalidInputError):
             for token in tokens_of(text, functions):
                 if token.text.startswith(FUNCTION):

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Final
+from typing import Final, Self
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import BEGINNING, END
+
+
+class OneStream(Struct, frozen=True):
+    """What the boxes have in common that make one stream of one stream."""
+
+    name: str
+    input: str
+    output: str
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams that it reads, each once."""
+        return (self.input,)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.output,)
+
+    def renamed(self, new_name: Callable[[str], str]) -> Self:
+        """The same box, its streams under other names."""
+        return replace(self, input=new_name(self.input), output=new_name(self.output))
 
 
 class Filter(Struct, frozen=True, tag="filter"):
@@ -26,15 +49,40 @@ class Filter(Struct, frozen=True, tag="filter"):
     predicates: tuple[str, ...]
     pass_on_false: bool = False
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams that it reads, each once."""
+        return (self.input,)
 
-class Map(Struct, frozen=True, tag="map"):
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return self.predicates
+
+    def renamed(self, new_name: Callable[[str], str]) -> Self:
+        """The same box, its streams under other names."""
+        outputs = tuple(map(new_name, self.outputs))
+        return replace(self, input=new_name(self.input), outputs=outputs)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, predicates=())
+
+
+class Map(OneStream, frozen=True, tag="map"):
     """A projection: each output field is an expression over the input tuple; stime is kept."""
 
-    name: str
-    input: str
-    output: str
     expressions: tuple[tuple[str, str], ...]
     """(output field, expression) pairs."""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return tuple(text for _, text in self.expressions)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, expressions=())
 
 
 class Union(Struct, frozen=True, tag="union"):
@@ -43,6 +91,24 @@ class Union(Struct, frozen=True, tag="union"):
     name: str
     inputs: tuple[str, ...]
     output: str
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.output,)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return ()
+
+    def renamed(self, new_name: Callable[[str], str]) -> Self:
+        """The same box, its streams under other names."""
+        inputs = tuple(map(new_name, self.inputs))
+        return replace(self, inputs=inputs, output=new_name(self.output))
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return self
 
 
 class Function(StrEnum):
@@ -86,7 +152,16 @@ class AggregateFunction(Struct, frozen=True, omit_defaults=True):
     descending: bool = False
 
 
-class Aggregate(Struct, frozen=True, tag="aggregate"):
+def _arguments(functions: Sequence[AggregateFunction]) -> tuple[str, ...]:
+    return tuple(each.argument for each in functions if each.argument is not None)
+
+
+def _named(functions: Sequence[AggregateFunction]) -> tuple[AggregateFunction, ...]:
+    """The functions without their arguments."""
+    return tuple(AggregateFunction(each.function, None, each.output) for each in functions)
+
+
+class Aggregate(OneStream, frozen=True, tag="aggregate"):
     """Windows of stime, [k * advance, k * advance + size) aligned to the epoch, by group.
 
     A window is emitted when the boundary passes its last microsecond, which is its tuples' stime.
@@ -97,17 +172,23 @@ class Aggregate(Struct, frozen=True, tag="aggregate"):
         order_on: the author's order: "", stime or the input's time field; others are refused.
     """
 
-    name: str
-    input: str
-    output: str
     size_us: int
     advance_us: int
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
     order_on: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return _arguments(self.functions)
 
-class Sessions(Struct, frozen=True, tag="sessions"):
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, functions=_named(self.functions), order_on="")
+
+
+class Sessions(OneStream, frozen=True, tag="sessions"):
     """Sessions of each group: tuples of which each comes no more than `gap_us` after the one
     before.
 
@@ -121,13 +202,19 @@ class Sessions(Struct, frozen=True, tag="sessions"):
     plus the gap, or the cut), the group-by fields, the functions' outputs.
     """
 
-    name: str
-    input: str
-    output: str
     gap_us: int
     longest_us: int
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return _arguments(self.functions)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, functions=_named(self.functions))
 
 
 HOUR_US: Final = 3_600_000_000
@@ -138,7 +225,7 @@ def longest_session(gap_us: int) -> int:
     return max(gap_us, HOUR_US)
 
 
-class Cumulate(Struct, frozen=True, tag="cumulate"):
+class Cumulate(OneStream, frozen=True, tag="cumulate"):
     """Windows that grow: [k * size, k * size + n * step) of stime, n = 1, 2... up to the size.
 
     Each is emitted when the boundary passes its last microsecond, which is its tuples' stime, with
@@ -146,13 +233,19 @@ class Cumulate(Struct, frozen=True, tag="cumulate"):
     `window_end` (timestamps), the group-by fields, the functions' outputs.
     """
 
-    name: str
-    input: str
-    output: str
     step_us: int
     size_us: int
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return _arguments(self.functions)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, functions=_named(self.functions))
 
 
 class OrderBy(Struct, frozen=True):
@@ -173,7 +266,7 @@ def order_by(field: str, *, descending: bool = False, nulls_first: bool | None =
     return OrderBy(field, descending, not descending if nulls_first is None else nulls_first)
 
 
-class Rank(Struct, frozen=True, tag="rank"):
+class Rank(OneStream, frozen=True, tag="rank"):
     """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
     of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
 
@@ -188,14 +281,20 @@ class Rank(Struct, frozen=True, tag="rank"):
         place: the output's last field, the tuple's place from 1; "": it has none.
     """
 
-    name: str
-    input: str
-    output: str
     size_us: int
     partition_by: tuple[str, ...]
     order_by: tuple[OrderBy, ...]
     most: int
     place: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return ()
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return self
 
 
 class JoinKind(StrEnum):
@@ -260,6 +359,29 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     expressions: tuple[tuple[str, str], ...]
     table: bool = False
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The streams that it reads, each once."""
+        return (self.left,) if self.left == self.right else (self.left, self.right)
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        return (self.output,)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return (self.predicate, *(text for _, text in self.expressions))
+
+    def renamed(self, new_name: Callable[[str], str]) -> Self:
+        """The same box, its streams under other names."""
+        left, right, output = map(new_name, (self.left, self.right, self.output))
+        return replace(self, left=left, right=right, output=output)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, predicate="", expressions=())
+
 
 class Contiguity(StrEnum):
     """Which tuples of the partition may lie between those of a match."""
@@ -304,7 +426,7 @@ class Measure(Struct, frozen=True, omit_defaults=True):
     output: str
 
 
-class Match(Struct, frozen=True, tag="match", omit_defaults=True):
+class Match(OneStream, frozen=True, tag="match", omit_defaults=True):
     """Sequences of tuples of one partition that fit a pattern.
 
     Each tuple may be the first of one match. Of several that begin with it, the preferred one
@@ -317,17 +439,23 @@ class Match(Struct, frozen=True, tag="match", omit_defaults=True):
         within_us: from the first to the last tuple of a match, microseconds, at most.
     """
 
-    name: str
-    input: str
-    output: str
     partition_by: tuple[str, ...]
     steps: tuple[PatternStep, ...]
     within_us: int
     measures: tuple[Measure, ...]
     contiguity: Contiguity = Contiguity.STRICT
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return tuple(step.condition for step in self.steps)
 
-class Totals(Struct, frozen=True, tag="totals", omit_defaults=True):
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, steps=tuple(replace(each, condition="true") for each in self.steps))
+
+
+class Totals(OneStream, frozen=True, tag="totals", omit_defaults=True):
     """A table of the totals of each group so far: a tuple of a group at each stime at which the
     group has a new tuple. Its key is the group.
 
@@ -336,15 +464,21 @@ class Totals(Struct, frozen=True, tag="totals", omit_defaults=True):
             which does not count any more. Of a group without tuples the total is deleted.
     """
 
-    name: str
-    input: str
-    output: str
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
     changes: bool = False
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return _arguments(self.functions)
 
-class Top(Struct, frozen=True, tag="top", omit_defaults=True):
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, functions=_named(self.functions))
+
+
+class Top(OneStream, frozen=True, tag="top", omit_defaults=True):
     """A table of the first tuples of each partition so far: a tuple whenever another one takes a
     place. Its key is the partition and the place.
 
@@ -354,16 +488,22 @@ class Top(Struct, frozen=True, tag="top", omit_defaults=True):
         place: the field with the place, from 1; "": there is one place, and no such field.
     """
 
-    name: str
-    input: str
-    output: str
     partition_by: tuple[str, ...]
     order_by: tuple[OrderBy, ...]
     most: int
     place: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return ()
 
-class TupleWindows(Struct, frozen=True, tag="tuple_windows", omit_defaults=True):
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return self
+
+
+class TupleWindows(OneStream, frozen=True, tag="tuple_windows", omit_defaults=True):
     """Windows of `size` tuples of each group that follow one another in the order of the stream:
     by stime, then by arrival if it is a source stream, else by their fields.
 
@@ -378,15 +518,21 @@ class TupleWindows(Struct, frozen=True, tag="tuple_windows", omit_defaults=True)
             such field. With size and advance 1 it is SQL's ROW_NUMBER() of each tuple.
     """
 
-    name: str
-    input: str
-    output: str
     size: int
     advance: int
     group_by: tuple[str, ...]
     functions: tuple[AggregateFunction, ...]
     partial: bool = False
     number: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Its expressions."""
+        return _arguments(self.functions)
+
+    def without_words(self) -> Self:
+        """The box without its expressions and what does not count."""
+        return replace(self, functions=_named(self.functions))
 
 
 Box = (
@@ -444,59 +590,9 @@ class QueryStatus(StrEnum):
     DELETED = "DELETED"
 
 
-def inputs_of(box: Box) -> tuple[str, ...]:
-    """The streams that it reads, each once."""
-    match box:
-        case Union():
-            return box.inputs
-        case Join():
-            return (box.left,) if box.left == box.right else (box.left, box.right)
-        case _:
-            return (box.input,)
-
-
-def outputs_of(box: Box) -> tuple[str, ...]:
-    return box.outputs if isinstance(box, Filter) else (box.output,)
-
-
-def characters_of(box: Box) -> int:
-    """The number of characters of its expressions."""
-    match box:
-        case Filter():
-            return sum(map(len, box.predicates))
-        case Map():
-            return sum(len(text) for _, text in box.expressions)
-        case Union() | Rank() | Top():
-            return 0
-        case Aggregate() | Sessions() | Cumulate() | TupleWindows() | Totals():
-            texts = (each.parameter for each in box.functions if isinstance(each.parameter, str))
-            return sum(len(each.argument or "") for each in box.functions) + sum(map(len, texts))
-        case Join():
-            return len(box.predicate) + sum(len(text) for _, text in box.expressions)
-        case Match():
-            return sum(len(step.condition) for step in box.steps)
-
-
-def texts_of(box: Box) -> tuple[str, ...]:
-    """Its expressions."""
-    match box:
-        case Filter():
-            return box.predicates
-        case Map():
-            return tuple(text for _, text in box.expressions)
-        case Union() | Rank() | Top():
-            return ()
-        case Match():
-            return tuple(step.condition for step in box.steps)
-        case Aggregate() | Sessions() | Cumulate() | TupleWindows() | Totals():
-            return tuple(each.argument for each in box.functions if each.argument is not None)
-        case Join():
-            return (box.predicate, *(text for _, text in box.expressions))
-
-
 def streams_read(query: Query) -> frozenset[str]:
-    return frozenset(name for box in query.boxes for name in inputs_of(box))
+    return frozenset(name for box in query.boxes for name in box.inputs)
 
 
 def streams_written(query: Query) -> frozenset[str]:
-    return frozenset(name for box in query.boxes for name in outputs_of(box))
+    return frozenset(name for box in query.boxes for name in box.outputs)

@@ -44,8 +44,6 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
-    outputs_of,
 )
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.tasks.network import Network
@@ -189,7 +187,7 @@ def _call(function: UserFunction, query: Query) -> ExplainedCall:
 
 def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
     """The boxes whose steps the task has, the last one first, each with the stream it makes."""
-    made = {stream: box for box in query.boxes for stream in outputs_of(box)}
+    made = {stream: box for box in query.boxes for stream in box.outputs}
     for box in query.boxes:
         if isinstance(box, (Aggregate, Totals)):
             made[panes_name(box.output)] = box
@@ -202,7 +200,7 @@ def _made_by(task: Task, query: Query) -> list[tuple[Box, str]]:
             break
         if isinstance(box, Join):
             break
-        (stream,) = inputs_of(box)
+        (stream,) = box.inputs
     return found
 
 

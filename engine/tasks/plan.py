@@ -50,7 +50,6 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
 )
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.overlay.errors import InvalidInputError
@@ -284,12 +283,12 @@ class _Network:
         folded = widths(query)
         boxes = ordered_boxes(query)
         for box in boxes:
-            for stream in inputs_of(box):
+            for stream in box.inputs:
                 self._readers.setdefault(stream, []).append(box)
         stateful: set[str] = set()
         for box in boxes:
             fresh = isinstance(box, (Union, Join))
-            before = {} if fresh else self._nodes.get(inputs_of(box)[0], {})
+            before = {} if fresh else self._nodes.get(box.inputs[0], {})
             typed = type_box(box, schemas, before, declared(query))
             for stream in typed.schemas:
                 self._make(stream, typed, folded.get(stream))
@@ -306,7 +305,7 @@ class _Network:
 
     def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
         """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""
-        inputs, step = inputs_of(typed.box), typed.steps.get(stream)
+        inputs, step = typed.box.inputs, typed.steps.get(stream)
         if isinstance(step, (TotalsStep, TupleWindowsStep)):
             inputs, step = self._make_of_table(stream, inputs, step)
         if width_us is not None and isinstance(step, AggregateStep):
@@ -370,7 +369,7 @@ class _Network:
         """Whether the path to this box has an aggregate, a pattern or a join."""
         if isinstance(box, (Union, Join)):
             return False
-        (stream,) = inputs_of(box)
+        (stream,) = box.inputs
         return stream in stateful and stream not in self.kept
 
     def _is_cut(self, stream: str, *, after_aggregate: bool) -> bool:

@@ -23,7 +23,7 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.language.steps import Form
-from medusa.engine.objects.query import Box, Query, characters_of
+from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.tasks.plan import AggregateStep, EditionSteps, Step, Task, TupleWindowsStep
 from medusa.engine.tasks.windows import first_whole, whole_after
@@ -70,7 +70,7 @@ def check_history(query: Query, editions: Sequence[Edition]) -> None:
             f"{len(editions)} former editions; at most {MAX_EDITIONS} are allowed"
         )
     boxes = (*query.boxes, *(box for each in editions for box in each.boxes))
-    characters = (1 + len(editions)) * sum(map(characters_of, boxes))
+    characters = (1 + len(editions)) * sum(len(text) for box in boxes for text in box.texts)
     if characters > MAX_CHARACTERS:
         raise InvalidInputError(
             f"the expressions of all its editions have up to {characters:,} characters, at most "

@@ -20,7 +20,6 @@ from typing import Final
 
 import trio
 
-from medusa.engine.objects.query import outputs_of
 from medusa.engine.replication.moves.messages import MoveRecord, MoveTask
 from medusa.overlay.clients import open_client
 from medusa.overlay.concurrency import one_error
@@ -136,7 +135,7 @@ async def _measure(federation: Federation, minutes: Minutes, acts: Sequence[Act]
             query(owner.participant, stream(owner.participant).name),
         )
         await publish(owner, (schema(owner.participant),), (source,), (work,))
-        (task,) = outputs_of(work.boxes[-1])
+        (task,) = work.boxes[-1].outputs
         consumer = Consumer(client, task)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(consumer.receive)

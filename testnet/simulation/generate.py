@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
-from medusa.engine.objects.query import Filter, outputs_of
+from medusa.engine.objects.query import Filter
 from medusa.engine.streams.corrections import Corrections
 from medusa.testnet.simulation.faults import Cheat, draw_rates, schedule
 from medusa.testnet.simulation.manifest import (
@@ -218,7 +218,7 @@ def _queries(
 
 def _outputs(queries: Sequence[QueryTable]) -> list[str]:
     """The last stream of each query."""
-    return [outputs_of(table.boxes[-1])[-1] for table in queries]
+    return [table.boxes[-1].outputs[-1] for table in queries]
 
 
 def _posters(
@@ -273,7 +273,7 @@ def _moves(
         siblings = [peer for peer in peers if peer.partition("/")[0] == owner]
         if len(siblings) > 1 and not stays(table.boxes) and rng.random() < 0.4:
             for _ in range(rng.randint(1, 3)):
-                stream = outputs_of(table.boxes[-1])[-1]
+                stream = table.boxes[-1].outputs[-1]
                 at_s = round(rng.uniform(1.0, workload_s * 0.8), 2)
                 made.append(MoveTable(at_s, stream, table.at, rng.choice(siblings)))
     return tuple(made)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from medusa.engine.objects.query import Query, outputs_of
+from medusa.engine.objects.query import Query
 from medusa.overlay.clock import MAX_AHEAD_S, MICROS, latest_number
 from medusa.testnet.simulation.faults import Drift
 from medusa.testnet.simulation.history import (
@@ -148,7 +148,7 @@ def makers_of(now: Quiescent, manifest: Manifest) -> dict[str, str]:
 
 
 def last_output(query: Query) -> str:
-    return outputs_of(query.boxes[-1])[-1]
+    return query.boxes[-1].outputs[-1]
 
 
 def named(peer: str, term_number: int, worker: str) -> str:

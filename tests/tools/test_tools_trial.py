@@ -18,7 +18,7 @@ from rich.console import Console
 
 from medusa.engine.language.sql.errors import PointedError
 from medusa.engine.objects.definitions import MAX_SPAN_US, Idle
-from medusa.engine.objects.query import inputs_of, outputs_of, streams_read
+from medusa.engine.objects.query import streams_read
 from medusa.engine.objects.schema import FieldType, Schema
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.commands.in_text import InTextError, in_file
@@ -319,11 +319,7 @@ def test_a_case_has_all_names_under_its_own(rows: Path) -> None:
     made = trial_of(SCRIPT, given, None, case="case.7")
     assert made.participant == "you"
     begin = "medusa://you/case.7/"
-    names = {
-        each
-        for box in made.document.queries[0].boxes
-        for each in (*inputs_of(box), *outputs_of(box))
-    }
+    names = {each for box in made.document.queries[0].boxes for each in (*box.inputs, *box.outputs)}
     assert all(each.startswith(begin) for each in {*names, *made.files, *made.outputs})
     assert made.made["medusa://utah.edu/both"] == f"{begin}of.utah.edu/both"
     assert made.as_given(f"{begin}of.utah.edu/both, {begin}s") == (

@@ -13,11 +13,10 @@ from typing import Final
 from msgspec import structs
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.history_range import renamed
 from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
-from medusa.engine.objects.query import Query, inputs_of, outputs_of, streams_read, streams_written
+from medusa.engine.objects.query import Query, streams_read, streams_written
 from medusa.engine.objects.schema import Schema, wrong_name
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.overlay.names import SCHEME, ObjectName
@@ -103,9 +102,7 @@ def trial_of(
         document = draft.complete(read, {}, tables.keys() & read.keys())
     except InvalidInputError as error:
         raise _with_reason(error, left_out) from None
-    made = {
-        stream for query in document.queries for box in query.boxes for stream in outputs_of(box)
-    }
+    made = {stream for query in document.queries for box in query.boxes for stream in box.outputs}
     used = {stream for query in document.queries for stream in streams_read(query)}
     for name in sorted(used - made):
         if name not in read and all(stream.name != name for stream in document.streams):
@@ -268,7 +265,7 @@ def _alone(query: Query, own_name: Callable[[str], str]) -> Query:
     return structs.replace(
         query,
         name=own_name(query.name),
-        boxes=tuple(renamed(box, own_name) for box in query.boxes),
+        boxes=tuple(box.renamed(own_name) for box in query.boxes),
         outputs=tuple(map(own_name, query.outputs)),
         availability=Availability(),
         readers=(),
@@ -277,6 +274,6 @@ def _alone(query: Query, own_name: Callable[[str], str]) -> Query:
 
 def _answers(query: Query) -> list[str]:
     """The streams that no box of the query reads, and those that it names as outputs."""
-    inner = {stream for box in query.boxes for stream in inputs_of(box)}
-    made = [stream for box in query.boxes for stream in outputs_of(box)]
+    inner = {stream for box in query.boxes for stream in box.inputs}
+    made = [stream for box in query.boxes for stream in box.outputs]
     return [stream for stream in made if stream not in inner or stream in query.outputs]

@@ -9,7 +9,7 @@ from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.python.building import Step, Stream, step_of
 from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
-from medusa.engine.objects.query import Box, Query, inputs_of, outputs_of
+from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
@@ -47,9 +47,9 @@ def query(
     for each in streams:
         network.note(each)
     boxes = network.boxes()
-    made = {each for box in boxes for each in outputs_of(box)}
+    made = {each for box in boxes for each in box.outputs}
     outputs = [network.name_of(each) for each in streams]
-    read = {each for box in boxes for each in inputs_of(box)}
+    read = {each for box in boxes for each in box.inputs}
     for output in outputs:
         if output not in made:
             raise InvalidInputError(f"query {name}: it does not make {output}: say .union() of it")

@@ -35,9 +35,7 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
     longest_session,
-    outputs_of,
     streams_read,
     streams_written,
 )
@@ -128,7 +126,7 @@ class _Printer:
             *(
                 stream
                 for box in ordered_boxes(self._query)
-                for stream in outputs_of(box)
+                for stream in box.outputs
                 if stream not in self._read and stream not in self._query.outputs
             ),
         ]
@@ -149,8 +147,8 @@ class _Printer:
         return name
 
     def _box(self, box: Box) -> list[str]:
-        given = [self._variables[each] for each in inputs_of(box)]
-        streams = outputs_of(box)
+        given = [self._variables[each] for each in box.inputs]
+        streams = box.outputs
         made = _made(box, given)
         if len(streams) == 1:
             made = f"{made}{'[0]' if _splits(box) else ''}.{self._named(box, streams[0])}"
@@ -166,7 +164,7 @@ class _Printer:
 
     def _named(self, box: Box, stream: str) -> str:
         arguments = [_text(stream)]
-        if box.name != outputs_of(box)[0].rpartition("/")[2] and stream == outputs_of(box)[0]:
+        if box.name != box.outputs[0].rpartition("/")[2] and stream == box.outputs[0]:
             arguments.append(f"box={_text(box.name)}")
         if stream in self._readers:
             told = ", ".join(map(_text, self._readers[stream]))

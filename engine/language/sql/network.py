@@ -22,8 +22,6 @@ from medusa.engine.objects.query import (
     Top,
     Totals,
     Union,
-    inputs_of,
-    outputs_of,
 )
 from medusa.engine.objects.schema import Schema
 
@@ -93,11 +91,11 @@ class Boxes:
         """
         for made in self._boxes:
             if _blank(made) == _blank(box):
-                self._found.add(outputs_of(made)[0])
-                return self.schemas[outputs_of(made)[0]]
+                self._found.add(made.outputs[0])
+                return self.schemas[made.outputs[0]]
         stream = self._free(f"{self._prefix}/{box.name}")
         name = stream.removeprefix(self._prefix.rpartition(_LAST)[0] + _LAST).replace(_LAST, ".")
-        box = msgspec.structs.replace(box, name=name[-MAX_BOX_NAME:], **_output(box, stream))
+        box = msgspec.structs.replace(_made(box, stream), name=name[-MAX_BOX_NAME:])
         return self._add(box, at)[0]
 
     def add_split(self, box: Filter, at: exp.Expr | int) -> None:
@@ -112,7 +110,7 @@ class Boxes:
             schema: of the output of that step. stream: the output's name. name: the box's.
         """
         for number, box in enumerate(self._boxes):
-            if outputs_of(box) != (schema.name,):
+            if box.outputs != (schema.name,):
                 continue
             if schema.name not in self._named:
                 self._rename(schema.name, stream)
@@ -121,7 +119,7 @@ class Boxes:
                 return self.schemas[stream]
             if schema.name in self._found:  # an earlier statement says the same
                 self._named.add(stream)
-                made = msgspec.structs.replace(box, name=name, **_output(box, stream))
+                made = msgspec.structs.replace(_made(box, stream), name=name)
                 return self._add(made, at)[0]
         self._named.add(stream)  # it is another stream, as it is
         if schema.name in self.tables:
@@ -137,7 +135,7 @@ class Boxes:
         self._boxes.append(box)
         if isinstance(box, (Totals, Top)) or (isinstance(box, Map) and box.input in self.tables):
             self.tables.add(box.output)
-        return [typed.schemas[stream] for stream in outputs_of(box)]
+        return [typed.schemas[stream] for stream in box.outputs]
 
     def _check_size(self, box: Box, at: exp.Expr | int) -> None:
         """Refuse what would take long to type, before it does."""
@@ -165,31 +163,17 @@ class Boxes:
     def _rename(self, old: str, new: str) -> None:
         schema = self.schemas.pop(old)
         self.schemas[new] = msgspec.structs.replace(schema, name=new)
-        self._boxes = [_renamed(box, old, new) for box in self._boxes]
+        self._boxes = [box.renamed(lambda n: new if n == old else n) for box in self._boxes]
         if old in self.tables:
             self.tables.remove(old)
             self.tables.add(new)
 
 
 def _blank(box: Box) -> Box:
-    return msgspec.structs.replace(box, name="", **_output(box, ""))
+    return msgspec.structs.replace(_made(box, ""), name="")
 
 
-def _output(box: Box, stream: str) -> dict[str, object]:
-    return {"outputs": (stream,)} if isinstance(box, Filter) else {"output": stream}
-
-
-def _renamed(box: Box, old: str, new: str) -> Box:
-    changes: dict[str, object] = {}
-    if old in outputs_of(box):
-        changes |= _output(box, new)
-    if old in inputs_of(box):
-        match box:
-            case Union(inputs=inputs):
-                changes["inputs"] = tuple(new if each == old else each for each in inputs)
-            case Join(left=left, right=right):
-                changes |= {"left": new if left == old else left}
-                changes |= {"right": new if right == old else right}
-            case _:
-                changes["input"] = new
-    return msgspec.structs.replace(box, **changes)
+def _made(box: Box, stream: str) -> Box:
+    """The box with another output; it has one."""
+    own = box.outputs[0]
+    return box.renamed(lambda name: stream if name == own else name)

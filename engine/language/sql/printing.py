@@ -42,9 +42,7 @@ from medusa.engine.objects.query import (
     Query,
     Sessions,
     Totals,
-    inputs_of,
     longest_session,
-    outputs_of,
     streams_read,
     streams_written,
 )
@@ -188,7 +186,7 @@ def _check_tables(query: Query, given: frozenset[str]) -> None:
             case Join(table=True):
                 read = (box.left,)
             case _:
-                read = inputs_of(box)
+                read = box.inputs
         for stream in read:
             if stream in tables:
                 raise InvalidInputError(
@@ -237,7 +235,7 @@ def _of_query(query: Query) -> list[tuple[str, str]]:
 
 def _statement(query: Query, box: Box, schemas: Schemas) -> str:
     """The CREATE STREAM of one box."""
-    streams, read = outputs_of(box), streams_read(query)
+    streams, read = box.outputs, streams_read(query)
     hidden = [stream in read and stream not in query.outputs for stream in streams]
     options = (
         []

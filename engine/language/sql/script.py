@@ -36,7 +36,7 @@ from medusa.engine.language.user_functions import without_unused
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.functions import UserFunction
-from medusa.engine.objects.query import Query, inputs_of
+from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import SCHEME, ObjectName
@@ -262,7 +262,7 @@ class _Definer:
             if own is not options:
                 own.finish()
         within.finish(self._source)
-        read = {stream for box in boxes.boxes for stream in inputs_of(box)}
+        read = {stream for box in boxes.boxes for stream in box.inputs}
         for stream, at in hidden.items():
             if stream not in read:
                 raise self._source.refusal(

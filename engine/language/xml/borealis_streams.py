@@ -9,7 +9,7 @@ from typing import Final
 from medusa.engine.language.box_types import type_box
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.objects.query import Box, Filter, Map, Union, inputs_of, outputs_of
+from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import STIME, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
 
@@ -103,7 +103,7 @@ class Streams:
     def learn(self, box: Box) -> None:
         """Note the outputs of a box of ours. Raises: InvalidInputError: it does not type-check."""
         made = type_box(box, self.schemas).schemas
-        inputs, outputs = inputs_of(box), outputs_of(box)
+        inputs, outputs = box.inputs, box.outputs
         starts = {self._starts.get(stream) for stream in inputs}
         (passed,) = starts if len(starts) == 1 else (None,)
         for stream in outputs:

@@ -20,7 +20,7 @@ from medusa.engine.objects.definitions import (
     Idle,
     StreamDefinition,
 )
-from medusa.engine.objects.query import Query, inputs_of, outputs_of, streams_read
+from medusa.engine.objects.query import Query, streams_read
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.overlay.errors import InvalidInputError
@@ -158,7 +158,7 @@ def _query(query: Query) -> list[str]:
     for box in query.boxes:
         kind = [("name", box.name), ("type", type_of(box))]
         lines.append(_element("box", kind, "  ", has_more=True))
-        for tag, streams in (("input", inputs_of(box)), ("output", outputs_of(box))):
+        for tag, streams in (("input", box.inputs), ("output", box.outputs)):
             lines += [
                 _element(tag, [("port", str(port)), ("stream", stream)], "    ")
                 for port, stream in enumerate(streams, 1)

@@ -15,7 +15,7 @@ from medusa.engine.language.steps import CumulateStep, SessionsStep
 from medusa.engine.language.tables import totals_of
 from medusa.engine.language.typed import FieldRef, Operation
 from medusa.engine.objects.definitions import PANES, StreamEntry
-from medusa.engine.objects.query import Query, inputs_of, outputs_of
+from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema
 from medusa.engine.streams.revisions.columns import revisions_name, revisions_schema
 from medusa.engine.tasks.plan import (
@@ -47,9 +47,9 @@ def revised_streams(query: Query, inputs: Mapping[str, StreamEntry]) -> Mapping[
 def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, int]:
     found = dict(inputs)
     for box in ordered_boxes(query):
-        most = max((found[name] for name in inputs_of(box) if name in found), default=None)
+        most = max((found[name] for name in box.inputs if name in found), default=None)
         if most is not None:
-            found |= dict.fromkeys(outputs_of(box), most)
+            found |= dict.fromkeys(box.outputs, most)
     made_of = (*widths(query), *totals_of(query))
     return found | {panes_name(name): found[name] for name in made_of if name in found}
 

@@ -18,13 +18,7 @@ from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import (
     Aggregate,
-    Box,
-    Filter,
-    Join,
     Query,
-    Union,
-    inputs_of,
-    outputs_of,
     streams_read,
     streams_written,
 )
@@ -41,27 +35,10 @@ class Language(StrEnum):
 
 def renamed(query: Query, change: Callable[[str], str]) -> Query:
     """The query with other names of its streams and of itself, without panes."""
-
-    def of_box(box: Box) -> Box:
-        changes: dict[str, Any] = {}
-        match box:
-            case Filter():
-                changes = {"input": change(box.input)}
-                changes["outputs"] = tuple(map(change, box.outputs))
-            case Union():
-                changes["inputs"] = tuple(map(change, box.inputs))
-            case Join():
-                changes = {"left": change(box.left), "right": change(box.right)}
-            case _:
-                changes = {"input": change(box.input)}
-        if not isinstance(box, Filter):
-            changes["output"] = change(box.output)
-        return msgspec.structs.replace(box, **changes)
-
     return msgspec.structs.replace(
         query,
         name=change(query.name),
-        boxes=tuple(map(of_box, query.boxes)),
+        boxes=tuple(box.renamed(change) for box in query.boxes),
         outputs=tuple(map(change, query.outputs)),
         panes=(),
     )
@@ -131,7 +108,7 @@ def meaning(query: Query, inputs: Mapping[str, Schema]) -> object:
     for box in query.boxes:
         steps = dict(type_box(box, schemas).steps)
         sizes = (box.size_us, box.advance_us) if isinstance(box, Aggregate) else ()
-        boxes[box.name] = (type(box), inputs_of(box), outputs_of(box), sizes, steps)
+        boxes[box.name] = (type(box), box.inputs, box.outputs, sizes, steps)
     assert len(boxes) == len(query.boxes)
     read = streams_read(query)
     unread = streams_written(query) - read

@@ -46,8 +46,6 @@ from medusa.engine.objects.query import (
     Rank,
     Sessions,
     Union,
-    inputs_of,
-    outputs_of,
 )
 from medusa.overlay.errors import InvalidInputError
 
@@ -82,8 +80,8 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
     """The sources that each stream of the network comes from."""
     found = {name: frozenset({name}) for name in SOURCES}
     for box in ordered_boxes(query):
-        come_from = frozenset().union(*(found[name] for name in inputs_of(box)))
-        found.update(dict.fromkeys(outputs_of(box), come_from))
+        come_from = frozenset().union(*(found[name] for name in box.inputs))
+        found.update(dict.fromkeys(box.outputs, come_from))
     return {stream: names for stream, names in found.items() if stream not in SOURCES}
 
 

@@ -50,7 +50,6 @@ from medusa.engine.objects.query import (
     TupleWindows,
     Union,
     order_by,
-    outputs_of,
     streams_read,
     streams_written,
 )
@@ -701,7 +700,7 @@ def test_outputs_are_those_of_each_stream() -> None:
         outputs=(f"{MIT}b",),
         readers=((f"{MIT}c", ("utah.edu",)), (f"{MIT}ua", ())),
     )
-    assert {name for box in query.boxes for name in outputs_of(box)} == streams_written(query)
+    assert {name for box in query.boxes for name in box.outputs} == streams_written(query)
     everywhere(query, {S: INPUTS[S]})
 
 

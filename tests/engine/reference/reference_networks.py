@@ -33,7 +33,6 @@ from medusa.engine.objects.query import (
     Totals,
     TupleWindows,
     Union,
-    inputs_of,
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, END, Field, FieldType, Schema
@@ -266,9 +265,7 @@ def queries(draw: st.DrawFn) -> Query:
     for number in range(draw(st.integers(1, 7))):
         box = boxes(draw, number, schemas)
         made.append(box)
-        schemas.update(
-            type_box(box, {stream: schemas[stream] for stream in inputs_of(box)}).schemas
-        )
+        schemas.update(type_box(box, {stream: schemas[stream] for stream in box.inputs}).schemas)
     return Query("q", tuple(draw(st.permutations(made))))
 
 
@@ -383,7 +380,7 @@ def queries_of_tables(draw: st.DrawFn) -> Query:
                 box = table_joins(draw, number, stream, table, streams | tables)
         made.append(box)
         both = streams | tables
-        typed = type_box(box, {name: both[name] for name in inputs_of(box)})
+        typed = type_box(box, {name: both[name] for name in box.inputs})
         (streams if kind in {"stream", "tuples", "join"} else tables).update(typed.schemas)
     return Query("q", tuple(draw(st.permutations(made))))
 

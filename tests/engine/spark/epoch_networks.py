@@ -35,7 +35,6 @@ from medusa.engine.objects.query import (
     Rank,
     Sessions,
     Union,
-    inputs_of,
 )
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
 
@@ -264,7 +263,7 @@ class Builder:
         box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
         self.boxes.append(box)
         self.schemas.update(
-            type_box(box, {name: self.schemas[name] for name in inputs_of(box)}).schemas
+            type_box(box, {name: self.schemas[name] for name in box.inputs}).schemas
         )
         self.sql.update(statements)
 
@@ -539,7 +538,7 @@ def joins_as_of(draw: st.DrawFn) -> Network:
     """A query of one join as of, that looks back or forward."""
     builder = Builder(draw)
     box, sql = builder.join("box", "t", draw(st.sampled_from(sorted(SOURCES))), tuple(AS_OF))
-    schemas = SOURCES | type_box(box, {name: SOURCES[name] for name in inputs_of(box)}).schemas
+    schemas = SOURCES | type_box(box, {name: SOURCES[name] for name in box.inputs}).schemas
     return Network(Query("q", (box,)), schemas, sql)
 
 

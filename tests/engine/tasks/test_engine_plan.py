@@ -18,7 +18,6 @@ from medusa.engine.objects.query import (
     Map,
     Query,
     Union,
-    inputs_of,
     streams_written,
 )
 from medusa.engine.objects.schema import BEGINNING
@@ -73,7 +72,7 @@ def test_tasks_over_any_cut_give_what_the_network_gives(
             after = upto
         logs[task.output] = made
         assert made == expected[task.output]
-    read = {stream for box in query.boxes for stream in inputs_of(box)}
+    read = {stream for box in query.boxes for stream in box.inputs}
     assert (streams_written(query) - read) | keep <= {task.name for task in tasks}
     assert [task.name for task in tasks] == [task.output for task in tasks]
 

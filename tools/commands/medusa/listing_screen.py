@@ -10,7 +10,7 @@ from rich.text import Text
 
 from medusa.engine.language.xml.parameters import parameters_of, type_of
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
-from medusa.engine.objects.query import Box, inputs_of, outputs_of
+from medusa.engine.objects.query import Box
 from medusa.engine.objects.readers import names_in_words, readers_in_words
 from medusa.engine.objects.schema import BEGINNING, Field, Schema
 from medusa.engine.replication.status import PeerStatus, Snapshot
@@ -276,7 +276,7 @@ def _field(field: Field, schema: Schema) -> str:
 
 def _box(box: Box) -> str:
     told = ", ".join(f"{name} {value}" for name, value in parameters_of(box))
-    ends = f"{', '.join(inputs_of(box))} -> {', '.join(outputs_of(box))}"
+    ends = f"{', '.join(box.inputs)} -> {', '.join(box.outputs)}"
     return f"{box.name}: {type_of(box)}, {ends}{f'; {told}' if told else ''}"
 
 

@@ -8,7 +8,7 @@ import pytest
 from sql_answers import BASE, MINUTE, SCHEMA, S, made, oracle, rows
 
 from medusa.engine.language.sql.script import Script
-from medusa.engine.objects.query import Map, Rank, inputs_of
+from medusa.engine.objects.query import Map, Rank
 from medusa.engine.objects.schema import STIME
 from medusa.overlay.errors import InvalidInputError
 
@@ -105,7 +105,7 @@ def test_a_numbered_select_of_columns_numbers_the_stream_itself() -> None:
     text = f"SELECT * FROM ({inner}) WHERE place <= 2"
     (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
     first, behind = query.boxes
-    assert inputs_of(first) == (S,)
+    assert first.inputs == (S,)
     assert isinstance(behind, Map)
     assert [name for name, _ in behind.expressions] == ["k", "ts", "place"]
     with pytest.raises(InvalidInputError, match="there is no field x; there are k, ts"):

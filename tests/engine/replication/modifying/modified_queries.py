@@ -35,7 +35,6 @@ from medusa.engine.objects.query import (
     Top,
     Totals,
     Union,
-    inputs_of,
 )
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.replication.stored_query import StoredQuery
@@ -213,7 +212,7 @@ def stored_query(query: Query) -> StoredQuery:
     inputs = {
         name: StreamEntry(StreamDefinition(name, name), schema)
         for name, schema in SOURCES.items()
-        if any(name in inputs_of(box) for box in query.boxes)
+        if any(name in box.inputs for box in query.boxes)
     }
     entry = QueryEntry(query, QueryStatus.RUNNING, "", ())
     stored = StoredQuery(entry, inputs, ())
