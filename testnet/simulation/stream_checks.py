@@ -23,6 +23,7 @@ from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Query, streams_read, streams_written
 from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME
+from medusa.engine.reference.interpreter import run_query
 from medusa.engine.tasks.network import Network
 from medusa.testnet.simulation.history import (
     Acknowledged,
@@ -36,7 +37,6 @@ from medusa.testnet.simulation.history import (
     found,
     schema_of,
 )
-from medusa.testnet.simulation.interpreter import run_query
 from medusa.testnet.simulation.manifest import Check, Manifest
 
 _STREAMS: Final = Check.STREAMS

@@ -18,12 +18,12 @@ from typing import Final
 
 import trio
 
+from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.identity import Identity, parse_peer_id
 from medusa.overlay.log import LOGGER
 from medusa.testnet.simulation.disk import Disk
 from medusa.testnet.simulation.federation import Federation, build, config_of
-from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 from medusa.testnet.virtual.clock import VirtualTime
 from medusa.testnet.virtual.hosts import Process, inside, running_process
 from medusa.testnet.virtual.network import Network

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
 from medusa.overlay.events import Events
-from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
 
 
 def interpret(monkeypatch: pytest.MonkeyPatch) -> None:

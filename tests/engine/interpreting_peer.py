@@ -29,7 +29,7 @@ def main() -> None:
 def open_executor(
     _spark: object, _rehearsal: Path, logs: Path, events: Events
 ) -> AbstractAsyncContextManager[object]:
-    from medusa.testnet.simulation.interpreter import InterpreterConfig, open_interpreter
+    from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
 
     config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, "0")))
     return open_interpreter(config, logs, events)

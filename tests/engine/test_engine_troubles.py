@@ -12,12 +12,12 @@ from engine_small_disk import fill
 
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.view import Range, View
+from medusa.engine.reference.interpreter import InterpretedTask
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL
 from medusa.engine.streams.stream_state import LogKey
 from medusa.overlay.errors import InternalError, StorageFullError
 from medusa.overlay.troubles import Reason, Trouble
-from medusa.testnet.simulation.interpreter import InterpretedTask
 
 QUICK = Timing(tend_s=0.02, store_again_s=0.05, mend_s=0.05, mend_again_s=0.1)
 

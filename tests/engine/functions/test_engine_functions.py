@@ -30,9 +30,9 @@ from medusa.engine.functions.computation import CallingExecutor
 from medusa.engine.functions.process import CallError, FunctionProcess
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
 from medusa.engine.tasks.calls import NamedCall
 from medusa.overlay.errors import InvalidInputError
-from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 LONG = (FieldType.LONG,)
 

@@ -19,9 +19,9 @@ from medusa.engine.language.aggregates import (
 )
 from medusa.engine.language.buckets import INFINITE, NOT_A_NUMBER
 from medusa.engine.objects.query import AggregateFunction, Function
+from medusa.engine.reference.bags import bucket, estimate
+from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.windows import Interval
-from medusa.testnet.simulation.bags import bucket, estimate
-from medusa.testnet.simulation.interpreter import run_task
 
 # -- the sketch of percentiles --------------------------------------------------------------------
 

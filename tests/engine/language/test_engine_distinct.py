@@ -14,10 +14,10 @@ from medusa.engine.language.panes import panes_fields
 from medusa.engine.language.steps import Form
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.reference.distinct import estimate, merged, place
+from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import Interval
-from medusa.testnet.simulation.distinct import estimate, merged, place
-from medusa.testnet.simulation.interpreter import run_task
 
 OUTPUT = "medusa://mit.edu/out"
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)

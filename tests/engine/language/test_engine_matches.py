@@ -25,11 +25,11 @@ from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.reference.interpreter import Row, canonical, run_task
+from medusa.engine.reference.matches import matched
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 from medusa.overlay.errors import InvalidInputError
-from medusa.testnet.simulation.interpreter import Row, canonical, run_task
-from medusa.testnet.simulation.matches import matched
 
 PRICES = Schema(
     "prices", (Field("name", FieldType.STRING), Field("price", FieldType.INT, nullable=True))

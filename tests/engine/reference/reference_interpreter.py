@@ -1,6 +1,6 @@
 """The tests' own notion of what is right; it computes under simulation, too."""
 
-from medusa.testnet.simulation.interpreter import (
+from medusa.engine.reference.interpreter import (
     Row,
     aggregate,
     canonical,

@@ -19,9 +19,9 @@ from examples import examples
 from medusa.engine.language.parse_expression import parse_expression
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.schema import STIME, FieldType
+from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.spark.columns import column
 from medusa.engine.spark.session import Spark
-from medusa.testnet.simulation.expressions import Row, evaluate
 
 FIELDS = {
     "s": FieldType.STRING,

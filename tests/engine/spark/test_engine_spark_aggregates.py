@@ -22,6 +22,7 @@ from medusa.engine.language.steps import TypedAggregate
 from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.reference.bags import bucket
 from medusa.engine.spark.bags import bin_of
 from medusa.engine.spark.buckets import bucket_of, estimate
 from medusa.engine.spark.program import Program
@@ -29,7 +30,6 @@ from medusa.engine.spark.session import Spark
 from medusa.engine.spark.variances import moments_of
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import needs
-from medusa.testnet.simulation.bags import bucket
 
 pytestmark = pytest.mark.spark
 

@@ -19,14 +19,14 @@ from medusa.engine.language.check import check_query
 from medusa.engine.language.distinct import RANK_BITS, REGISTERS
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.reference.distinct import estimate as interpreted
+from medusa.engine.reference.distinct import place
+from medusa.engine.reference.interpreter import run_task
 from medusa.engine.spark.distinct import estimate_of_codes, rank_of, register_of
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
-from medusa.testnet.simulation.distinct import estimate as interpreted
-from medusa.testnet.simulation.distinct import place
-from medusa.testnet.simulation.interpreter import run_task
 
 pytestmark = pytest.mark.spark
 

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalar_rows import FIELDS, Oracle, by_interpreter, by_spark, check, check_oracles, odd
 
+from medusa.engine.reference.expressions import Row
 from medusa.engine.spark.columns import output
 from medusa.engine.spark.session import Spark
-from medusa.testnet.simulation.expressions import Row
 
 pytestmark = pytest.mark.spark
 

@@ -10,8 +10,8 @@ from scalar_rows import FIELDS, by_duckdb, check, check_like, odd, rows
 
 from medusa.engine.language.pattern_work import MAX_MATCHED, longest_text
 from medusa.engine.language.patterns import PatternError, read_pattern
+from medusa.engine.reference.expressions import Row
 from medusa.engine.spark.session import Spark
-from medusa.testnet.simulation.expressions import Row
 
 pytestmark = pytest.mark.spark
 

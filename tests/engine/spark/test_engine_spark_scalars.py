@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalar_rows import FIELDS, WORDS, Oracle, check, check_duckdb, check_oracles, odd, rows
 
+from medusa.engine.reference.expressions import Row
 from medusa.engine.spark.session import Spark
-from medusa.testnet.simulation.expressions import Row
 
 pytestmark = pytest.mark.spark
 

@@ -39,12 +39,12 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import BEGINNING, DELETED, END, Field, FieldType, Schema
+from medusa.engine.reference.interpreter import run_task
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.folding import newest
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
-from medusa.testnet.simulation.interpreter import run_task
 
 F = FieldType
 STREAM = Schema(

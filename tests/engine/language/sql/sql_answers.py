@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
-from medusa.testnet.simulation.interpreter import run_query
+from medusa.engine.reference.interpreter import run_query
 
 BASE = "medusa://t.edu"
 S = f"{BASE}/s"

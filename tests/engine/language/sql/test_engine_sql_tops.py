@@ -17,10 +17,10 @@ from medusa.engine.language.tables import tables_of
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Join, Top, Totals, order_by
 from medusa.engine.objects.schema import DELETED, Schema
+from medusa.engine.reference.interpreter import run_query
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import InvalidInputError
-from medusa.testnet.simulation.interpreter import run_query
 
 NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS place FROM s"
 

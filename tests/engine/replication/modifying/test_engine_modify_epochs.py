@@ -26,6 +26,7 @@ from medusa.engine.language.panes import panes_name, widths
 from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
 from medusa.engine.replication.query_history import modified, settled
 from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.config import EngineConfig
@@ -43,7 +44,6 @@ from medusa.engine.tasks.query_editions import (
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.overlay.errors import ConflictError, InvalidInputError
 from medusa.overlay.events import Events
-from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 SPAN = 200
 """All tuples are within -SPAN and SPAN microseconds."""

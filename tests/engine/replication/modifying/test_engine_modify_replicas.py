@@ -26,11 +26,11 @@ from replicated_queries import LOSSLESS, Made, asked, believes, cast, die, has, 
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
+from medusa.engine.reference.interpreter import InterpretedTask
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InvalidInputError, UnavailableError
 from medusa.overlay.gossip.events import Health
-from medusa.testnet.simulation.interpreter import InterpretedTask
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)

@@ -36,6 +36,7 @@ from revised_epochs import (
 from examples import examples
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END, REVISION_KIND
+from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
 from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import EngineConfig, SourceConfig
 from medusa.engine.streams.ipc import encode
@@ -51,7 +52,6 @@ from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revisions.runner import runner_of
 from medusa.overlay.events import Events
-from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 
 class Reach(NamedTuple):

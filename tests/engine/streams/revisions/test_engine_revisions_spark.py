@@ -11,12 +11,12 @@ import pytest
 import trio
 from revised_epochs import DENSE, SCHEMAS, entry_of
 
+from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.revisions.tasks import by_arrival, scenario_task
 from medusa.engine.tasks.windows import Interval
-from medusa.testnet.simulation.interpreter import InterpreterConfig, InterpretingExecutor
 
 pytestmark = pytest.mark.spark
 

@@ -17,7 +17,7 @@ from medusa.engine.language.distinct import (
     SEED,
     SIGMA_TERMS,
 )
-from medusa.testnet.simulation.values import Value
+from medusa.engine.reference.values import Value
 
 
 def place(value: Value) -> tuple[int, int]:

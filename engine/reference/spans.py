@@ -9,8 +9,8 @@ from typing import Any
 from medusa.engine.language.steps import CumulateStep, SessionsStep, SpanStep
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START
 from medusa.engine.objects.schema import END, STIME
-from medusa.testnet.simulation.expressions import Row
-from medusa.testnet.simulation.windows import folded
+from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.windows import folded
 
 
 def spans(step: SpanStep, rows: Sequence[Row]) -> list[Row]:

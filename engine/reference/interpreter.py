@@ -7,13 +7,13 @@ time, and a configured CPU time for each row; both are the same in every run of 
 
 from __future__ import annotations
 
-import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from random import Random  # noqa: TID251 - the type: the simulator passes a seeded one
 from typing import Any, Final
 
 import pyarrow as pa
@@ -45,6 +45,14 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
+from medusa.engine.reference.expressions import Functions, Row, evaluate
+from medusa.engine.reference.joins import joined
+from medusa.engine.reference.matches import matched
+from medusa.engine.reference.ranks import ranked
+from medusa.engine.reference.spans import spans
+from medusa.engine.reference.tables import top, totals
+from medusa.engine.reference.tuple_windows import tuple_windows
+from medusa.engine.reference.windows import FORMS, aggregate
 from medusa.engine.streams.epochs import reading
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import (
@@ -64,14 +72,6 @@ from medusa.engine.tasks.plan import (
 )
 from medusa.engine.tasks.windows import Interval
 from medusa.overlay.events import Events
-from medusa.testnet.simulation.expressions import Functions, Row, evaluate
-from medusa.testnet.simulation.joins import joined
-from medusa.testnet.simulation.matches import matched
-from medusa.testnet.simulation.ranks import ranked
-from medusa.testnet.simulation.spans import spans
-from medusa.testnet.simulation.tables import top, totals
-from medusa.testnet.simulation.tuple_windows import tuple_windows
-from medusa.testnet.simulation.windows import FORMS, aggregate
 
 
 def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:
@@ -314,7 +314,7 @@ class InterpreterConfig:
     job_s: float = 0.0
     cpu_s: float = 0.001
     cpu_row_s: float = 0.0
-    rng: random.Random = field(default_factory=random.Random)
+    rng: Random = field(default_factory=Random)
 
 
 class InterpretingExecutor:

@@ -8,8 +8,8 @@ from typing import Any
 
 from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import STIME
+from medusa.engine.reference.expressions import Row
 from medusa.engine.tasks.plan import RankStep
-from medusa.testnet.simulation.expressions import Row
 
 
 def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:

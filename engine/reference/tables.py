@@ -11,8 +11,8 @@ from medusa.engine.language.steps import TopStep, TotalsStep, TypedAggregate
 from medusa.engine.language.totals import State, layout_of
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import DELETED, STIME, FieldType
-from medusa.testnet.simulation.expressions import Row, evaluate
-from medusa.testnet.simulation.ranks import in_order
+from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.reference.ranks import in_order
 
 _MASK = 2**32 - 1
 

@@ -9,7 +9,7 @@ from typing import Final
 from medusa.engine.language.casts import INTEGER, NUMBER, WORD
 from medusa.engine.language.type_rules import INTEGERS, NUMBERS
 from medusa.engine.objects.schema import FieldType
-from medusa.testnet.simulation.values import Value, fitted
+from medusa.engine.reference.values import Value, fitted
 
 _MOST_DIGITS: Final = len(str(2**63))
 """Of a long."""

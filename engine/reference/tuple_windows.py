@@ -8,8 +8,8 @@ from typing import Any
 from medusa.engine.language.steps import TupleWindowsStep
 from medusa.engine.language.tuple_windows import layout_of
 from medusa.engine.objects.schema import STIME
-from medusa.testnet.simulation.expressions import Row
-from medusa.testnet.simulation.windows import folded
+from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.windows import folded
 
 
 def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], own: Iterable[Row]) -> list[Row]:

@@ -18,8 +18,8 @@ from medusa.engine.language.steps import MatchStep, TypedMeasure
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.query import Contiguity, Function
 from medusa.engine.objects.schema import STIME
-from medusa.testnet.simulation.expressions import Row, evaluate
-from medusa.testnet.simulation.values import Value
+from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.reference.values import Value
 
 _LONG = range(-(2**63), 2**63)
 

@@ -8,7 +8,7 @@ from medusa.engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SID
 from medusa.engine.language.steps import JoinStep
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import END, STIME
-from medusa.testnet.simulation.expressions import Row, evaluate
+from medusa.engine.reference.expressions import Row, evaluate
 
 
 def joined(

@@ -30,7 +30,7 @@ from medusa.engine.language.operators import INTEGER_RANGE
 from medusa.engine.language.steps import TypedAggregate
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import FieldType
-from medusa.testnet.simulation.values import Value
+from medusa.engine.reference.values import Value
 
 Bag = list[tuple[Any, int]]
 """Values in ascending order, and how often each occurs."""

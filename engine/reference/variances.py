@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from medusa.engine.objects.query import Function
-from medusa.testnet.simulation.values import Value
+from medusa.engine.reference.values import Value
 
 Triple = tuple[int, float, float]
 """How many floats, their mean, and the sum of the squares around it."""

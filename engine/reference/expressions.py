@@ -9,11 +9,11 @@ from medusa.engine.language.casts import CAST
 from medusa.engine.language.operators import IS_SAME
 from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from medusa.engine.objects.schema import FieldType
-from medusa.testnet.simulation.casts import cast
-from medusa.testnet.simulation.moments import MOMENTS
-from medusa.testnet.simulation.numbers import NUMBERS, SHIFTS
-from medusa.testnet.simulation.texts import TEXTS
-from medusa.testnet.simulation.values import Value, fitted
+from medusa.engine.reference.casts import cast
+from medusa.engine.reference.moments import MOMENTS
+from medusa.engine.reference.numbers import NUMBERS, SHIFTS
+from medusa.engine.reference.texts import TEXTS
+from medusa.engine.reference.values import Value, fitted
 
 Row: TypeAlias = dict[str, Any]
 """A tuple: stime (int) and the fields; of a source stream also `seq`."""

@@ -11,11 +11,11 @@ from medusa.engine.language.panes import Counted, Layout, layout
 from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import STIME, FieldType
-from medusa.testnet.simulation.bags import bag, key_of, of_bag
-from medusa.testnet.simulation.distinct import estimate, merged, place
-from medusa.testnet.simulation.expressions import Row, evaluate
-from medusa.testnet.simulation.values import Value
-from medusa.testnet.simulation.variances import (
+from medusa.engine.reference.bags import bag, key_of, of_bag
+from medusa.engine.reference.distinct import estimate, merged, place
+from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.reference.values import Value
+from medusa.engine.reference.variances import (
     halves,
     put_together,
     sums,

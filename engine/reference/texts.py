@@ -23,7 +23,7 @@ from medusa.engine.language.operators_text import (
 )
 from medusa.engine.language.pattern_work import longest_text
 from medusa.engine.language.patterns import read_pattern
-from medusa.testnet.simulation.json_texts import Number, value_at
+from medusa.engine.reference.json_texts import Number, value_at
 
 _DECIMAL_DIGITS: Final = 38
 
