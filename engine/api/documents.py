@@ -26,7 +26,6 @@ from medusa.engine.api.messages import (
 from medusa.engine.language.classes import applied, check_secondary
 from medusa.engine.language.document import Document
 from medusa.engine.language.modification import Modified, ModifyQuery
-from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.alteration import Alteration, queries_differ
 from medusa.engine.objects.catalog_records import QUERY, SCHEMA, STREAM, VIEW, find, lookup
 from medusa.engine.objects.definitions import QueryEntry, StreamEntry
@@ -34,6 +33,7 @@ from medusa.engine.objects.query import Query, QueryStatus
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
+from medusa.engine.reading import read_draft
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.queries import QueryHost
 from medusa.engine.replication.views.host import Views

@@ -16,10 +16,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.language.xml.documents import read_document as read_xml
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import MAX_SPAN_US
 from medusa.engine.objects.query import Box, Query
+from medusa.engine.reading import read_document as read_xml
 from medusa.engine.streams.corrections import Corrections
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.gossip.config import Preset

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import trio
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.reading import read_draft
+from medusa.engine.reading import read_draft
 from medusa.engine.spark.config import Profile
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import MedusaError

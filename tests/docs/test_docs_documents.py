@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from medusa.engine.language.modification import read_modification
-from medusa.engine.language.xml.documents import read_document
+from medusa.engine.reading import read_document
 from medusa.tools.client.times import parse_time
 
 REPOSITORY: Final = Path(__file__).parents[2]

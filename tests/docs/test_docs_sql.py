@@ -9,10 +9,10 @@ import pytest
 
 from medusa.engine.language.document import Document
 from medusa.engine.language.panes import with_panes
-from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_draft
 from medusa.engine.spark.joins import MAX_PAIRS
 from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import InvalidInputError

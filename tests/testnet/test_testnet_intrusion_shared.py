@@ -22,10 +22,10 @@ from rich.console import Console
 from shared_intrusion_traces import TRACED, traces_in
 
 from medusa.engine.language.panes import with_panes
-from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.readers import Readers
+from medusa.engine.reading import read_draft
 from medusa.engine.tasks.network import Network
 from medusa.testnet.command import main
 from medusa.testnet.kit.answers import tuples_in

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.xml.documents import read_document
+from medusa.engine.reading import read_document
 from medusa.engine.replication.status import PeerStatus, Snapshot
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.status import TaskStatus

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.reading import read_document
 from medusa.testnet.connections.conn import conn_schema
 from medusa.testnet.connections.query import (
     COLUMNS,

@@ -21,7 +21,7 @@ import trio
 from click.testing import CliRunner
 from flink_here import flink_is_missing
 
-from medusa.engine.language.reading import read_draft
+from medusa.engine.reading import read_draft
 from medusa.engine.spark.jvm import find_java
 from medusa.overlay.errors import UnavailableError
 from medusa.testnet.command import main

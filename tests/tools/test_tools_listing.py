@@ -16,10 +16,10 @@ from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.objects.definitions import Policy, QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_document
 from medusa.engine.replication.status import PeerStatus, Snapshot
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import REFUSES_POSTS, StreamStatus

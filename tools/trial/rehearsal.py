@@ -13,11 +13,11 @@ from typing import Final
 from msgspec import structs
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import MAX_SPAN_US, Idle, StreamDefinition
 from medusa.engine.objects.query import Query, streams_read, streams_written
 from medusa.engine.objects.schema import Schema, wrong_name
+from medusa.engine.reading import read_draft
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.overlay.names import SCHEME, ObjectName
 from medusa.tools.rows.columns import OURS

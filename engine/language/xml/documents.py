@@ -1,12 +1,13 @@
+"""Documents of our own dialect of XML."""
+
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 from medusa.engine.language.document import Document
 from medusa.engine.language.gaps import gaps
 from medusa.engine.language.unsaid import Unsaid
 from medusa.engine.language.xml import medusa
-from medusa.engine.language.xml.borealis import read_borealis, read_deploy
 from medusa.engine.language.xml.boxes import seconds_to_us
 from medusa.engine.language.xml.medusa import (
     Qualify,
@@ -15,7 +16,7 @@ from medusa.engine.language.xml.medusa import (
     read_stream,
     read_view,
 )
-from medusa.engine.language.xml.tree import Node, parse_xml
+from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query, longest_session
 from medusa.engine.objects.schema import Schema
@@ -23,57 +24,8 @@ from medusa.engine.objects.view import View
 from medusa.overlay.names import SCHEME, ObjectName
 
 
-class XmlDraft:
-    """An XML document; it needs no schemas of others to be read."""
-
-    reads: frozenset[str] = frozenset()
-    uses: frozenset[str] = frozenset()
-
-    def __init__(self, text: str, base: str | None) -> None:
-        self._document = read_document(text, base)
-
-    def complete(
-        self,
-        streams: Mapping[str, Schema],
-        schemas: Mapping[str, Schema],
-        tables: Collection[str] = (),
-    ) -> Document:
-        """See `medusa.engine.language.document.Draft`."""
-        return self._document
-
-
-def read_document(text: str, base: str | None = None) -> Document:
-    """The schemas, streams, queries and views of an XML document.
-
-    Args:
-        text: in either dialect; its root tells which.
-        base: `medusa://participant/`, the start of names without a scheme; None: all have one.
-
-    Raises:
-        InvalidInputError: names the line and the reason.
-    """
-    root = parse_xml(text)
-    qualify = _qualifier(base)
-    match root.tag:
-        case "borealis":
-            document = read_borealis(root, qualify)
-        case "deploy":
-            document = read_deploy(root)
-        case _:
-            document = _read_medusa(root, qualify)
-    _refuse_repeated(
-        root,
-        [
-            *(schema.name for schema in document.schemas),
-            *(stream.name for stream in document.streams),
-            *(query.name for query in document.queries),
-            *(view.name for view in document.views),
-        ],
-    )
-    return document
-
-
-def _read_medusa(root: Node, qualify: Qualify) -> Document:
+def read_medusa(root: Node, qualify: Qualify) -> Document:
+    """The definitions in an element. Raises: InvalidInputError: names the line and the reason."""
     schemas: list[Schema] = []
     streams: list[StreamDefinition] = []
     queries: list[Query] = []
@@ -117,7 +69,9 @@ def _unsaid(nodes: Sequence[Node], qualify: Qualify) -> Unsaid:
     return found
 
 
-def _qualifier(base: str | None) -> Qualify:
+def qualifier(base: str | None) -> Qualify:
+    """What makes whole names of a document's. base: see `medusa.engine.reading.read_document`."""
+
     def qualify(name: str) -> str:
         if not name.startswith(SCHEME) and base is not None and ":" not in name:
             name = f"{base.rstrip('/')}/{name}"
@@ -126,9 +80,11 @@ def _qualifier(base: str | None) -> Qualify:
     return qualify
 
 
-def _refuse_repeated(root: Node, names: list[str]) -> None:
+def refuse_repeated(root: Node, document: Document) -> None:
+    """Refuse two definitions of one name. Raises: InvalidInputError: there are."""
+    named = (document.schemas, document.streams, document.queries, document.views)
     seen: set[str] = set()
-    for name in names:
+    for name in (each.name for definitions in named for each in definitions):
         if name in seen:
             raise root.error(f"{name} is defined twice")
         seen.add(name)

@@ -1,4 +1,4 @@
-"""Definitions as XML, in our dialect: `read_document` gives the same back."""
+"""Definitions as XML, in our dialect: `medusa.engine.reading.read_document` gives the same back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from msgspec import UNSET
 
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.document import Document
-from medusa.engine.language.xml.documents import read_document
+from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
 from medusa.engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
 from medusa.engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
+from medusa.engine.language.xml.tree import parse_xml
 from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
@@ -60,7 +61,10 @@ def query_as_xml(query: Query) -> str:
 def _checked(lines: list[str], document: Document, what: str) -> str:
     """The text. One test for all that could go wrong on the way: it must read back the same."""
     text = "\n".join(lines)
-    if _plain(read_document(text)) != _plain(document):
+    root = parse_xml(text)
+    found = read_medusa(root, qualifier(None))
+    refuse_repeated(root, found)
+    if _plain(found) != _plain(document):
         raise InvalidInputError(f"{what} cannot be written as XML")
     return text
 

@@ -12,10 +12,10 @@ from medusa.engine.language.document import Document
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.printing import query_as_sql
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import document_as_xml
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_document
 
 HEAD = """<borealis>
   <input stream="s" schema="s_tuple"/> <input stream="u" schema="u_tuple"/>

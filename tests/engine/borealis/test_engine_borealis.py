@@ -26,11 +26,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from medusa.engine.borealis.boxes import KINDS
 from medusa.engine.language.document import Document
-from medusa.engine.language.xml.borealis_boxes import KINDS
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.objects.definitions import Idle, StreamDefinition
 from medusa.engine.objects.query import Aggregate, Join, JoinKind, Map, Top, Union
+from medusa.engine.reading import read_document
 from medusa.overlay.errors import InvalidInputError
 
 COUNTED = {"aggregate-function.0": "count()", **ORDERED}

@@ -21,10 +21,10 @@ from computed_documents import (
 from pyarrow import csv
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_document
 from medusa.engine.spark.session import Spark
 
 SECOND = 1_000_000

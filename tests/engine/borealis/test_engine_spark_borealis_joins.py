@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from medusa.engine.language.sides import renamed
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.reading import read_document
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.tasks.network import Network

@@ -14,7 +14,6 @@ from medusa.engine.language.check import check_query
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.sql.printing import query_as_sql
 from medusa.engine.language.sql.script import Script
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import (
     Aggregate,
@@ -23,6 +22,7 @@ from medusa.engine.objects.query import (
     streams_written,
 )
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_document
 
 MIT = "medusa://mit.edu/"
 

@@ -19,10 +19,10 @@ from medusa.engine.language.aggregates import (
 from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import check_query
 from medusa.engine.language.panes import has_room, panes_fields
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
 from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.reading import read_document
 from medusa.overlay.errors import InvalidInputError
 
 # -- constants ------------------------------------------------------------------------------------

@@ -12,11 +12,9 @@ from medusa.engine.language.check import check_query
 from medusa.engine.language.classes import BoxClass, class_of, strongest_recovery, weakest_class
 from medusa.engine.language.document import Document
 from medusa.engine.language.python.printing import query_as_python
-from medusa.engine.language.reading import read_draft
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.printing import document_as_sql
 from medusa.engine.language.user_functions import called_by
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
@@ -32,6 +30,7 @@ from medusa.engine.objects.query import (
     Query,
 )
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.reading import read_document, read_draft
 from medusa.engine.tasks.calls import stages_of
 from medusa.engine.tasks.explaining import explain
 from medusa.engine.tasks.network import Network

@@ -22,11 +22,11 @@ from medusa.engine.language.pattern_work import longest_text
 from medusa.engine.language.patterns import read_pattern
 from medusa.engine.language.time_units import PARTS
 from medusa.engine.language.typed import Expression, Operation
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.reading import read_document
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import plan
 from medusa.overlay.errors import InvalidInputError

@@ -21,10 +21,10 @@ from medusa.engine.language.matches import (
     read_pattern,
 )
 from medusa.engine.language.steps import MatchStep
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.reading import read_document
 from medusa.engine.reference.interpreter import Row, canonical, run_task
 from medusa.engine.reference.matches import matched
 from medusa.engine.tasks.plan import plan

@@ -25,7 +25,6 @@ from medusa.engine.language.sql.printing import (
     stream_as_sql,
 )
 from medusa.engine.language.sql.script import Script
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import document_as_xml, query_as_xml
 from medusa.engine.objects.definitions import Idle, StreamDefinition
 from medusa.engine.objects.query import (
@@ -55,6 +54,7 @@ from medusa.engine.objects.query import (
 )
 from medusa.engine.objects.schema import BEGINNING, END, RESERVED, Field, FieldType, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.reading import read_document
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

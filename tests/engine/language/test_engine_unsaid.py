@@ -6,7 +6,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.reading import read_draft
+from medusa.engine.reading import read_draft
 
 BASE = "medusa://mit.edu/"
 STREAM = "CREATE STREAM {} (ts TIMESTAMP, k INT, WATERMARK FOR ts AS ts);"

@@ -7,12 +7,12 @@ import pytest
 from engine_peers import Town, make_stream, received, rows, schema_of
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.reading import read_draft
 from medusa.engine.language.sql.printing import stream_as_sql
 from medusa.engine.language.xml.writing import document_as_xml
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
 from medusa.engine.objects.readers import readers_in_words
+from medusa.engine.reading import read_draft
 from medusa.engine.streams.stream_state import Role
 from medusa.overlay.errors import ConflictError, NotAuthorisedError
 

@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.reading import read_draft
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.schema import Schema
+from medusa.engine.reading import read_draft
 from medusa.overlay.errors import NotFoundError
 from medusa.tools.client.entries import entry_of
 

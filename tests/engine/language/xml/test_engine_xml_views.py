@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.language.xml.documents import read_document
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.reading import read_document
 from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu/"

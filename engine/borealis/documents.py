@@ -30,21 +30,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from medusa.engine.language.check import MAX_BOXES, check_query
-from medusa.engine.language.document import Document
-from medusa.engine.language.gaps import gaps
-from medusa.engine.language.labels import Readers
-from medusa.engine.language.xml import borealis_deployment as deployment
-from medusa.engine.language.xml.borealis_boxes import boxes_of
-from medusa.engine.language.xml.borealis_changes import CHANGES, UPDATE, Changing, writers_of
-from medusa.engine.language.xml.borealis_deployment import REMARK, replicated
-from medusa.engine.language.xml.borealis_streams import (
+from medusa.engine.borealis import deployment
+from medusa.engine.borealis.boxes import boxes_of
+from medusa.engine.borealis.changes import CHANGES, UPDATE, Changing, writers_of
+from medusa.engine.borealis.deployment import REMARK, replicated
+from medusa.engine.borealis.streams import (
     OldBox,
     Streams,
     inferred_time,
     ordered_fields,
 )
-from medusa.engine.language.xml.borealis_tables import TABLE_TAG, read_table
+from medusa.engine.borealis.tables import TABLE_TAG, read_table
+from medusa.engine.language.check import MAX_BOXES, check_query
+from medusa.engine.language.document import Document
+from medusa.engine.language.gaps import gaps
+from medusa.engine.language.labels import Readers
 from medusa.engine.language.xml.medusa import (
     VIEW_TAG,
     Qualify,

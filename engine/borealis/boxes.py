@@ -6,17 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from medusa.engine.language.operators import can_cast
-from medusa.engine.language.xml.borealis_changes import CHANGES
-from medusa.engine.language.xml.borealis_joins import NEVER, read_two_sides
-from medusa.engine.language.xml.borealis_streams import OldBox, Streams
-from medusa.engine.language.xml.borealis_tables import read_select
-from medusa.engine.language.xml.borealis_windows import (
+from medusa.engine.borealis.changes import CHANGES
+from medusa.engine.borealis.joins import NEVER, read_two_sides
+from medusa.engine.borealis.streams import OldBox, Streams
+from medusa.engine.borealis.tables import read_select
+from medusa.engine.borealis.windows import (
     number,
     read_resample,
     read_windows,
     refuse_slack,
 )
+from medusa.engine.language.operators import can_cast
 from medusa.engine.language.xml.boxes import Parameters, read_box, read_groups
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import Box, Filter, Join, JoinKind, Union

@@ -16,9 +16,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from medusa.engine.borealis.streams import OldBox, Streams
+from medusa.engine.borealis.windows import number
 from medusa.engine.language.tuple_windows import MOST_TUPLES
-from medusa.engine.language.xml.borealis_streams import OldBox, Streams
-from medusa.engine.language.xml.borealis_windows import number
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
     AggregateFunction,

@@ -20,12 +20,12 @@ import re
 from collections.abc import Sequence, Set
 from typing import Final
 
+from medusa.engine.borealis.streams import OldBox, OldTable, Streams
+from medusa.engine.borealis.tables import Names, plain, split, table_of
 from medusa.engine.language.box_types import type_box
 from medusa.engine.language.joins import RIGHT
 from medusa.engine.language.steps import JoinStep
 from medusa.engine.language.typed import fields_in
-from medusa.engine.language.xml.borealis_streams import OldBox, OldTable, Streams
-from medusa.engine.language.xml.borealis_tables import Names, plain, split, table_of
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
     Box,

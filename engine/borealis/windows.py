@@ -14,10 +14,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from medusa.engine.borealis.streams import SECOND_US, OldBox, Starts, Streams
 from medusa.engine.language.aggregates import call_of, function_of
 from medusa.engine.language.box_types import type_box
 from medusa.engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
-from medusa.engine.language.xml.borealis_streams import SECOND_US, OldBox, Starts, Streams
 from medusa.engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
 from medusa.engine.language.xml.parameters import us_to_seconds
 from medusa.engine.language.xml.tree import Node

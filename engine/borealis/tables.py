@@ -2,7 +2,7 @@
 
 A table is here a stream of which the newest tuple of each key counts. One that no box changes is a
 source table, to which rows are posted; for the others see
-`medusa.engine.language.xml.borealis_changes`.
+`medusa.engine.borealis.changes`.
 
     <table name="blocked" schema="block_tuple"> <key field="ip"/> </table>
 
@@ -20,7 +20,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from medusa.engine.language.xml.borealis_streams import OldBox, OldTable, Streams
+from medusa.engine.borealis.streams import OldBox, OldTable, Streams
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.language.xml.medusa import Qualify
 from medusa.engine.language.xml.tree import Node

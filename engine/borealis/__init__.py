@@ -1,0 +1,1 @@
+"""The dialect of Borealis: its documents, read as queries of our boxes."""

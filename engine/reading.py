@@ -1,0 +1,72 @@
+"""A text in whichever language it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from medusa.engine.language.document import Document, Draft
+from medusa.engine.objects.schema import Schema
+
+
+def read_draft(text: str, base: str | None = None) -> Draft:
+    """Read XML, in either dialect, or SQL.
+
+    Args:
+        base: `medusa://participant/`, the start of names without a participant; None: all have one.
+
+    Raises:
+        InvalidInputError: it is neither; names the place and the reason.
+    """
+    if text.lstrip().startswith("<"):
+        return XmlDraft(text, base)
+    from medusa.engine.language.sql.script import (
+        Script,  # sqlglot is imported with the first script
+    )
+
+    return Script(text, base)
+
+
+class XmlDraft:
+    """An XML document; it needs no schemas of others to be read."""
+
+    reads: frozenset[str] = frozenset()
+    uses: frozenset[str] = frozenset()
+
+    def __init__(self, text: str, base: str | None) -> None:
+        self._document = read_document(text, base)
+
+    def complete(
+        self,
+        streams: Mapping[str, Schema],
+        schemas: Mapping[str, Schema],
+        tables: Collection[str] = (),
+    ) -> Document:
+        """See `medusa.engine.language.document.Draft`."""
+        return self._document
+
+
+def read_document(text: str, base: str | None = None) -> Document:
+    """The schemas, streams, queries and views of an XML document.
+
+    Args:
+        text: in either dialect; its root tells which.
+        base: `medusa://participant/`, the start of names without a scheme; None: all have one.
+
+    Raises:
+        InvalidInputError: names the line and the reason.
+    """
+    from medusa.engine.borealis.documents import read_borealis, read_deploy  # with the first text
+    from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
+    from medusa.engine.language.xml.tree import parse_xml
+
+    root = parse_xml(text)
+    qualify = qualifier(base)
+    match root.tag:
+        case "borealis":
+            document = read_borealis(root, qualify)
+        case "deploy":
+            document = read_deploy(root)
+        case _:
+            document = read_medusa(root, qualify)
+    refuse_repeated(root, document)
+    return document
