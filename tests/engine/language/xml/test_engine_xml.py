@@ -515,24 +515,15 @@ def full(query: Query) -> Query:
     """The query with object names."""
     prefix = "medusa://mit.edu/"
 
-    def named(box: object) -> object:
-        changes: dict[str, object] = {}
-        for key in ("input", "output", "left", "right"):
-            if hasattr(box, key):
-                changes[key] = prefix + getattr(box, key)
-        for key in ("inputs", "outputs"):
-            if hasattr(box, key):
-                changes[key] = tuple(prefix + each for each in getattr(box, key))
-        return msgspec.structs.replace(box, **changes)  # type: ignore[type-var]
-
-    return Query(prefix + query.name, tuple(named(box) for box in query.boxes))  # type: ignore[misc]
+    boxes = tuple(box.renamed(lambda name: prefix + name) for box in query.boxes)
+    return Query(prefix + query.name, boxes)
 
 
 @settings(deadline=None)
 @given(queries(), st.data())
 def test_queries_survive_being_written_and_read(query: Query, data: st.DataObject) -> None:
     query = full(query)
-    made = [name for box in query.boxes for name in getattr(box, "outputs", ()) or (box.output,)]  # type: ignore[union-attr]
+    made = [name for box in query.boxes for name in box.outputs]
     outputs = data.draw(st.lists(st.sampled_from(made), unique=True, max_size=2))
     availability = data.draw(availabilities())
     query = msgspec.structs.replace(query, outputs=tuple(outputs), availability=availability)
