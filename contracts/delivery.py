@@ -28,7 +28,7 @@ from medusa.overlay.errors import DecodeError, MedusaError, UntrustedError, prin
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER
 from medusa.overlay.node import Overlay
-from medusa.overlay.peers import PeerRecord
+from medusa.overlay.peer_records import PeerRecord
 from medusa.overlay.rpc import Caller
 
 DELIVER: Final = "contract.deliver"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from medusa.contracts.contract import Contract
-from medusa.overlay.peers import PeerRecord
+from medusa.overlay.peer_records import PeerRecord
 
 FIRST_WAIT_S: Final = 1.0
 """Seconds after the first failure: the peer may be starting."""

@@ -23,7 +23,8 @@ from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError, U
 from medusa.overlay.events import Events, wall_clock
 from medusa.overlay.identity import Identity
 from medusa.overlay.names import PEER_ID_BYTES, PeerId
-from medusa.overlay.peers import PeerRecord, PeerTable
+from medusa.overlay.peer_records import PeerRecord
+from medusa.overlay.peers import PeerTable
 from medusa.overlay.signing import Signed, signed, verify
 
 MAX_PAYLOAD: Final = 8192

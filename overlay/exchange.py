@@ -23,7 +23,8 @@ from medusa.overlay.errors import MedusaError, RefusedError
 from medusa.overlay.events import Change, Events, wall_clock
 from medusa.overlay.membership import Membership
 from medusa.overlay.names import PeerId
-from medusa.overlay.peers import PeerTable, Stamp
+from medusa.overlay.peer_records import Stamp
+from medusa.overlay.peers import PeerTable
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Service
 from medusa.overlay.streams import Buffer
 

@@ -127,6 +127,38 @@ class Share:
         return self.held > max(self._memory.free, self._memory.least)
 
 
+class Account:
+    """What one connection takes of its participant's share: memory, given back as a whole at its
+    end, and time.
+
+    Attributes:
+        share: the participant's. held: bytes, until the end.
+        cost_s: estimated time that the other side's frames, calls and messages have taken, seconds.
+    """
+
+    def __init__(self, share: Share) -> None:
+        self.share = share
+        self.cost_s = 0.0
+        self.held = self._flat = 0
+
+    def hold(self, size: int) -> None:
+        """Hold so many bytes more; fewer if negative."""
+        self.held += size
+        self.share.hold(size)
+
+    def charge(self, size: int) -> None:
+        """Hold so many bytes more at a flat rate; fewer if negative."""
+        self.held += size
+        self._flat += size
+        self.share.charge(size)
+
+    def close(self) -> None:
+        """Give all memory back; what is held from now on counts for nobody."""
+        self.share.charge(-self._flat)
+        self.share.hold(self._flat - self.held)
+        self.share = Share()
+
+
 @dataclass(frozen=True)
 class Budgets:
     """The memory of a process by kind, so that waiting posts take none from answers to readers.

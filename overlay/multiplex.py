@@ -4,24 +4,19 @@ The side that dialled opens streams with odd numbers, the other with even ones, 
 stream is one call. Its opener may finish its own direction early; when the other side, which
 answers, finishes, the stream is over for both. Either side may reset it.
 
-Credit. A receiver announces how many bytes of a stream it takes in all: the bytes read so far, the
-received part of the message that its reader waits for (`want`), and one window. So:
+Credit: `inbox.py` decides how much of a stream may be under way. So:
 
 * a reader that stops reading stops its writer after one window;
 * a message may be longer than a window;
 * at most one window of a stream is under way ahead of another stream's small call.
 
-Order. Control frames go first. DATA goes by start-time fair queueing: each frame advances its
-stream's tag by length / weight, and the lowest tag is next. An idle stream starts at the present
-tag, so a small call overtakes all heavy streams and gathers no debt or credit while idle.
+Order: `send_queue.py` decides which frame is next.
 
 Why not HTTP/2 (h2): docs/adr/0004-multiplexer.md.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -29,21 +24,20 @@ from medusa.overlay.encoding import decode
 from medusa.overlay.encoding import encode as pack
 from medusa.overlay.errors import BrokenError, BusyError, ClosedError, DecodeError
 from medusa.overlay.frames import (
-    FRAME_BYTES,
     LIMIT,
     MAX_CONTROL_BYTES,
     Frame,
     FrameDecoder,
     Kind,
     encode,
-    encode_header,
 )
+from medusa.overlay.inbox import Inbox
 from medusa.overlay.log import checked_cause
-from medusa.overlay.memory import Share
-from medusa.overlay.pace import CALL_S, FRAME_S, MESSAGE_S, Pace
+from medusa.overlay.memory import Account, Share
+from medusa.overlay.pace import CALL_S, FRAME_S, Pace
+from medusa.overlay.send_queue import AHEAD_BYTES, WRITE_BYTES, SendQueue
 from medusa.overlay.streams import (
     MAX_WEIGHT,
-    WINDOW_BYTES,
     Buffer,
     Changed,
     Event,
@@ -51,8 +45,6 @@ from medusa.overlay.streams import (
     Opened,
     Opening,
     Stream,
-    move,
-    store,
 )
 
 MAX_STREAMS: Final = 512
@@ -63,10 +55,6 @@ MAX_CONTROL_FRAMES: Final = 4096
 """Control frames waiting to be sent. They answer the other side's frames, so more means that it
 sends without reading: the connection is closed."""
 
-WRITE_BYTES: Final = 128 * 2**10
-"""Bytes of DATA taken for one write: enough for TLS's best speed, few enough (1 ms at 1 Gbit/s)
-that the next frame waits little."""
-
 CONNECTION_BYTES: Final = 208 * 2**10
 """Bytes counted for a connection: its tasks and TLS (measured: 100 KiB), and the buffers of TLS
 once much has gone both ways."""
@@ -74,9 +62,6 @@ once much has gone both ways."""
 STREAM_BYTES: Final = 16 * 2**10
 """Bytes counted for a stream that the other side opened: the task that answers it, and its
 state."""
-
-AHEAD_BYTES: Final = 256 * 2**10
-"""Bytes a stream may have queued before its sender waits: the next write is always ready."""
 
 _LAST_LIMIT: Final = 2**63 - 1
 """Largest credit believed: no call moves 8 EiB."""
@@ -89,7 +74,7 @@ class Multiplexer:
         memory: the share of the remote's participant.
 
     Attributes:
-        cost_s: estimated time that the other side's frames, calls and messages have taken, seconds.
+        inbox: what was received and is not read yet.
     """
 
     def __init__(
@@ -102,25 +87,19 @@ class Multiplexer:
         self._last_theirs = 0 if dialled else -1
         self._max_streams = max_streams
         self._theirs = 0
-        self._memory = memory or Share()
-        self._held = self._charged = 0
-        self._writing = 0
-        self._control: deque[bytes] = deque()
-        self._credits: dict[int, Stream] = {}
-        self._ready: list[tuple[float, int, Stream]] = []
-        self._present = 0.0
-        self._pong_due = False
-        self.cost_s = 0.0
+        self._account = Account(memory or Share())
+        self._queue = SendQueue(self._account)
+        self.inbox = Inbox(self._account, self._queue)
         self._handlers: dict[Kind, Callable[[Frame, list[Event]], None]] = {
             Kind.OPEN: self._on_open,
             Kind.DATA: self._on_data,
             Kind.CREDIT: self._on_credit,
             Kind.FINISH: self._on_finish,
             Kind.RESET: self._on_reset,
-            Kind.PING: self._on_ping,
+            Kind.PING: lambda frame, events: self._queue.pong(),
             Kind.PONG: lambda frame, events: None,
         }
-        self._charge(CONNECTION_BYTES)
+        self._account.charge(CONNECTION_BYTES)
 
     @property
     def streams(self) -> Sequence[Stream]:
@@ -130,7 +109,12 @@ class Multiplexer:
     @property
     def pace(self) -> Pace:
         """The account of time of the remote's participant."""
-        return self._memory.pace
+        return self._account.share.pace
+
+    @property
+    def cost_s(self) -> float:
+        """Estimated time that the other side's frames, calls and messages have taken, seconds."""
+        return self._account.cost_s
 
     # -- sending
 
@@ -148,7 +132,7 @@ class Multiplexer:
         self._streams[stream.number] = stream
         opening = pack(Opening(method, weight, cause))
         assert len(opening) <= MAX_CONTROL_BYTES
-        self._say(encode(Kind.OPEN, stream.number, opening))
+        self._queue.say(encode(Kind.OPEN, stream.number, opening))
         return stream
 
     def send(self, stream: Stream, *buffers: Buffer) -> None:
@@ -162,10 +146,10 @@ class Multiplexer:
                 stream.outgoing.append(view.cast("B"))
                 stream.whole.append(view.nbytes)
                 stream.queued += view.nbytes
-                self._hold(view.nbytes)
-        if self._memory.full:
+                self._account.hold(view.nbytes)
+        if self._account.share.full:
             self._refuse(stream)
-        self._schedule(stream)
+        self._queue.schedule(stream)
 
     def may_send(self, stream: Stream) -> bool:
         """Whether bytes sent now would begin to leave at once: little is queued, and the other side
@@ -177,7 +161,7 @@ class Multiplexer:
     def finish(self, stream: Stream) -> None:
         """Send no more after the queued bytes."""
         stream.finishing = True
-        self._schedule(stream)
+        self._queue.schedule(stream)
 
     def reset(self, stream: Stream, code: str, message: str) -> None:
         """End the stream at once for both sides; queued bytes are dropped."""
@@ -185,121 +169,31 @@ class Multiplexer:
             return
         # 4 bytes per character at most, and both together within a control frame
         failure = Failure(code[:64], message[: MAX_CONTROL_BYTES // 4 - 128])
-        self._say(encode(Kind.RESET, stream.number, pack(failure)))
+        self._queue.say(encode(Kind.RESET, stream.number, pack(failure)))
         self._fail(stream, failure)
 
     def ping(self) -> None:
-        self._say(encode(Kind.PING, 0))
+        self._queue.say(encode(Kind.PING, 0))
 
     @property
     def pending(self) -> bool:
         """Whether `pull` would give anything."""
-        return bool(self._control or self._credits or self._ready or self._pong_due)
+        return self._queue.pending
 
     def pull(self, budget: int = WRITE_BYTES) -> tuple[list[Buffer], list[Stream]]:
         """The bytes to write next, and the streams that may queue more after them.
 
         The caller has written the result of the last call.
         """
-        self.written()
-        buffers: list[Buffer] = list(self._control)
-        self._writing = sum(map(len, self._control))  # they are already counted as held
-        self._control.clear()
-        if self._pong_due:
-            buffers.append(encode(Kind.PONG, 0))
-            self._pong_due = False
-        for stream in self._credits.values():
-            limit = LIMIT.pack(stream.receive_limit)
-            buffers.append(encode(Kind.CREDIT, stream.number, limit))
-        self._credits.clear()
-        drained: list[Stream] = []
-        while self._ready and budget > 0:
-            tag, _, stream = heapq.heappop(self._ready)
-            stream.scheduled = False
-            if stream.sendable:
-                self._present = tag
-                budget -= self._pull_frame(stream, buffers)
-                if stream.queued <= AHEAD_BYTES:
-                    drained.append(stream)
-                self._schedule(stream)
-        return buffers, drained
+        buffers, pulled = self._queue.pull(budget)
+        for stream in pulled:
+            if stream.finish_sent and not stream.ours:
+                self._forget(stream)
+        return buffers, [stream for stream in pulled if stream.queued <= AHEAD_BYTES]
 
     def written(self) -> None:
         """The result of `pull` has been written."""
-        self._hold(-self._writing)
-        self._writing = 0
-
-    def _pull_frame(self, stream: Stream, buffers: list[Buffer]) -> int:
-        size = min(FRAME_BYTES, stream.queued, stream.send_limit - stream.sent)
-        if size:
-            buffers.append(encode_header(stream.number, size))
-            move(stream.outgoing, size, buffers)
-            stream.queued -= size
-            while len(stream.whole) > len(stream.outgoing):
-                self._hold(-stream.whole.popleft())
-            self._writing += size
-            self._hold(size)
-            stream.sent += size
-            stream.tag = self._present + size / stream.weight
-        if stream.finishing and not stream.finish_sent and not stream.queued:
-            buffers.append(encode(Kind.FINISH, stream.number))
-            stream.finish_sent = True
-            if not stream.ours:
-                self._forget(stream)
-        return size
-
-    def _schedule(self, stream: Stream) -> None:
-        if stream.sendable and not stream.scheduled:
-            stream.scheduled = True
-            stream.tag = max(stream.tag, self._present)
-            heapq.heappush(self._ready, (stream.tag, stream.number, stream))
-
-    # -- reading what was received
-
-    def want(self, stream: Stream, size: int) -> bool:
-        """Whether `size` bytes can be taken; if not, `Changed` follows once they can."""
-        stream.wanted = 0 if stream.unread >= size else size
-        self._grant(stream)
-        return stream.unread >= size
-
-    def take(self, stream: Stream, size: int) -> bytes:
-        """The next `size` bytes; `want` said that they are there. The one copy on the way in."""
-        parts = self.take_parts(stream, size)
-        return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
-
-    def take_parts(self, stream: Stream, size: int) -> list[Buffer]:
-        """As `take`, as they arrived: views of what was read, not copied."""
-        assert size <= stream.unread
-        stream.unread -= size
-        self._hold(-size)
-        parts: list[Buffer] = []
-        move(stream.inbox, size, parts)
-        self._grant(stream)
-        return parts
-
-    def hand_over(self, stream: Stream, size: int) -> None:
-        """The stream's reader holds a message of that many bytes, and no earlier one."""
-        self._hold(size - stream.in_hand)
-        stream.in_hand = size
-        self.cost_s += MESSAGE_S
-
-    def discard(self, stream: Stream) -> None:
-        """Nobody reads this stream any more: drop unread and later bytes."""
-        stream.unheard = True
-        self._hold(-stream.unread - stream.in_hand)
-        stream.in_hand = 0
-        stream.unread = 0
-        stream.inbox.clear()
-
-    def _grant(self, stream: Stream) -> None:
-        """Announce more credit once it is worth a frame."""
-        if stream.over or stream.ended or stream.unheard:
-            return
-        read = stream.received - stream.unread + min(stream.unread, stream.wanted)
-        limit = read + WINDOW_BYTES
-        if limit - stream.receive_limit >= WINDOW_BYTES // 4:
-            stream.receive_limit = limit
-            self._credits[stream.number] = stream
+        self._queue.written()
 
     # -- receiving
 
@@ -319,9 +213,9 @@ class Multiplexer:
         """
         events: list[Event] = []
         for frame in self._decoder.feed(data, most):
-            self.cost_s += FRAME_S
+            self._account.cost_s += FRAME_S
             self._handlers[frame.kind](frame, events)
-        if len(self._control) > MAX_CONTROL_FRAMES:
+        if self._queue.control_frames > MAX_CONTROL_FRAMES:
             raise DecodeError(f"over {MAX_CONTROL_FRAMES} control frames wait to be read")
         return events
 
@@ -353,12 +247,12 @@ class Multiplexer:
         )
         self._streams[stream.number] = stream
         self._theirs += 1
-        self.cost_s += CALL_S
-        self._charge(STREAM_BYTES)
+        self._account.cost_s += CALL_S
+        self._account.charge(STREAM_BYTES)
         if self._theirs > self._max_streams:
             text = f"{self._max_streams} calls are open over this connection, the most: end some"
             self.reset(stream, BusyError.code, text)
-        elif self._memory.crowded:
+        elif self._account.share.crowded:
             self._refuse(stream)
         else:
             events.append(Opened(stream))
@@ -367,27 +261,13 @@ class Multiplexer:
         stream = self._find(frame.stream)
         if stream is None:
             return
-        size = len(frame.payload)
-        if stream.ended:
-            raise DecodeError(f"stream {stream.number} goes on after its end")
-        stream.received += size
-        if stream.received > stream.receive_limit:
-            raise DecodeError(f"stream {stream.number} sends over its credit")
-        if stream.unheard:
-            return
-        stream.unread += size
-        self._hold(size)
-        store(stream.inbox, frame.payload)
-        if self._memory.full:
+        self.inbox.arrive(stream, frame.payload)
+        if self._account.share.full and not stream.unheard:
             self._refuse(stream)
-            self.discard(stream)
+            self.inbox.discard(stream)
             events.append(Changed(stream))
-        elif stream.wanted:
-            if stream.wanted <= stream.unread:
-                stream.wanted = 0
-                events.append(Changed(stream))
-            else:
-                self._grant(stream)
+        elif self.inbox.is_served(stream):
+            events.append(Changed(stream))
 
     def _on_credit(self, frame: Frame, events: list[Event]) -> None:
         stream = self._find(frame.stream)
@@ -396,7 +276,7 @@ class Multiplexer:
             raise DecodeError(f"a credit of {limit} bytes")
         if stream is not None:
             stream.send_limit = max(stream.send_limit, limit)
-            self._schedule(stream)
+            self._queue.schedule(stream)
             if stream.lacks_credit:
                 events.append(Changed(stream))
 
@@ -417,9 +297,6 @@ class Multiplexer:
             self._fail(stream, failure)
             events.append(Changed(stream))
 
-    def _on_ping(self, frame: Frame, events: list[Event]) -> None:
-        self._pong_due = True  # one answer for all pings of a read, so that no queue can fill
-
     # -- ending
 
     def break_all(self, message: str, *, closed_here: bool) -> list[Stream]:
@@ -429,30 +306,12 @@ class Multiplexer:
         for stream in streams:
             self._fail(stream, Failure(code, message))
         # the readers of the remaining bytes are about to end
-        self._memory.charge(-self._charged)
-        self._memory.hold(self._charged - self._held)
-        self._memory = Share()
+        self._account.close()
         return streams
-
-    # -- memory
-
-    def _hold(self, size: int) -> None:
-        self._held += size
-        self._memory.hold(size)
-
-    def _charge(self, size: int) -> None:
-        self._held += size
-        self._charged += size
-        self._memory.charge(size)
-
-    def _say(self, frame: bytes) -> None:
-        """Queue a control frame."""
-        self._control.append(frame)
-        self._hold(len(frame))
 
     def _refuse(self, stream: Stream) -> None:
         """Reset a stream whose bytes exceed the memory share."""
-        share = self._memory
+        share = self._account.share
         text = (
             f"{share.holder or 'the caller'} holds {share.held} bytes here already, all of its "
             f"share ({share.flat} of them for its connections and calls): read what waits, or end "
@@ -469,11 +328,7 @@ class Multiplexer:
 
     def _forget(self, stream: Stream) -> None:
         stream.over = True
-        stream.outgoing.clear()
-        self._hold(-sum(stream.whole))
-        stream.whole.clear()
-        stream.queued = 0
-        self._credits.pop(stream.number, None)
+        self._queue.drop(stream)
         if self._streams.pop(stream.number, None) is not None and not stream.ours:
             self._theirs -= 1
-            self._charge(-STREAM_BYTES)
+            self._account.charge(-STREAM_BYTES)

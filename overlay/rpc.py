@@ -29,9 +29,10 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.events import Events, Level
 from medusa.overlay.log import Fields, bound
-from medusa.overlay.multiplex import AHEAD_BYTES, Multiplexer
+from medusa.overlay.multiplex import Multiplexer
 from medusa.overlay.names import PeerId
 from medusa.overlay.pace import DECODED_S, Pace
+from medusa.overlay.send_queue import AHEAD_BYTES
 from medusa.overlay.streams import Buffer, Stream
 
 MAX_STRUCT_BYTES: Final = 2**20
@@ -201,7 +202,7 @@ class Duplex:
         """
         if self._lengths is None:
             await self._available(_LENGTHS.size)
-            head = self._multiplexer.take(self.stream, _LENGTHS.size)
+            head = self._multiplexer.inbox.take(self.stream, _LENGTHS.size)
             self._lengths = _LENGTHS.unpack(head)
         size, body_size = self._lengths
         if size > MAX_STRUCT_BYTES or body_size > MAX_BODY_BYTES:
@@ -214,9 +215,9 @@ class Duplex:
         if size > LONG_STRUCT:
             await self._keep_pace(size)
         self._lengths = None
-        message = self._multiplexer.take(self.stream, size)
-        body = self._multiplexer.take(self.stream, body_size)
-        self._multiplexer.hand_over(self.stream, size + body_size)
+        message = self._multiplexer.inbox.take(self.stream, size)
+        body = self._multiplexer.inbox.take(self.stream, body_size)
+        self._multiplexer.inbox.hand_over(self.stream, size + body_size)
         self._wake_writer()
         return message, body
 
@@ -228,8 +229,8 @@ class Duplex:
         assert self._lengths is None, "a message is received"
         await self._available(1)
         size = self.stream.unread
-        parts = self._multiplexer.take_parts(self.stream, size)
-        self._multiplexer.hand_over(self.stream, size)
+        parts = self._multiplexer.inbox.take_parts(self.stream, size)
+        self._multiplexer.inbox.hand_over(self.stream, size)
         self._wake_writer()
         return parts
 
@@ -260,11 +261,11 @@ class Duplex:
     def close(self) -> None:
         """Leave the call; the other side is told, unless the call is over."""
         self.fail(ClosedError(f"{self.method}: the other side left the call"))
-        self._multiplexer.discard(self.stream)
+        self._multiplexer.inbox.discard(self.stream)
 
     def abandon(self) -> None:
         """Read no more after the handler's end, while its sent bytes are still under way."""
-        self._multiplexer.discard(self.stream)
+        self._multiplexer.inbox.discard(self.stream)
 
     def notify(self) -> None:
         """The stream changed: wake all waiting tasks."""
@@ -281,7 +282,7 @@ class Duplex:
     async def _available(self, size: int) -> None:
         """Wait until that many bytes have arrived."""
         await trio.lowlevel.checkpoint_if_cancelled()
-        while not self._multiplexer.want(self.stream, size):
+        while not self._multiplexer.inbox.want(self.stream, size):
             if self.stream.ended:
                 self._check_failure()
                 if self.stream.unread or self._lengths is not None:
@@ -294,7 +295,7 @@ class Duplex:
     def _refuse(self, text: str) -> DecodeError:
         error = DecodeError(text)
         self.fail(error)
-        self._multiplexer.discard(self.stream)
+        self._multiplexer.inbox.discard(self.stream)
         return error
 
     def _check_open(self) -> None:

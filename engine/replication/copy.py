@@ -207,8 +207,8 @@ class Copy:
         Raises:
             NotRetainedError: the history of its inputs is gone: the output would be wrong.
         """
-        self.runner.expect(self.load, self.rate)
-        await self.runner.wait_for_inputs(self.boundary)
+        self.runner.load.expect(self.load, self.rate)
+        await self.runner.inputs.wait(self.boundary)
         if any(
             state.log.start > needed_after(self.task, self.boundary, name) > BEGINNING
             for name, state in self.inputs.items()
@@ -241,7 +241,7 @@ class Copy:
             self._at_rest.set()
 
     async def _work(self) -> None:
-        self.runner.expect(self.load, self.rate)
+        self.runner.load.expect(self.load, self.rate)
         if not self.current.term.holder:
             await self.runner.run()
             return
@@ -250,7 +250,7 @@ class Copy:
         def committed() -> None:
             nonlocal seen
             if self.spared.value:
-                self.runner.hold()
+                self.runner.inputs.hold()
             else:
                 self.runner.followed(seen)
             seen = self.boundary
@@ -270,7 +270,7 @@ class Copy:
         async def until_spared() -> None:
             await self.spared.until(lambda spared: spared)
 
-        await until_one_ends(partial(self.runner.wait_for_inputs, boundary), until_spared)
+        await until_one_ends(partial(self.runner.inputs.wait, boundary), until_spared)
 
     def hear(self, boundary: int, rate: float) -> None:
         """Note what the worker says of its inputs. boundary: that all of them have, microseconds.
@@ -278,7 +278,7 @@ class Copy:
         now, before = trio.current_time(), self.reading
         self.reading = Reading(boundary, now)
         if self.spared.value and before is not None:
-            self.runner.read_elsewhere(rate * (now - before.at))
+            self.runner.load.read_elsewhere(rate * (now - before.at))
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -296,11 +296,11 @@ class Copy:
 
     def measure(self) -> None:
         """Note the load here, measured or predicted."""
-        self.rate = self.runner.input_rate
+        self.rate = self.runner.load.input_rate
         if self.current.term.holder:
-            self.load = self.runner.predicted_load
+            self.load = self.runner.load.predicted
         else:
-            self.load, self.cost_ns = self.runner.load, self.runner.cost_ns
+            self.load, self.cost_ns = self.runner.load.cores, self.runner.load.cost_ns
 
     @property
     def is_away(self) -> bool:
@@ -309,7 +309,7 @@ class Copy:
 
     def watch(self, now: float) -> float:
         """How long a worker has been behind, seconds. now: on trio's clock."""
-        reached = self.runner.input_boundary
+        reached = self.runner.inputs.boundary
         if self.spared.value and self.reading is not None:
             reached = max(reached, self.reading.boundary)
         if not self.is_away or self.boundary >= reached:
@@ -353,7 +353,7 @@ class Copy:
         Raises:
             NotRetainedError: they are not all here, any more or yet.
         """
-        return self.runner.count(after, upto)
+        return self.runner.inputs.count(after, upto)
 
     def status(self, *, stopped: bool = False, owner: str = "") -> TaskStatus:
         """The task as the monitor shows it. owner: id (hex) of the peer that it is computed for."""

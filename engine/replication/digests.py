@@ -94,7 +94,7 @@ class Digests:
 
     def _own(self) -> Digest:
         tasks = (task for running in self._queries.all() for task in running.tasks)
-        load = sum(task.runner.load for task in tasks)
+        load = sum(task.runner.load.cores for task in tasks)
         return Digest(int(1000 * load), int(1000 * self._config.capacity_cores), self._versions())
 
     def _versions(self) -> tuple[Version, ...]:

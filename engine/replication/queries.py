@@ -227,7 +227,7 @@ class QueryHost:
                 given = {task.name: max(task.boundary, task.given) for task in running.tasks}
                 self.files.leave(name, given)
                 for task in running.tasks:
-                    task.runner.release()
+                    task.runner.inputs.release()
             return running
 
     # -- look-ups ------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ class QueryHost:
                     await self._stop(running)
                 del self._queries[name]
                 for task in running.tasks:
-                    task.runner.release()
+                    task.runner.inputs.release()
             self.files.remove(name)
             await drop_logs(self.shop, stored)
             await self.announcements.withdraw_query(stored)

@@ -143,7 +143,7 @@ class QueryCopy:
             for task in self.plan
         ]
         for copy in self.tasks:
-            copy.runner.hold()
+            copy.runner.inputs.hold()
             if copy.current.term.holder and copy.state.role is Role.DERIVED:
                 copy.hold_for_consumers(copy.state.log.start)  # until the worker says more
 

@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from random import SystemRandom  # noqa: TID251 - jitter in a driver
 from typing import Final
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from medusa.engine.streams.load import Pacer
 from medusa.engine.streams.stream_state import StreamState
 from medusa.engine.tasks.execution import Editions, Executor
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.runner import QUICKER, RETRY_S, TaskRunner
+from medusa.engine.tasks.runner import QUICKER, TaskRunner, retries
 from medusa.engine.tasks.windows import Interval, needs, read_from
 from medusa.overlay.concurrency import Bell, until_one_ends
 from medusa.overlay.errors import MedusaError
@@ -179,6 +180,7 @@ class Fork:
         self._deadlines = Deadlines(inputs, bound_s, PACES * config.epoch_s)
         self._pacer = Pacer(QUICKER * config.epoch_s)
         self._news = Bell()
+        self._random = SystemRandom()
         self._reason = ""
 
     @property
@@ -219,7 +221,7 @@ class Fork:
             await until_one_ends(log_moves, suffix_moves)
 
     async def _serve(self) -> None:
-        failures = 0
+        again = retries()
         while self._output.log.boundary < END:
             self._news.clear()
             now = trio.current_time()
@@ -238,10 +240,10 @@ class Fork:
             except MedusaError as error:
                 await self._runner.suspect(error)
                 self._note(error)
-                await trio.sleep(RETRY_S[min(failures, len(RETRY_S) - 1)])
-                failures += 1
+                await trio.sleep(again.failed(self._random))
             else:
-                failures, self._reason = 0, ""
+                again.succeeded()
+                self._reason = ""
                 self._pacer.finished(trio.current_time())
 
     async def _wait(self, timeout_s: float) -> None:
@@ -304,7 +306,7 @@ class Fork:
                 files[task.output] += await pins.enter_async_context(behind)
             computation = self._editions.computation(task, after)
             result = await computation.run(files, after, upto, interval)
-        self._runner.note_cost(result.cpu_s)
+        self._runner.load.add(0, result.cpu_s)
         return result.table
 
     def _note(self, error: MedusaError) -> None:

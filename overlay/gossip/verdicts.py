@@ -31,10 +31,11 @@ from medusa.overlay.gossip.claims import (
     make_claim,
     read_claim,
 )
-from medusa.overlay.gossip.config import QUORUM, GossipConfig, suspicion_timeout
+from medusa.overlay.gossip.config import GossipConfig, suspicion_timeout
 from medusa.overlay.gossip.digests import Broadcasts
 from medusa.overlay.gossip.events import Changed, Effect, Health
 from medusa.overlay.gossip.members import Awareness, Counters, Member, Members
+from medusa.overlay.gossip.voices import Voices
 from medusa.overlay.names import PeerId
 
 BURST: Final = 32.0
@@ -63,11 +64,6 @@ class Budgets:
         return allowed
 
 
-MISTRUST: Final = 30
-"""Probe intervals for which a participant takes part in no sentence after one that was wrong. An
-honest participant was cut off from a part of the network, and is believed again soon."""
-
-
 class Verdicts:
     """The beliefs about all peers. The detector probes, keeps the time and sends."""
 
@@ -93,7 +89,7 @@ class Verdicts:
         self._budgets = Budgets(config.probe_interval_s)
         self._announced_at = float("-inf")
         self._moved: dict[PeerId, float | None] = {}
-        self._mistrusted: dict[str, float] = {}
+        self._voices = Voices(me, members, config)
         self.broadcasts: Broadcasts[tuple[PeerId, PeerId]] = Broadcasts(
             lambda: config.retransmits(members.living)
         )
@@ -184,8 +180,7 @@ class Verdicts:
             return []
         member = self._members.note(subject)
         if self.is_sentenced(subject, now):
-            until = now + MISTRUST * self._config.probe_interval_s
-            self._mistrusted |= dict.fromkeys(self._dead_voices(member, now), until)
+            self._voices.mistrust(member, now)
         flapping = (
             health is Health.ALIVE
             and not leaves
@@ -201,26 +196,13 @@ class Verdicts:
         # the roster may be ahead of its news
         effects = self.joined(claim.subject, now)
         member, health = self._members.get(claim.subject), self._members.health(claim.subject)
-        if health is Health.LEFT or (member is not None and not self._is_news(member, claim, now)):
+        if health is Health.LEFT or (member and not self._voices.is_news(member, claim, now)):
             self._counters.old += 1
         elif health is Health.ALIVE and not self._budgets.spend(claim.author, now):
             self._counters.excessive += 1
         elif self._is_signed(claim):
             effects += self._accused(claim, now)
         return effects
-
-    def _is_news(self, member: Member, claim: Claim, now: float) -> bool:
-        """Whether this accusation adds a voice that still counts."""
-        if claim.word is Word.DEAD and self._is_trusted(claim.author, now):
-            dead = self._dead_voices(member, now)
-            return len(dead) < self._quorum and self._roster.participant(claim.author) not in dead
-        if member.health is Health.DEAD:
-            return False
-        enough = self._config.confirmations(self._possible_voices()) + 1
-        voices = self._voices(member)
-        if len(voices) >= max(enough, self._quorum):
-            return False
-        return self._voice(claim.author) not in voices
 
     # -- our own findings
 
@@ -249,7 +231,7 @@ class Verdicts:
         member = self._members.get(peer)
         if member is None or member.health is not Health.SUSPECT:
             return False
-        return len(self._dead_voices(member, now)) >= self._quorum
+        return self._voices.is_sentenced(member, now)
 
     def postpone(self, peer: PeerId, until: float) -> None:
         """Let the suspicion last until then, to wait for more evidence."""
@@ -267,7 +249,7 @@ class Verdicts:
             for author, accusation in member.accusations.items()
             if accusation[0] is Word.DEAD
         }
-        if len(self._dead_voices(member, now)) < self._quorum and self._me not in dead:
+        if not self._voices.is_sentenced(member, now) and self._me not in dead:
             claim = make_claim(self._keys, self._me, Word.DEAD, peer, member.incarnation)
             dead[self._me] = (claim.word, claim.data)
         self._clear(peer, member)
@@ -328,7 +310,7 @@ class Verdicts:
             return []
         effects = self._become(subject, member, Health.SUSPECT, now) if begins else []
         if begins:
-            member.confirmations = self._config.confirmations(self._possible_voices())
+            member.confirmations = self._voices.confirmations()
         self._time_suspicion(subject, member, begins=begins)
         if self.is_sentenced(subject, now):
             if self._me in member.accusations:
@@ -338,7 +320,7 @@ class Verdicts:
 
     def _time_suspicion(self, peer: PeerId, member: Member, *, begins: bool) -> None:
         shortest, longest = self._config.suspicion_s(self._members.living)
-        confirmed = min(len(self._voices(member)) - 1, member.confirmations)
+        confirmed = self._voices.confirmed(member)
         lasts = suspicion_timeout(shortest, longest, member.confirmations, confirmed)
         until = member.since + lasts
         self._suspect_until(peer, member, until if begins else min(until, member.until))
@@ -370,31 +352,3 @@ class Verdicts:
             return True
         self._counters.forged += 1
         return False
-
-    # -- voices: another participant's peers share one voice; our own participant's peers have one
-    # each
-
-    @property
-    def _quorum(self) -> int:
-        return min(QUORUM, self._roster.participants)
-
-    def _voice(self, author: PeerId) -> str | bytes:
-        participant = self._roster.participant(author)
-        return author if participant == self._roster.participant(self._me) else participant
-
-    def _voices(self, member: Member) -> set[str | bytes]:
-        return {self._voice(author) for author in member.accusations}
-
-    def _dead_voices(self, member: Member, now: float) -> set[str]:
-        return {
-            self._roster.participant(author)
-            for author, (word, _) in member.accusations.items()
-            if word is Word.DEAD and self._is_trusted(author, now)
-        }
-
-    def _is_trusted(self, author: PeerId, now: float) -> bool:
-        return self._mistrusted.get(self._roster.participant(author), now) <= now
-
-    def _possible_voices(self) -> int:
-        own = self._roster.size_of(self._roster.participant(self._me))
-        return min(self._members.living, own + self._roster.participants - 1)

@@ -26,7 +26,7 @@ from medusa.overlay import (
     greeting,
     invite,
     multiplex,
-    peers,
+    peer_records,
     rpc,
     signing,
     statements,
@@ -55,7 +55,7 @@ LIMITS: Final[tuple[tuple[ModuleType, tuple[str, ...]], ...]] = (
     (wire, ("MAX_VALUES", "MAX_NODES")),
     (records, ("MAX_RECORD_BYTES", "MAX_INLINE_BYTES", "MAX_BODY_BYTES", "MAX_SKEW_US")),
     (statements, ("MAX_STATEMENT", "MAX_KEPT")),
-    (peers, ("MAX_RECORD", "MAX_ADDRESSES")),
+    (peer_records, ("MAX_RECORD", "MAX_ADDRESSES")),
     (invite, ("MAX_TOKEN",)),
     (documents, ("MAX_DOCUMENT", "MAX_PROPOSAL")),
     (receipts, ("MAX_RECEIPT", "MAX_ENTRY")),
@@ -125,8 +125,8 @@ SIGNED: Final[tuple[tuple[str, str, tuple[type[Struct], ...]], ...]] = (
     ),
     (
         "Peer records",
-        f'Each peer signs its own with the domain "{peers.DOMAIN}". The file `peers` has them.',
-        (peers._Body,),
+        f'Each peer signs its own with the domain "{peer_records.DOMAIN}". The file `peers` has them.',
+        (peer_records._Body,),
     ),
     (
         "Invitations",

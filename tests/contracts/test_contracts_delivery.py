@@ -44,7 +44,7 @@ from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import save_membership
 from medusa.overlay.node import Overlay, open_overlay
-from medusa.overlay.peers import PeerRecord
+from medusa.overlay.peer_records import PeerRecord
 from medusa.overlay.rpc import Service
 
 NOW = wall_clock()

@@ -22,7 +22,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.moves.messages import Assignment
 from medusa.overlay.exchange import EXCHANGE, MAX_SENT, PUSH, Offer, Push
 from medusa.overlay.gossip.messages import MAX_STATE, SYNC_METHOD, State
-from medusa.overlay.peers import Stamp
+from medusa.overlay.peer_records import Stamp
 
 CONNECTIONS = 4
 PREDICATE = " or ".join(f"value = {number}" for number in range(200))

@@ -17,7 +17,8 @@ from medusa.overlay.events import Events
 from medusa.overlay.exchange import MAX_SENT, Exchange, Exchanger, Offer
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
-from medusa.overlay.peers import MAX_PEERS, PeerTable, Stamp
+from medusa.overlay.peer_records import Stamp
+from medusa.overlay.peers import MAX_PEERS, PeerTable
 from medusa.overlay.rpc import MAX_STRUCT_BYTES
 from medusa.overlay.statement_set import MAX_REFUSED
 from medusa.overlay.words import MAX_KIB

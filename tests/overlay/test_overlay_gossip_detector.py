@@ -28,7 +28,7 @@ from medusa.overlay.gossip.events import (
     Tick,
 )
 from medusa.overlay.gossip.messages import MAX_PACKET, Kind, Packet, State
-from medusa.overlay.gossip.verdicts import MISTRUST
+from medusa.overlay.gossip.voices import MISTRUST
 
 ALIVE, SUSPECT, DEAD, LEFT = Health.ALIVE, Health.SUSPECT, Health.DEAD, Health.LEFT
 

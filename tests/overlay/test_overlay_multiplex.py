@@ -134,8 +134,8 @@ def test_streams_arrive_intact_in_order_and_within_credit(operations: list) -> N
     def read(index: int, size: int) -> None:
         theirs = streams[index][1]
         size = min(size, len(sent[index]) - len(got[index]))
-        if right.want(theirs, size):
-            got[index].extend(right.take(theirs, size))
+        if right.inbox.want(theirs, size):
+            got[index].extend(right.inbox.take(theirs, size))
 
     for name, first, second in operations:
         if name == "send":
@@ -164,8 +164,8 @@ def test_a_reader_that_stops_stops_its_writer_after_one_window() -> None:
     while left.pending or right.pending:
         flush(left, right, 2**20, [])
     assert theirs.unread == WINDOW_BYTES
-    assert right.want(theirs, 1000)
-    right.take(theirs, WINDOW_BYTES)
+    assert right.inbox.want(theirs, 1000)
+    right.inbox.take(theirs, WINDOW_BYTES)
     while left.pending or right.pending:
         flush(left, right, 2**20, [])
     assert theirs.unread == WINDOW_BYTES
@@ -176,13 +176,13 @@ def test_a_message_longer_than_a_window_arrives() -> None:
     ours, theirs = opened(left, right)
     size = 5 * WINDOW_BYTES
     left.send(ours, bytes(size))
-    assert not right.want(theirs, size)
+    assert not right.inbox.want(theirs, size)
     events = []
     while left.pending or right.pending:
         events += carry(left, right)
         carry(right, left)
     assert events == [Changed(theirs)]
-    assert len(right.take(theirs, size)) == size
+    assert len(right.inbox.take(theirs, size)) == size
 
 
 def test_weights_share_the_wire() -> None:
@@ -241,7 +241,7 @@ def test_streams_are_given_back() -> None:
         left.send(ours, b"request")
         left.finish(ours)
         carry(left, right)
-        assert right.take(theirs, 7) == b"request"
+        assert right.inbox.take(theirs, 7) == b"request"
         if number % 2:
             right.finish(theirs)
         else:
@@ -291,8 +291,8 @@ def test_tiny_frames_cost_their_bytes_only() -> None:
     for _ in range(1000):
         right.receive(encode_header(1, 1) + b"x")
     assert len(theirs.inbox) == 1
-    assert right.take(theirs, 600) == b"x" * 600
-    assert right.take(theirs, 400) == b"x" * 400
+    assert right.inbox.take(theirs, 600) == b"x" * 600
+    assert right.inbox.take(theirs, 400) == b"x" * 400
 
 
 def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Stream:
@@ -363,30 +363,30 @@ def test_queued_bytes_of_all_streams_together_are_limited() -> None:
 def test_a_message_counts_until_its_reader_takes_the_next() -> None:
     left, right = pair()
     ours, theirs = opened(left, right)
-    idle = right._held
+    idle = right._account.held
     left.send(ours, bytes(1000))
     carry(left, right)
-    assert right.want(theirs, 1000)
-    right.take(theirs, 1000)
-    right.hand_over(theirs, 1000)
-    assert right._held == idle + 1000
-    right.hand_over(theirs, 10)
-    assert right._held == idle + 10
-    right.discard(theirs)
-    assert right._held == idle
+    assert right.inbox.want(theirs, 1000)
+    right.inbox.take(theirs, 1000)
+    right.inbox.hand_over(theirs, 1000)
+    assert right._account.held == idle + 1000
+    right.inbox.hand_over(theirs, 10)
+    assert right._account.held == idle + 10
+    right.inbox.discard(theirs)
+    assert right._account.held == idle
 
 
 def test_answers_that_nobody_reads_count() -> None:
     left, right = pair()
-    idle = right._held
+    idle = right._account.held
     for _ in range(100):
         _, theirs = opened(left, right)
         right.reset(theirs, "not_found", "there is no such method")
-    assert right._held > idle + 100 * 20
+    assert right._account.held > idle + 100 * 20
     right.pull()
-    assert right._held > idle + 100 * 20, "they are on their way"
+    assert right._account.held > idle + 100 * 20, "they are on their way"
     right.written()
-    assert right._held == idle
+    assert right._account.held == idle
 
 
 def test_calls_are_refused_where_their_participant_holds_too_much() -> None:
@@ -408,7 +408,7 @@ def test_messages_of_the_least_pass_however_many_connections_their_participant_h
     others = [Multiplexer(dialled=False, memory=memory.share("utah.edu")) for _ in range(3)]
     left.send(ours, bytes(900))
     carry(left, right)
-    assert right.want(theirs, 900)
+    assert right.inbox.want(theirs, 900)
     right.send(theirs, bytes(50))
     assert not theirs.over
     right.send(theirs, bytes(100))
@@ -421,7 +421,7 @@ def test_messages_of_the_least_pass_however_many_connections_their_participant_h
 def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
     left, right = pair()
     kept = [opened(left, right)[1] for _ in range(2)]
-    right.discard(kept[1])
+    right.inbox.discard(kept[1])
     frame = encode_header(kept[0].number, 8 * 2**10) + bytes(8 * 2**10)
     noise = encode_header(kept[1].number, 200 * 2**10) + bytes(200 * 2**10)
     right.receive(frame + noise)
@@ -446,11 +446,11 @@ def test_all_of_a_read_is_kept_without_a_copy_where_most_of_it_is_of_one_call() 
 def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:
     left, right = pair()
     ours, theirs = opened(left, right)
-    right.discard(theirs)
+    right.inbox.discard(theirs)
     left.send(ours, bytes(2 * WINDOW_BYTES))
     while left.pending:
         carry(left, right)
     assert theirs.unread == 0
     right.written()
-    assert right._held == CONNECTION_BYTES + STREAM_BYTES
+    assert right._account.held == CONNECTION_BYTES + STREAM_BYTES
     assert not right.pending  # no credit for what nobody reads

@@ -20,7 +20,8 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
-from medusa.overlay.peers import DOMAIN, PeerRecord, PeerTable, Stamp
+from medusa.overlay.peer_records import DOMAIN, PeerRecord, Stamp
+from medusa.overlay.peers import PeerTable
 from medusa.overlay.signing import Signed, signed
 
 NOW = 1_700_000_000.0

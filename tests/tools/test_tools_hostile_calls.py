@@ -60,7 +60,7 @@ from medusa.engine.tasks.query_editions import Edition
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.tools.client.dialling import dial_to
-from medusa.tools.market.settler import Passed
+from medusa.tools.market.passing import Passed
 from medusa.tools.market.trader import TELL, Tell
 
 

@@ -59,7 +59,8 @@ from medusa.overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from medusa.tools.market.settler import PASSED, SETTLE, Passed
+from medusa.tools.market.passing import PASSED, Passed
+from medusa.tools.market.settler import SETTLE
 from medusa.tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)

@@ -57,7 +57,8 @@ from medusa.overlay.events import wall_clock
 from medusa.overlay.gossip import Health
 from medusa.overlay.identity import Root
 from medusa.overlay.signing import signed
-from medusa.tools.market.settler import PASSED, SETTLE, Passed
+from medusa.tools.market.passing import PASSED, Passed
+from medusa.tools.market.settler import SETTLE
 from medusa.tools.market.trader import TELL, Tell
 
 pytestmark = pytest.mark.town(timing=SHORT)

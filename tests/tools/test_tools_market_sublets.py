@@ -33,7 +33,7 @@ from medusa.contracts.deals import LoadRate
 from medusa.contracts.settlement import Count, Counted
 from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.streams.messages import Done
-from medusa.tools.market.settler import PASSED, Passed
+from medusa.tools.market.passing import PASSED, Passed
 
 pytestmark = pytest.mark.town(timing=SHORT)
 

@@ -28,7 +28,7 @@ from medusa.contracts.terms import LoadTerms, Menu
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import Done
-from medusa.engine.tasks.runner import TaskRunner
+from medusa.engine.tasks.runner import TaskLoad, TaskRunner
 from medusa.overlay.events import wall_clock
 from medusa.overlay.identity import Root
 from medusa.tools.client.async_client import AsyncMedusaClient
@@ -88,18 +88,33 @@ Sum = tuple[int, int]
 class Loads(dict[str, float]):
     """Units of load by task; any other takes nothing."""
 
-    def cores(self, runner: TaskRunner) -> float:
-        return self.get(runner.task.name, 0.0) / 100
+    def of(self, runner: TaskRunner) -> TaskLoad:
+        """The load of that runner's task."""
+        loads = self
+
+        class Set(TaskLoad):
+            @property
+            def cores(self) -> float:
+                return loads.get(runner.task.name, 0.0) / 100
+
+            predicted = cores
+            input_rate = property(lambda _: 1.0)
+            cost_ns = property(lambda _: COST_NS)
+
+        return Set()
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
     """Let the loads of every town that is opened from now on be those returned."""
     interpret(monkeypatch)
     loads = Loads()
-    monkeypatch.setattr(TaskRunner, "load", property(loads.cores))
-    monkeypatch.setattr(TaskRunner, "predicted_load", property(loads.cores))
-    monkeypatch.setattr(TaskRunner, "input_rate", property(lambda _: 1.0))
-    monkeypatch.setattr(TaskRunner, "cost_ns", property(lambda _: COST_NS))
+    begin = TaskRunner.__init__
+
+    def begin_with_its_load(runner: TaskRunner, *args: Any, **more: Any) -> None:
+        begin(runner, *args, **more)
+        runner.load = loads.of(runner)
+
+    monkeypatch.setattr(TaskRunner, "__init__", begin_with_its_load)
     return loads
 
 

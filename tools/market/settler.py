@@ -18,7 +18,7 @@ from medusa.contracts.config import MarketTiming
 from medusa.contracts.deals import Account, ContentRate, LoadRate, Rate
 from medusa.contracts.deals import Deal as Agreement
 from medusa.contracts.desk import MICROS
-from medusa.contracts.ledger import Ledger, Standing, read_balances
+from medusa.contracts.ledger import Ledger, read_balances
 from medusa.contracts.receipts import Letter
 from medusa.contracts.settlement import (
     Count,
@@ -34,11 +34,11 @@ from medusa.contracts.settlement import (
     Tick,
 )
 from medusa.engine.replication.moves.guest import StoredAssignment
-from medusa.engine.replication.moves.messages import Deal, MoveRecord, PassOn
+from medusa.engine.replication.moves.messages import Deal, MoveRecord
 from medusa.engine.replication.moves.placements import Placement
 from medusa.engine.streams.messages import Done
 from medusa.overlay.concurrency import next_beat
-from medusa.overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
+from medusa.overlay.errors import MedusaError, NotFoundError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
 from medusa.overlay.node import Overlay
@@ -48,30 +48,10 @@ from medusa.tools.market.arrears import Arrears
 from medusa.tools.market.boundaries import clamped, stime_of
 from medusa.tools.market.meters import Meter
 from medusa.tools.market.open_deals import OpenDeals
+from medusa.tools.market.passing import CALL_S, Passed, Passing, rate_of_deal
 from medusa.tools.market.tasks import Tasks
 
 SETTLE: Final = "contract.settle"
-PASSED: Final = "contract.passed"
-
-CALL_S: Final = 10.0
-"""Seconds for one call; a lost message is sent again."""
-
-
-class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
-    """The request of "contract.passed", sent by the paying peer: a task that the receiver passed on
-    has a new placement, on the same terms.
-
-    Attributes:
-        before: the term of the placement that ended at `since`.
-        term_number: of the new one; None: the task has left the receiver and its workers.
-        worker: peer id (hex) of the present worker; "" with term None.
-    """
-
-    task: str
-    before: int
-    since: int
-    term_number: int | None = None
-    worker: str = ""
 
 
 class Settler:
@@ -81,6 +61,9 @@ class Settler:
     Args:
         nursery: sends the messages.
         content_meter: the meter of a paid stream; raises NotFoundError if the stream is not here.
+
+    Attributes:
+        passing: the news of tasks that were passed on.
     """
 
     def __init__(
@@ -101,8 +84,7 @@ class Settler:
         self._timing = timing
         self._nursery = nursery
         self._own = overlay.identity.peer_id
-        self._passing: dict[str, PassOn] = {}
-        self._followed: dict[tuple[str, int], int | None] = {}
+        self.passing = Passing(overlay, self, ledger, timing, nursery)
         self._open_deals = OpenDeals(tasks, ledger, self._own, timing)
         self._arrears = Arrears(
             overlay=overlay,
@@ -118,7 +100,7 @@ class Settler:
         """Serve partners, and our own clients' requests."""
         service = self._overlay.service
         service.unary(SETTLE, Letter, self._on_letter)
-        service.unary(PASSED, Passed, self._on_passed)
+        self.passing.register()
         service.unary(BALANCE, BalanceQuery, self._on_balance, clients=True, peers=False)
 
     def now_us(self) -> int:
@@ -149,7 +131,9 @@ class Settler:
             owed = placement.owed
             account = Account(owed.contract, self._own, placement.payee)
             term = placement.term
-            self.agree_on(account, _rate(owed), task, term_number=term.number, since=term.since)
+            self.agree_on(
+                account, rate_of_deal(owed), task, term_number=term.number, since=term.since
+            )
             self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
@@ -161,7 +145,7 @@ class Settler:
         if before.payee != before.term.holder or (stays and now.term.holder != now.payee):
             number, worker = (now.term.number, now.term.holder.hex()) if stays else (None, "")
             news = Passed(task, before.term.number, now.term.since, number, worker)
-            self._nursery.start_soon(self._tell, before.payee, news)
+            self.passing.tell(before.payee, news)
 
     def activated(self, stored: StoredAssignment, since: int) -> None:
         """Begin the deal of a task that we run for another peer, from that boundary on."""
@@ -171,7 +155,7 @@ class Settler:
         task, term_number = stored.key
         try:
             account = Account(deal.contract, parse_peer_id(deal.giver), self._own)
-            self.agree_on(account, _rate(deal), task, term_number=term_number, since=since)
+            self.agree_on(account, rate_of_deal(deal), task, term_number=term_number, since=since)
         except MedusaError as error:
             self._overlay.events.note("warning", f"runs {task} without pay: {error}")
 
@@ -180,11 +164,6 @@ class Settler:
         counted now."""
         if stored.assignment.deal.contract:
             self.handle(Ended(*stored.key, clamped(until)))
-
-    def passing_on(self, request: PassOn) -> None:
-        """Remember our request to pass a task on: if its answer is lost, the owner's message shows
-        that it was granted."""
-        self._passing[request.task] = request
 
     def passed_on(self, stored: StoredAssignment, record: MoveRecord, deal: Deal) -> None:
         """Begin both deals of a task that another peer now runs for us: we are paid, and pay.
@@ -203,7 +182,7 @@ class Settler:
             if terms.contract:
                 self.agree_on(
                     account,
-                    _rate(terms),
+                    rate_of_deal(terms),
                     record.task,
                     term_number=record.term_number,
                     since=record.since,
@@ -241,72 +220,6 @@ class Settler:
             and isinstance(standing.deal.rate, LoadRate)
             for standing in self.ledger.deals()
         )
-
-    # -- tasks that we passed on and that move again ------------------------------------------
-
-    async def _on_passed(self, caller: Caller, request: Passed, _: bytes) -> Done:
-        await trio.lowlevel.checkpoint()
-        standings = self.ledger.deals_of(request.task, request.before)
-        if not any(standing.deal.payer == caller.peer_id for standing in standings):
-            raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
-        for standing in standings:
-            if request.term_number is not None and self._is_news(standing, request):
-                deal = standing.deal  # the same for the next placement
-                self.agree_on(
-                    deal.account,
-                    deal.rate,
-                    deal.task,
-                    term_number=request.term_number,
-                    since=request.since,
-                )
-            if standing.deal.payer == self._own:
-                await self._forward(standing, request)
-        self._pay_next(request)
-        self.handle(Ended(request.task, request.before, clamped(request.since)))
-        return Done()
-
-    def _is_news(self, standing: Standing, news: Passed) -> bool:
-        """Whether the message is the first about the next placement. As the worker we may know
-        already that the placement ended there."""
-        key = news.task, news.before
-        if standing.end not in {None, clamped(news.since)}:
-            return False
-        if key not in self._followed:
-            known = self._followed.items()
-            self._followed = {
-                k: term_number for k, term_number in known if self.ledger.deals_of(*k)
-            }
-        return self._followed.setdefault(key, news.term_number) == news.term_number
-
-    def _pay_next(self, news: Passed) -> None:
-        """Agree with the present worker, to which we passed the task on."""
-        asked = self._passing.pop(news.task, None)
-        if asked is None or news.term_number is None or not asked.deal.contract:
-            return
-        if (asked.term_number, asked.to) == (news.before, news.worker):
-            account = Account(asked.deal.contract, self._own, parse_peer_id(asked.to))
-            rate = _rate(asked.deal)
-            self.agree_on(account, rate, news.task, term_number=news.term_number, since=news.since)
-
-    async def _forward(self, standing: Standing, news: Passed) -> None:
-        """Send the message on to the peer that we pay, unless that is the worker, which knows it
-        from the owner."""
-        payee = standing.deal.payee
-        if news.worker != payee.hex():
-            self._nursery.start_soon(self._tell, payee, news)
-        await trio.lowlevel.checkpoint()
-
-    async def _tell(self, peer: PeerId, news: Passed) -> None:
-        for wait_s in (*self._timing.passed_tries_s, 0.0):
-            try:
-                await self._call(peer, PASSED, news)
-            except NotAuthorisedError:
-                return  # the worker itself, which has heard it from the owner
-            except MedusaError:
-                await trio.sleep(wait_s)
-            else:
-                return
-        self._overlay.events.note("warning", f"could not tell {peer.hex()[:8]} of {news.task}")
 
     # -- the settlement -----------------------------------------------------------------------
 
@@ -377,7 +290,3 @@ class Settler:
         if deal.payee == self._own:
             return self._tasks.assignments.find(deal.task, deal.term_number)
         return self._tasks.queries.find(deal.task)[1]
-
-
-def _rate(deal: Deal) -> LoadRate:
-    return LoadRate(deal.cost_ns, deal.price)

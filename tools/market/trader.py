@@ -279,7 +279,7 @@ class Trader:
     async def _pass_on(self, task: str, to: str, deal: Deal) -> None:
         assigned = self._tasks.assignments.of_task(task)
         request = PassOn(task, assigned.stored.assignment.term_number, to, deal)
-        self._settler.passing_on(request)
+        self._settler.passing.asked(request)
         record = await self._tasks.returning.pass_on(task, request)
         self._settler.passed_on(assigned.stored, record, deal)
         mine = msgspec.structs.replace(record, contract=deal.contract, price=deal.price)

@@ -189,7 +189,7 @@ class Assignments:
             user=assigned.user,
         )
         await self._define(assigned)  # the owner may have altered its output meanwhile
-        copy.runner.hold()
+        copy.runner.inputs.hold()
         if assigned.stored.since is not None:
             self._tell_activated(assigned, assigned.stored.since)
         elif request.deal.contract:
@@ -381,7 +381,7 @@ class Assignments:
         await assigned.opened.wait()
         await assigned.work.stop()
         if assigned.copy is not None:
-            assigned.copy.runner.release()
+            assigned.copy.runner.inputs.release()
         await self._store.drop(LogKey(assigned.task.output, OUTPUT))
         assigned.hold_for_bill(None)
         return assigned.boundary

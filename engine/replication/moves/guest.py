@@ -110,7 +110,7 @@ class Guest:
         if copy is None:
             return Progress(BEGINNING, 0, reason=self.reason or "it is not open yet")
         reason = self.reason or copy.runner.reason
-        return Progress(copy.boundary, copy.runner.input_bytes, copy.ready, reason)
+        return Progress(copy.boundary, copy.runner.inputs.bytes, copy.ready, reason)
 
     @property
     def confirm(self) -> Confirm:
@@ -118,13 +118,13 @@ class Guest:
         if self.copy is None:
             return Confirm(*self.stored.key)
         runner, consumed = self.copy.runner, self.copy.state.log.needed(frozenset())
-        return Confirm(*self.stored.key, consumed, runner.input_boundary, runner.input_rate)
+        return Confirm(*self.stored.key, consumed, runner.inputs.boundary, runner.load.input_rate)
 
     def count(self, after: int, upto: int) -> int:
         """See `Copy.count`."""
         if self.copy is None:
             raise NotRetainedError(f"{self.task.name}: its inputs are not open yet")
-        return self.copy.runner.count(after, upto)
+        return self.copy.runner.inputs.count(after, upto)
 
     def hold_for_bill(self, boundary: int | None) -> None:
         """See `Copy.hold_for_bill`."""

@@ -289,7 +289,7 @@ class Mover:
         """Have the inputs here again, while the task is being moved; wait for them so long."""
         self._sparing.look(self._queries.get(placed.task.query))
         with trio.move_on_after(wait_s):
-            await placed.runner.wait_for_inputs(placed.boundary)
+            await placed.runner.inputs.wait(placed.boundary)
 
     @contextmanager
     def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:

@@ -59,7 +59,7 @@ class Sparing:
         for name in running.stored.inputs:
             readers = [copy for copy in running.tasks if name in copy.inputs]
             source = _common_worker(readers)
-            needed = min((copy.runner.needed(name) for copy in readers), default=END)
+            needed = min((copy.runner.inputs.needed(name) for copy in readers), default=END)
             self._followers.spare(running.logs[name].key, running.name, source, needed)
 
     def _changed(self, task: str, _before: Placement, _now: Placement) -> None:

@@ -398,7 +398,7 @@ class Standby:
             self.let_go()
             await self.copy.stop()
             for each in self.copy.tasks:
-                each.runner.release()
+                each.runner.inputs.release()
             await self.copy.leave_inputs()
             self._queries.files.leave(self.name, self._given)
             for task in self.copy.plan:

@@ -13,18 +13,21 @@ from contextlib import ExitStack
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
+from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log import StreamLog
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.streams.revisions.columns import SIGN, revisions_name, signed
 from medusa.engine.streams.revisions.resolving import read_rows
-from medusa.engine.tasks.execution import Result
+from medusa.engine.tasks.execution import Executor, Result
+from medusa.engine.tasks.inputs import TaskInputs
+from medusa.engine.tasks.jobs import EpochJobs, Jobs
 from medusa.engine.tasks.plan import Task, WindowStep
 from medusa.engine.tasks.revisions.scenarios import (
     POSITION,
@@ -39,6 +42,7 @@ from medusa.engine.tasks.revisions.scenarios import (
 from medusa.engine.tasks.revisions.tasks import numbered_inputs, scenario_task
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.engine.tasks.windows import Interval, whole_after
+from medusa.overlay.events import Events
 from medusa.overlay.files import storing
 
 JOB_ROWS: Final = 2**20
@@ -51,22 +55,44 @@ FOLDER: Final = "scenarios-"
 Shaped = Callable[[pa.Table], pa.Table]
 
 
-def runner_of(task: Task, **more: Any) -> TaskRunner:  # noqa: ANN401 - as TaskRunner
-    """The runner of a task."""
-    return TaskRunner(task, **more) if task.of is None else RevisionRunner(task, **more)
+def runner_of(
+    task: Task,
+    *,
+    inputs: Mapping[str, StreamLog],
+    output: StreamLog,
+    executor: Executor,
+    config: EngineConfig,
+    events: Events,
+) -> TaskRunner:
+    """The runner of a task.
+
+    Args:
+        inputs: a log by input stream. output: the log to append to.
+    """
+    reads = TaskInputs(task, inputs, output)
+    jobs: Jobs = EpochJobs(reads, executor)
+    if task.of is not None:
+        jobs = RevisionJobs(reads, task.of, executor, events)
+    return TaskRunner(reads, jobs, executor=executor, config=config, events=events)
 
 
-class RevisionRunner(TaskRunner):
-    """Drives a task that makes the revisions of another task's output."""
+class RevisionJobs:
+    """The jobs of a task that makes the revisions of another task's output.
 
-    def __init__(self, task: Task, **more: Any) -> None:  # noqa: ANN401 - as TaskRunner
-        super().__init__(task, **more)
-        assert task.of is not None, "a task that makes revisions"
-        self._of = task.of
-        self._main = self._of.inputs if self._of.has_state else ()
-        self._revisions = task.inputs[len(self._main) :]
+    Args:
+        of: the other task.
+    """
+
+    def __init__(self, inputs: TaskInputs, of: Task, executor: Executor, events: Events) -> None:
+        self._reads = inputs
+        self._inputs = inputs.logs
+        self._output = inputs.output
+        self._events = events
+        self._of = of
+        self._main = of.inputs if of.has_state else ()
+        self._revisions = inputs.task.inputs[len(self._main) :]
         case = scenario_task(self._of)
-        self._computation = self._executor.compile(case)
+        self._computation = executor.compile(case)
         numbered = numbered_inputs(self._of)
         self._shapes = {
             name: _plain(schema.source if name in numbered else schema.derived)
@@ -83,12 +109,15 @@ class RevisionRunner(TaskRunner):
             shutil.rmtree(path, ignore_errors=True)
         self._jobs = count()
 
-    def _begin(self) -> None:
-        origin = max(self.task.after, *(self._inputs[name].start for name in self._revisions))
-        if origin > BEGINNING:
-            self._output.begin(origin)
+    @property
+    def task(self) -> Task:
+        """As it is now."""
+        return self._reads.task
 
-    def _interval(self, after: int, upto: int) -> Interval | None:
+    def begins(self) -> int:
+        return max(self.task.after, *(self._inputs[name].start for name in self._revisions))
+
+    def interval(self, after: int, upto: int) -> Interval | None:
         """None if there are no revisions for (after, upto]."""
         since = _minus(after, self._of.span_us)
         logs = [self._inputs[name] for name in self._revisions]
@@ -97,7 +126,7 @@ class RevisionRunner(TaskRunner):
         history_us = self.task.history_us if self._of.has_state else 0
         return Interval(_minus(since, history_us), upto)
 
-    async def _job(self, after: int, upto: int, interval: Interval) -> Result:
+    async def run(self, after: int, upto: int, interval: Interval) -> Result:
         if self._of.near is not None:
             return await self._near(after, interval)
         window = self._of.window

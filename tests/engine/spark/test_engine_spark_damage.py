@@ -22,6 +22,7 @@ from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log import StreamLog
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.revisions.runner import runner_of
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.overlay.events import Events
 
@@ -48,7 +49,7 @@ SUM = Query(
 )
 
 
-def runner_of(
+def open_runner(
     spark: Spark, folder: Path, events: Events, nursery: trio.Nursery
 ) -> tuple[TaskRunner, StreamLog]:
     schemas = check_query(SUM, {SOURCE: SCHEMA})
@@ -56,7 +57,7 @@ def runner_of(
     source = StreamLog.open(folder / "in", SCHEMA.source)
     executor = SparkExecutor(lambda: spark, events, folder / "rehearsal", nursery)
     executor.state = "running"
-    runner = TaskRunner(
+    runner = runner_of(
         task,
         inputs={SOURCE: source},
         output=StreamLog.open(folder / "out", task.output_schema.derived),
@@ -72,7 +73,7 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
     tmp_path: Path, spark: Spark, nursery: trio.Nursery, column: str
 ) -> None:
     events = Events()
-    runner, source = runner_of(spark, tmp_path, events, nursery)
+    runner, source = open_runner(spark, tmp_path, events, nursery)
     said: list[str] = []
     source.damaged.add(said.append)
     for start in range(0, 400, 50):
@@ -110,7 +111,7 @@ async def test_a_bug_fails_its_task_once_in_the_log_and_the_peer_goes_on(
     tmp_path: Path, spark: Spark, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events()
-    runner, source = runner_of(spark, tmp_path, events, nursery)
+    runner, source = open_runner(spark, tmp_path, events, nursery)
     source.append(199, logged([(at, at) for at in range(200)]))
     alone, runs = SparkComputation.alone, 0
 

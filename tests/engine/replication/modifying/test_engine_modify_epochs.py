@@ -92,7 +92,7 @@ class Bench:
             config=EngineConfig(epoch_s=0.05),
             events=Events(),
         )
-        runner.hold()
+        runner.inputs.hold()
         return runner
 
     def arrive(self, source: str, upto: int) -> None:
@@ -106,7 +106,7 @@ class Bench:
         """These tasks, as far as their inputs go; then retention takes what nobody holds."""
         for name in names:
             log, runner = self.logs[name], self.runners[name]
-            while log.boundary < runner.input_boundary:
+            while log.boundary < runner.inputs.boundary:
                 before = log.boundary
                 await runner._run_epoch()  # what `run` repeats, without its pauses
                 epoch = log.read(max(before, log.start))

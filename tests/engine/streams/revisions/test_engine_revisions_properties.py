@@ -119,7 +119,7 @@ class Plant:
             for task in self.tasks
         ]
         for runner in self.runners:
-            runner.hold()
+            runner.inputs.hold()
 
     async def close(self) -> None:
         await self._closing.aclose()
