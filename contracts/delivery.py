@@ -27,7 +27,7 @@ from medusa.overlay.concurrency import Bell
 from medusa.overlay.errors import DecodeError, MedusaError, UntrustedError, printable
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.peer_records import PeerRecord
 from medusa.overlay.rpc import Caller
 

@@ -50,7 +50,7 @@ from medusa.overlay.errors import (
 from medusa.overlay.files import storing
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import ObjectName, PeerId
-from medusa.overlay.node import DATA, Overlay
+from medusa.overlay.node.node import DATA, Overlay
 from medusa.overlay.rpc import Caller, Service
 
 __all__ = [

@@ -19,7 +19,7 @@ from medusa.overlay.errors import UntrustedError
 from medusa.overlay.events import Events, wall_clock
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 BODY: Final = "catalog.body"
 NAMES: Final = "catalog.names"

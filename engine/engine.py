@@ -37,16 +37,16 @@ from medusa.engine.replication.views.host import Views
 from medusa.engine.replication.views.locating import Locator
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.delivery import Delivery
-from medusa.engine.streams.freezing import REHEARSAL
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState, entries_of
-from medusa.engine.streams.subscriptions import Leases, Subscriptions
+from medusa.engine.streams.reading.delivery import Delivery
+from medusa.engine.streams.store.freezing import REHEARSAL
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState, entries_of
+from medusa.engine.streams.store.subscriptions import Leases, Subscriptions
 from medusa.engine.tasks.execution import Executor, OpenExecutor
 from medusa.engine.tasks.status import troubles_of
 from medusa.overlay.files import storing
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.troubles import Reason, Trouble
 
 

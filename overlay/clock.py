@@ -23,9 +23,9 @@ from typing import Final
 import trio
 
 from medusa.overlay.concurrency import next_beat
-from medusa.overlay.config import OverlayTiming
 from medusa.overlay.events import Events, wall_clock
 from medusa.overlay.listeners import Listeners
+from medusa.overlay.timing import OverlayTiming
 from medusa.overlay.troubles import Reason, Trouble
 
 MAX_AHEAD_S: Final = 600.0

@@ -18,7 +18,7 @@ MEMORY_BYTES: Final = 2**30
 PROCESS_BYTES: Final = 208 * 2**20
 """Bytes that the process takes by itself: the interpreter, Arrow, the catalog and the tables of a
 federation of some hundred peers (measured: 120 to 140 MiB), and the parts of streams under
-construction (`medusa.engine.streams.delivery`, 48 MiB)."""
+construction (`medusa.engine.streams.reading.delivery`, 48 MiB)."""
 
 LEAST_BYTES: Final = 384 * 2**20
 """The least `overlay.memory_bytes`: below it a dozen posts of 8 MiB would fill the budget for

@@ -20,7 +20,7 @@ from medusa.engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamD
 from medusa.engine.objects.readers import readers_in_words
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.queries import QueryHost
-from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
@@ -29,7 +29,7 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 
 T = TypeVar("T", bound=msgspec.Struct)

@@ -36,8 +36,8 @@ from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.sources import Sources
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.messages import Done
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, entries_of
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, entries_of
 from medusa.overlay.concurrency import Locks
 from medusa.overlay.errors import ConflictError, InvalidInputError, UnavailableError
 from medusa.overlay.identity import parse_peer_id

@@ -46,12 +46,12 @@ from medusa.engine.replication.views.messages import (
     ViewCreated,
 )
 from medusa.engine.streams.messages import Done
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
 
 Found = TypeVar("Found", Schema, StreamEntry)

@@ -25,9 +25,7 @@ from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.changing import take_posts
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.term import Term
-from medusa.engine.streams.acceptance import Writer
-from medusa.engine.streams.delivery import Delivery
-from medusa.engine.streams.feed import Feed, cursor_for, message_of
+from medusa.engine.streams.log.retention import too_old
 from medusa.engine.streams.messages import (
     Acknowledge,
     Post,
@@ -37,10 +35,12 @@ from medusa.engine.streams.messages import (
     Subscribe,
     Tuples,
 )
-from medusa.engine.streams.retention import too_old
-from medusa.engine.streams.store import REPLICATED, StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState
-from medusa.engine.streams.subscriptions import Subscriptions, reader_in_words
+from medusa.engine.streams.reading.delivery import Delivery
+from medusa.engine.streams.reading.feed import Feed, cursor_for, message_of
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.store.store import REPLICATED, StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState
+from medusa.engine.streams.store.subscriptions import Subscriptions, reader_in_words
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (
@@ -54,7 +54,7 @@ from medusa.overlay.errors import (
     UnavailableError,
 )
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller, Duplex, EndOfCall
 from medusa.overlay.streams import Buffer
 

@@ -37,7 +37,7 @@ from medusa.overlay.errors import (
     UntrustedError,
 )
 from medusa.overlay.names import ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 
 LISTED_QUERIES: Final = 64

@@ -25,14 +25,14 @@ from medusa.engine.replication.moves.messages import (
 )
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.queries import QueryHost
-from medusa.engine.streams.delivery import Delivery
-from medusa.engine.streams.feed import Cursor, Feed
 from medusa.engine.streams.messages import Acknowledge, Done, Tuples
+from medusa.engine.streams.reading.delivery import Delivery
+from medusa.engine.streams.reading.feed import Cursor, Feed
 from medusa.overlay.errors import NotAuthorisedError, NotFoundError
 from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 

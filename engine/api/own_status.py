@@ -21,14 +21,14 @@ from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role
 from medusa.engine.tasks.execution import Executor
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.addresses import shown
 from medusa.overlay.client_tokens import in_words
 from medusa.overlay.clients import Clients, Session
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.troubles import Reason, Trouble
 
 SHOWN_EVENTS: Final = 50

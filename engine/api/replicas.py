@@ -21,12 +21,12 @@ from medusa.engine.replication.replicas.messages import (
 )
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.standbys import Standbys
-from medusa.engine.streams.feed import Cursor, Feed, at_once
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Acknowledge, Done, Tuples
+from medusa.engine.streams.reading.feed import Cursor, Feed, at_once
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
 
 

@@ -19,12 +19,12 @@ from medusa.engine.objects.readers import Readers
 from medusa.engine.replication.copies import Copies
 from medusa.engine.replication.status import PeerStatus, Snapshot, Status
 from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import DecodeError, InvalidInputError, MedusaError
 from medusa.overlay.names import SCHEME, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.plain import plain
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
 

@@ -26,10 +26,10 @@ from medusa.engine.language.steps import MapStep
 from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME
-from medusa.engine.streams.epochs import read_group, reading
+from medusa.engine.streams.log.epochs import read_group, reading
+from medusa.engine.streams.log.retention import dated
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.parquet import write_parquet
-from medusa.engine.streams.retention import dated
 from medusa.engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Computation, Executor, Result

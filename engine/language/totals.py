@@ -2,7 +2,7 @@
 
 Both boxes have one state: the tuples that they have made. A task of one reads its own output as a
 table, up to the boundary from which it goes on. So the boundary stays its whole position; what is
-folded of its output (`medusa.engine.streams.folding`) is what nobody needs any more.
+folded of its output (`medusa.engine.streams.log.folding`) is what nobody needs any more.
 
 Totals are two tasks, as the windows are that are folded from panes: totals with what they are made
 of, `OUT/panes`, and of these the results alone. The former has for each group a tuple at each stime

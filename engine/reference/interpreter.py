@@ -53,7 +53,7 @@ from medusa.engine.reference.spans import spans
 from medusa.engine.reference.tables import top, totals
 from medusa.engine.reference.tuple_windows import tuple_windows
 from medusa.engine.reference.windows import FORMS, aggregate
-from medusa.engine.streams.epochs import reading
+from medusa.engine.streams.log.epochs import reading
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import (
     AggregateStep,

@@ -8,8 +8,8 @@ from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.queries import QueryHost
 from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.replication.stored_query import StoredQuery
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.network import Network
 
 

@@ -24,9 +24,9 @@ from medusa.engine.replication.following.origin import LEASE_S, Place
 from medusa.engine.replication.moves.placements import Placement, Placements, at_owner
 from medusa.engine.replication.term import OWNERS_WORD, Term
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.execution import Executor
 from medusa.engine.tasks.fork import Fork
 from medusa.engine.tasks.plan import Task
@@ -36,7 +36,7 @@ from medusa.engine.tasks.windows import needed_after
 from medusa.overlay.concurrency import Watched, until_one_ends
 from medusa.overlay.errors import ClosedError, InvalidInputError, NotRetainedError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 OWNER = "owner"
 """The owner's name as a subscriber of its workers."""

@@ -21,7 +21,7 @@ from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.errors import DecodeError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 PUBLISH_S: Final = 1.0
 """How often a digest is made, seconds; gossip spreads it no faster than its packets go."""

@@ -28,7 +28,7 @@ from medusa.overlay.errors import (
 from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 LOOK_UP_S: Final = 0.25
 """How long the catalog is waited for if an earlier answer of it is known, seconds: it is slow when

@@ -27,17 +27,17 @@ from medusa.engine.replication.following.book import INPUT
 from medusa.engine.replication.following.follower import epochs
 from medusa.engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
 from medusa.engine.replication.queries import QueryHost
-from medusa.engine.streams.epochs import EpochFile
-from medusa.engine.streams.feed import Cursor, Feed
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.epochs import EpochFile
+from medusa.engine.streams.log.recent import Epoch
+from medusa.engine.streams.log.scanning import check_whole, rows_in_words, write_anew
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Subscribe, Tuples
-from medusa.engine.streams.recent import Epoch
-from medusa.engine.streams.scanning import check_whole, rows_in_words, write_anew
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.reading.feed import Cursor, Feed
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import MedusaError, NotAuthorisedError, NotFoundError
 from medusa.overlay.names import ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller, Duplex, EndOfCall
 
 LEND: Final = "log.lend"

@@ -43,7 +43,7 @@ from medusa.engine.replication.query_history import modified, postponed, settled
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.stored_query import StoredQuery
-from medusa.engine.streams.retention import dated
+from medusa.engine.streams.log.retention import dated
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import (

@@ -22,7 +22,7 @@ from medusa.engine.replication.query_copy import QueryCopy, drop_logs
 from medusa.engine.replication.query_creation import Creation
 from medusa.engine.replication.stored_query import QueryFiles, StoredQuery, written
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import (

@@ -16,8 +16,8 @@ from medusa.engine.replication.copy import Copy, Workshop
 from medusa.engine.replication.following.origin import FOR_QUERIES, short_digest
 from medusa.engine.replication.replicas.positions import needed
 from medusa.engine.replication.stored_query import StoredQuery
-from medusa.engine.streams.store import REPLICA
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.store.store import REPLICA
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import changing
 from medusa.engine.tasks.windows import read_after

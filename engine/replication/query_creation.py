@@ -21,7 +21,7 @@ from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, Schema
 from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.revisions.columns import revisions_entry
-from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.tasks.network import Network, planned
 from medusa.overlay.errors import (
     ConflictError,
@@ -30,7 +30,7 @@ from medusa.overlay.errors import (
     NotFoundError,
 )
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 
 class Creation:

@@ -32,9 +32,9 @@ from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.queries import QueryHost
 from medusa.engine.replication.query_copy import QueryCopy
 from medusa.engine.replication.replicas.standbys import Standbys
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState
-from medusa.engine.streams.subscriptions import Subscriptions, consumer_of
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState
+from medusa.engine.streams.store.subscriptions import Subscriptions, consumer_of
 from medusa.engine.tasks.network import Network
 from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.errors import MedusaError, NotAuthorisedError

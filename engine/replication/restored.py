@@ -28,19 +28,19 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.status import PeerStatus, Status
 from medusa.engine.replication.stored_query import QueryFiles
 from medusa.engine.streams.config import SourceConfig, Timing
-from medusa.engine.streams.epochs import path_of
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.epochs import path_of
+from medusa.engine.streams.log.scanning import MADE_EMPTY
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.revisions.columns import revisions_name, revisions_schema
-from medusa.engine.streams.scanning import MADE_EMPTY
-from medusa.engine.streams.sources import open_sources
-from medusa.engine.streams.stream_state import Role, StoredStream
+from medusa.engine.streams.source.sources import open_sources
+from medusa.engine.streams.store.stream_state import Role, StoredStream
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import whole_after
 from medusa.overlay.addresses import Address, shown
 from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from medusa.overlay.files import load_json, storing
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 FILE: Final = "restored.json"
 """The file in a peer's data, from the restore until the end of the first start."""

@@ -32,9 +32,9 @@ from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.leaders.logs import HOLDER
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState, entries_of
-from medusa.engine.streams.subscriptions import Subscriptions
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState, entries_of
+from medusa.engine.streams.store.subscriptions import Subscriptions
 from medusa.overlay.concurrency import Locks
 from medusa.overlay.errors import (
     ConflictError,

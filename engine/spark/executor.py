@@ -15,7 +15,7 @@ from medusa.engine.spark.sharing import Sharing
 from medusa.engine.spark.workforce import LOOK_S, Workforce
 from medusa.engine.tasks.execution import Executor, Result
 from medusa.engine.tasks.plan import MatchStep, RankStep, Task
-from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.revised_tasks import by_arrival
 from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError, MedusaError
 from medusa.overlay.events import Events

@@ -47,7 +47,7 @@ from medusa.engine.tasks.plan import (
     TotalsStep,
     TupleWindowsStep,
 )
-from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.revised_tasks import by_arrival
 from medusa.engine.tasks.windows import Interval, needs
 
 LARGE_BYTES: Final = 16 * 2**20

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from medusa.engine.objects.schema import SEQ, STIME, Field
-from medusa.engine.streams.epochs import read_group, reading
+from medusa.engine.streams.log.epochs import read_group, reading
 from medusa.engine.streams.ordering import between, is_ordered
 from medusa.engine.tasks.canonical import without_negative_zeros
 from medusa.engine.tasks.execution import Result
@@ -65,7 +65,7 @@ def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.T
     """The rows of an order's interval, by stime; floats without -0.0. None: there are too many.
 
     Raises:
-        As `medusa.engine.streams.epochs.reading`.
+        As `medusa.engine.streams.log.epochs.reading`.
     """
     names = [STIME, *([SEQ] if with_seq else []), *(field.name for field in fields)]
     types = [pa.int64()] * (len(names) - len(fields)) + [field.type.arrow for field in fields]

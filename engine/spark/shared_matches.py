@@ -25,7 +25,7 @@ from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import FilterStep, MapStep, MatchStep, Task
-from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.revised_tasks import by_arrival
 
 TASK: Final = "task "
 """The number of an order; no field's name has a blank."""

@@ -41,7 +41,7 @@ from medusa.engine.tasks.plan import (
     TotalsStep,
     TupleWindowsStep,
 )
-from medusa.engine.tasks.revisions.tasks import by_arrival
+from medusa.engine.tasks.revised_tasks import by_arrival
 
 TASK: Final = "task "
 START: Final = "start "

@@ -1,1 +1,1 @@
-"""Streams on disk: epochs as Parquet, the journal of posts, sources and subscriptions."""
+"""Streams on disk. This folder has what its rooms share: messages, settings, the form of rows."""

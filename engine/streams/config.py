@@ -92,7 +92,7 @@ class EngineConfig:
         lease_s: how long a named subscriber that is away is waited for, seconds.
         foreign_hold_s: how long a subscriber of another participant is waited for that is here and
             acknowledges nothing, seconds; its share of the disk is bounded as well
-            (`medusa.engine.streams.disk_quota`).
+            (`medusa.engine.streams.store.disk_quota`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: the cores that this peer declares it can spend.
         patience_s: how long another peer that runs a task of ours may let its output stand still
@@ -140,7 +140,7 @@ class SourceConfig:
         lateness_us, idle_timeout_us: see `StreamDefinition`.
         definition: of the stream, which may be altered; None: of late tuples.
         durable: whether acknowledged posts are on the disk itself, and survive a loss of power.
-        replicated: other peers have the same journal; see `medusa.engine.streams.replica`.
+        replicated: other peers have the same journal; see `medusa.engine.streams.source.replica`.
     """
 
     slack_us: int = 0

@@ -28,7 +28,7 @@ import trio
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.load import Pacer
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.execution import Editions, Executor
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.runner import QUICKER, TaskRunner, retries

@@ -24,7 +24,7 @@ from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.query_editions import Edition, restored, succeeded
-from medusa.engine.tasks.revisions.tasks import revised_streams, with_revisions
+from medusa.engine.tasks.revised_tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
 """The edition of a stream, at most: it sums those of its inputs, and must fit a message."""

@@ -15,9 +15,9 @@ import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.epochs import EpochDamagedError
 from medusa.engine.streams.load import LoadMeter, Pacer, Rate
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.epochs import EpochDamagedError
+from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.tasks.execution import Executor
 from medusa.engine.tasks.inputs import TaskInputs
 from medusa.engine.tasks.jobs import Jobs

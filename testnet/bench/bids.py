@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from medusa.engine.objects.query import Join, JoinKind, Query
 from medusa.engine.objects.schema import END, STIME, Field, FieldType, Schema
-from medusa.engine.streams.epochs import EpochWriter
+from medusa.engine.streams.log.epochs import EpochWriter
 from medusa.testnet.nexmark.generate import FIRST_AUCTION, generate
 from medusa.testnet.nexmark.texts import Integers
 

@@ -23,14 +23,14 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.streams.acceptance import Writer
-from medusa.engine.streams.assembling import Assembler
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.feed import Cursor, parts_of
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.memory import ENVIRONMENT
+from medusa.engine.streams.reading.assembling import Assembler
+from medusa.engine.streams.reading.feed import Cursor, parts_of
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import Leader, open_leader
 from medusa.overlay.errors import BusyError
 from medusa.testnet.bench import Entry, entry
 

@@ -33,7 +33,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from medusa.engine.streams.epochs import EpochWriter
+from medusa.engine.streams.log.epochs import EpochWriter
 from medusa.overlay.errors import UnavailableError
 from medusa.testnet.bench import Entry, entry
 from medusa.testnet.bench.flows import SCHEMA, flows

@@ -13,7 +13,7 @@ import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.status import Snapshot
-from medusa.engine.streams.corrections import Change
+from medusa.engine.streams.revisions.corrections import Change
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (
     BusyError,

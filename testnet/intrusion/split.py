@@ -12,7 +12,7 @@ import msgspec
 import trio
 from msgspec import Struct, structs
 
-from medusa.engine.streams.corrections import Corrections
+from medusa.engine.streams.revisions.corrections import Corrections
 from medusa.overlay.errors import DeadlineError
 from medusa.testnet.connections.query import COLUMNS, Row
 from medusa.testnet.cutting.links import Links, open_links

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.engine.objects.schema import BEGINNING, STIME
-from medusa.engine.streams.corrections import Change, Corrections, Kind
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 
 
 @dataclass(frozen=True)

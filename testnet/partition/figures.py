@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING, STIME
-from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.engine.tasks.fork import ALPHA
 from medusa.testnet.kit.answers import Fold
 from medusa.testnet.partition.cast import Row, expected, rows_in

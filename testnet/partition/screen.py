@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.revisions.corrections import Kind
 from medusa.testnet.kit.checks import add_places, render_checks
 from medusa.testnet.kit.picture import new_figure, save
 from medusa.testnet.partition.figures import Observations, PartitionResult

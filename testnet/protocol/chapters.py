@@ -125,7 +125,8 @@ SIGNED: Final[tuple[tuple[str, str, tuple[type[Struct], ...]], ...]] = (
     ),
     (
         "Peer records",
-        f'Each peer signs its own with the domain "{peer_records.DOMAIN}". The file `peers` has them.',
+        f'Each peer signs its own with the domain "{peer_records.DOMAIN}". '
+        "The file `peers` has them.",
         (peer_records._Body,),
     ),
     (

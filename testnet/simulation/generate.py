@@ -16,7 +16,7 @@ import msgspec
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Filter
-from medusa.engine.streams.corrections import Corrections
+from medusa.engine.streams.revisions.corrections import Corrections
 from medusa.testnet.simulation.faults import Cheat, draw_rates, schedule
 from medusa.testnet.simulation.manifest import (
     ContractTable,

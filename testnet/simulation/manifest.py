@@ -20,7 +20,7 @@ from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import MAX_SPAN_US
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.reading import read_document as read_xml
-from medusa.engine.streams.corrections import Corrections
+from medusa.engine.streams.revisions.corrections import Corrections
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.gossip.config import Preset
 from medusa.overlay.names import ObjectName, check_participant

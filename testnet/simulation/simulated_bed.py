@@ -20,7 +20,7 @@ from medusa.overlay.events import wall_clock
 from medusa.overlay.exchange import PUSH, Push, Pushed
 from medusa.overlay.identity import Root, parse_peer_id
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.statements import Admission, digest_of, seal_statement
 from medusa.testnet.simulation.faults import (
     Admit,

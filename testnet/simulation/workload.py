@@ -22,7 +22,7 @@ from medusa.contracts.documents import (
 )
 from medusa.contracts.terms import LoadTerms, Menu
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.corrections import Corrections, Kind
+from medusa.engine.streams.revisions.corrections import Corrections, Kind
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import BusyError, InternalError, MedusaError, UnavailableError
 from medusa.overlay.events import wall_clock

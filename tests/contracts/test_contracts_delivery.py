@@ -35,7 +35,6 @@ from medusa.contracts.delivery import (
 from medusa.contracts.documents import accept, contract_id, open_document, propose, revoke
 from medusa.contracts.outbox import FIRST_WAIT_S, LONGEST_WAIT_S, Outbox
 from medusa.overlay.clients import open_client, open_client_listener
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import DecodeError
 from medusa.overlay.events import wall_clock
@@ -43,7 +42,8 @@ from medusa.overlay.gossip.config import Preset
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import save_membership
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.peer_records import PeerRecord
 from medusa.overlay.rpc import Service
 

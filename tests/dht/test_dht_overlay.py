@@ -17,7 +17,6 @@ from msgspec import Struct
 from medusa.dht.catalog import Catalog, DhtConfig, Kind, open_catalog
 from medusa.dht.records import Record, digest_of, seal
 from medusa.overlay.addresses import Address
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import (
     InvalidInputError,
@@ -32,7 +31,8 @@ from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import save_membership
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.rpc import Service
 
 NOW = wall_clock()

@@ -20,13 +20,13 @@ from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
 from medusa.engine.spark.workforce import Patience
 from medusa.engine.streams.config import EngineConfig, Timing
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.execution import Executor
-from medusa.overlay.config import OverlayTiming
 from medusa.overlay.events import wall_clock
 from medusa.overlay.gossip.config import Preset
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
+from medusa.overlay.timing import OverlayTiming
 from medusa.testnet.kit.ports import port_to_keep
 from medusa.tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from medusa.tools.commands.peer.admission import invite

@@ -33,10 +33,10 @@ from medusa.engine.replication.replicas.messages import KeptUp, StandBy
 from medusa.engine.replication.stored_query import WrittenTerm
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.clock import AGREE_S, shown
-from medusa.overlay.config import OverlayTiming
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import InvalidInputError, NotFoundError, UnavailableError
 from medusa.overlay.names import ObjectName
+from medusa.overlay.timing import OverlayTiming
 from medusa.overlay.troubles import Reason, Trouble
 from medusa.tools.client.async_client import AsyncMedusaClient
 

@@ -96,7 +96,7 @@ def test_only_functions_are_kill_points_and_each_is_one() -> None:
 
     with pytest.raises(TypeError, match="no plain function"):
         kill_point(WRITE)(partial(other))
-    importlib.import_module("medusa.engine.streams.log")
+    importlib.import_module("medusa.engine.streams.log.stream_log")
     with pytest.raises(RuntimeError, match=r"log\.commit stands at medusa\.engine\.streams\.log:"):
         kill_point(WRITE)(other)
 
@@ -109,7 +109,7 @@ def test_every_kill_point_stands_in_the_engine_and_is_reached_by_a_sweep() -> No
 
 
 def test_no_peer_has_kill_points_that_did_not_ask_before_it_was_imported() -> None:
-    importlib.import_module("medusa.engine.streams.log")
+    importlib.import_module("medusa.engine.streams.log.stream_log")
     with pytest.raises(RuntimeError, match="before the modules"):
         killpoints.arm(lambda point, when: None)
 
@@ -120,7 +120,7 @@ def test_unarmed_a_step_is_the_function_itself(armed: bool) -> None:
 from medusa.overlay import killpoints
 if {armed}:
     killpoints.arm(lambda point, when: print(point, when))
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 print(hasattr(StreamLog.commit, "__wrapped__"), flush=True)
 """
     ended = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

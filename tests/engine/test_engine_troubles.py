@@ -15,7 +15,7 @@ from medusa.engine.objects.view import Range, View
 from medusa.engine.reference.interpreter import InterpretedTask
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import InternalError, StorageFullError
 from medusa.overlay.troubles import Reason, Trouble
 

@@ -9,8 +9,8 @@ from deadline import DEADLINE_S
 from hostile_member import Wire
 from hostile_siege import STREAM, Siege
 
-from medusa.engine.streams.delivery import MAX_OF_PARTICIPANT
 from medusa.engine.streams.messages import Acknowledge, ReceiveEvents, Subscribe
+from medusa.engine.streams.reading.delivery import MAX_OF_PARTICIPANT
 from medusa.overlay.rpc import MAX_BODY_BYTES
 
 

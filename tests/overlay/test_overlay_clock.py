@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.overlay.clock import AGREE_S, ANCHOR_S, FRESH_S, MAX_STEP_S, MEETING_S, Clock, shown
-from medusa.overlay.config import OverlayTiming
 from medusa.overlay.events import Events
+from medusa.overlay.timing import OverlayTiming
 from medusa.overlay.troubles import Reason
 
 NOW = 1_800_000_000.0

@@ -11,14 +11,14 @@ from watched import Watched
 
 from medusa.overlay.addresses import Address
 from medusa.overlay.certificates import der
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.entering import meet
 from medusa.overlay.errors import UntrustedError
 from medusa.overlay.events import Events, wall_clock
 from medusa.overlay.gossip.config import Preset
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.rpc import Service
 from medusa.overlay.troubles import Reason
 

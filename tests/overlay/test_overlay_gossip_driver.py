@@ -12,19 +12,19 @@ import trio
 from deadline import DEADLINE_S
 
 from medusa.overlay.addresses import Address
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.connection import Connection, KeepAlive
 from medusa.overlay.datagrams import Channel
 from medusa.overlay.errors import BrokenError, DamagedError, InvalidInputError, MedusaError
 from medusa.overlay.events import Events, wall_clock
-from medusa.overlay.gossip import Health
 from medusa.overlay.gossip.config import GossipConfig, Preset
+from medusa.overlay.gossip.events import Health
 from medusa.overlay.gossip.incarnation import FILE, load_incarnation, next_incarnation
 from medusa.overlay.gossip.messages import PING_METHOD, Here, Knock
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import save_membership
-from medusa.overlay.node import DATA, Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import DATA, Overlay, open_overlay
 from medusa.overlay.rpc import Caller, Service
 from medusa.overlay.transport import TELL_FAILURES
 from medusa.overlay.troubles import Reason

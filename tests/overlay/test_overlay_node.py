@@ -14,7 +14,6 @@ from owner import owner_clients
 from watched import Watched
 
 from medusa.overlay.addresses import Address
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.datagrams import Channel
 from medusa.overlay.errors import (
     ConflictError,
@@ -31,7 +30,8 @@ from medusa.overlay.identity import Identity, Root
 from medusa.overlay.invite import decode_invite, encode_invite
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import load_membership, save_membership
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.rpc import Service
 from medusa.overlay.transport import open_client, open_client_listener
 
@@ -260,7 +260,7 @@ async def test_a_port_in_use(founder: Home, kind: socket.SocketKind) -> None:
 async def test_a_port_free_on_tcp_but_not_on_udp_is_not_the_end(
     founder: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medusa.overlay import node
+    from medusa.overlay.node.node import node
 
     attempts: list[Address] = []
     real = node.open_datagrams

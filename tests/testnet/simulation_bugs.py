@@ -21,13 +21,13 @@ from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.term import Term
-from medusa.engine.streams.acceptance import Acceptance, Entry, Writer
-from medusa.engine.streams.corrections import Change, Corrections, Kind
-from medusa.engine.streams.entries import Bytes
-from medusa.engine.streams.journal import Journal
-from medusa.engine.streams.recent import Epoch
-from medusa.engine.streams.source import Source
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.journal.entries import Bytes
+from medusa.engine.streams.journal.journal import Journal
+from medusa.engine.streams.log.recent import Epoch
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
+from medusa.engine.streams.source.acceptance import Acceptance, Entry, Writer
+from medusa.engine.streams.source.source import Source
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.fork import Fork
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import Interval, needs
@@ -317,14 +317,14 @@ def tentative_tuples_taken_for_stable(patch: pytest.MonkeyPatch) -> None:
     def tentative(undoing: Any, epoch: Epoch) -> list[Change]:
         return [Change(Kind.INSERTION, epoch.after, epoch.upto, epoch.table, epoch.upto)]
 
-    patch.setattr("medusa.engine.streams.corrections._Undoing.tentative", tentative)
+    patch.setattr("medusa.engine.streams.revisions.corrections._Undoing.tentative", tentative)
 
 
 def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
     def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
         return before.slice(0, 0), now
 
-    patch.setattr("medusa.engine.streams.corrections.difference", difference)
+    patch.setattr("medusa.engine.streams.revisions.corrections.difference", difference)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from medusa.engine.objects.schema import BEGINNING, STIME
-from medusa.engine.streams.corrections import Corrections, corrector
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
+from medusa.engine.streams.revisions.corrections import Corrections, corrector
 from medusa.testnet.kit.answers import Final, Fold
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
 from medusa.testnet.kit.answers import History, Received
 
 BOUNDARIES = st.lists(st.integers(0, 10_000), min_size=1, max_size=20, unique=True).map(sorted)

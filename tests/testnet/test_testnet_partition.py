@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from medusa.engine.objects.schema import END, STIME
-from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.testnet.command import main
 from medusa.testnet.partition.cast import SIEVES, expected, query, sources
 from medusa.testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures

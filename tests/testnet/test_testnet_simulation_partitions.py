@@ -12,7 +12,7 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Filter, Union
 from medusa.engine.replication.versions.monitor import VersionMonitor
-from medusa.engine.streams.corrections import Corrections
+from medusa.engine.streams.revisions.corrections import Corrections
 from medusa.overlay.errors import UnavailableError
 from medusa.testnet.simulation import simulate as simulation
 from medusa.testnet.simulation.faults import Crash, Fault, Partition

@@ -15,9 +15,9 @@ from engine_peers import Place, Town, begin, make_stream, pairs_of, rows, until
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.retention import Hold
-from medusa.overlay.config import OverlayTiming
+from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import ConflictError, NotRetainedError
+from medusa.overlay.timing import OverlayTiming
 from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.commands.peer.backup import backup, restore
 from medusa.tools.daemon.peer import open_peer

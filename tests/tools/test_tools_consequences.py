@@ -10,7 +10,7 @@ from medusa.contracts.book import Book
 from medusa.contracts.contract import Contract
 from medusa.engine.replication.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.stream_state import Role
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.events import wall_clock
 from medusa.overlay.identity import Root

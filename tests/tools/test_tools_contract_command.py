@@ -24,12 +24,12 @@ from medusa.contracts.config import MarketTiming
 from medusa.contracts.delivery import open_contracts
 from medusa.contracts.ledger import LEDGER_FILE
 from medusa.overlay.clients import open_client_listener
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.files import read_secret
 from medusa.overlay.gossip.config import Preset
 from medusa.overlay.identity import Identity
 from medusa.overlay.membership_file import load_membership
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.rpc import Caller, Service
 from medusa.tools.commands.peer.contract_command import contract
 from medusa.tools.commands.peer.peer_command import peer

@@ -23,7 +23,7 @@ NOT_FROM_OUTSIDE = {
     "medusa.engine.replication.digests.MAX_VERSIONS",
     "medusa.engine.replication.stored_query.MAX_LEFT",  # our own past
     "medusa.engine.replication.replicas.secondary_state.MAX_LEASES_TOLD",
-    "medusa.engine.streams.store.MAX_FILE_NAME",  # of every file system
+    "medusa.engine.streams.store.store.MAX_FILE_NAME",  # of every file system
     "medusa.tools.home.addresses.MAX_PORT",  # of TCP
 }
 

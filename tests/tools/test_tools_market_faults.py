@@ -30,7 +30,7 @@ from medusa.engine.objects.query import Query, QueryStatus
 from medusa.engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
 from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.stored_query import QueryFiles
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from medusa.overlay.listeners import Listeners
 from medusa.tools.market.settler import Settler

@@ -54,7 +54,7 @@ from medusa.overlay.clock import MILLIS
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import MedusaError, NotAuthorisedError
 from medusa.overlay.events import wall_clock
-from medusa.overlay.gossip import Health
+from medusa.overlay.gossip.events import Health
 from medusa.overlay.identity import Root
 from medusa.overlay.signing import signed
 from medusa.tools.market.passing import PASSED, Passed
@@ -332,7 +332,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
 ) -> None:
     """Whatever it needs them for: its worker's own posts must not wait for room."""
     (guest,) = trade.guests
-    monkeypatch.setattr("medusa.engine.streams.disk_quota.OF_STREAM", 1e-9)
+    monkeypatch.setattr("medusa.engine.streams.store.disk_quota.OF_STREAM", 1e-9)
     await until(lambda: guest not in trade.guests)
     assert f"sends {guest} home" in notes(trade.utah)
     await trade.work.post(250)

@@ -18,14 +18,14 @@ from watched import Watched
 
 from medusa.overlay.certificates import PEER_DAYS, der
 from medusa.overlay.clients import open_client, open_client_listener
-from medusa.overlay.config import OverlayConfig
 from medusa.overlay.errors import DecodeError, UntrustedError
 from medusa.overlay.events import Events, wall_clock
 from medusa.overlay.gossip.config import Preset
 from medusa.overlay.identity import Identity, Root, certificate_pem, make_request, read_request
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import load_membership
-from medusa.overlay.node import WARN_S, Overlay, open_overlay
+from medusa.overlay.node.config import OverlayConfig
+from medusa.overlay.node.node import WARN_S, Overlay, open_overlay
 from medusa.overlay.rpc import Service
 from medusa.overlay.troubles import Reason
 from medusa.tools.commands.peer.peer_command import peer

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, END, STIME
-from medusa.engine.streams.freezing import freeze_stream
+from medusa.engine.streams.store.freezing import freeze_stream
 from medusa.overlay.errors import ConflictError, NotFoundError
 from medusa.tools.commands.medusa.stream_folder import Options, copy, open_folder
 from medusa.tools.daemon.peer import freeze_known

@@ -9,7 +9,7 @@ from deadline import DEADLINE_S
 from engine_peers import Town, make_stream, rows
 from tools_xmlrpc import OpenStock, settled
 
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.xmlrpc.events import BATCH_VALUES, batches
 

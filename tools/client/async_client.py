@@ -15,8 +15,8 @@ import trio
 
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.streams.assembling import Assembler
 from medusa.engine.streams.messages import ReceiveEvents, Tuples
+from medusa.engine.streams.reading.assembling import Assembler
 from medusa.engine.streams.revisions.columns import request_schema
 from medusa.tools.client.arguments import checked
 from medusa.tools.client.asking import CALL_S

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, STIME
-from medusa.engine.streams.corrections import Change, Corrections, Kind, corrector
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.revisions.columns import (
     SIGN,
@@ -22,6 +21,7 @@ from medusa.engine.streams.revisions.columns import (
     revisions_name,
     signed,
 )
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind, corrector
 from medusa.overlay.concurrency import Watched, until_one_ends
 from medusa.overlay.errors import InvalidInputError, NotRetainedError
 from medusa.tools.client.subscription import Epoch, Following, Source, Subscription

@@ -6,8 +6,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from medusa.engine.streams.acceptance import Offsets
 from medusa.engine.streams.messages import Post, Posted
+from medusa.engine.streams.source.acceptance import Offsets
 from medusa.overlay.errors import DecodeError
 from medusa.overlay.streams import Buffer
 

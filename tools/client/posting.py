@@ -11,11 +11,11 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, FieldType, Schema
-from medusa.engine.streams.acceptance import Offsets
 from medusa.engine.streams.ipc import encode_parts
 from medusa.engine.streams.messages import Post, Posted, PostEvent
 from medusa.engine.streams.revisions.columns import request_schema
 from medusa.engine.streams.revisions.resolving import REVISIONS_AT_ONCE, check_request
+from medusa.engine.streams.source.acceptance import Offsets
 from medusa.overlay.concurrency import Watched, until_one_ends
 from medusa.overlay.connection import BULK_WEIGHT
 from medusa.overlay.errors import (

@@ -14,9 +14,9 @@ import trio
 
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.assembling import Incoming
+from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.reading.assembling import Incoming
 from medusa.overlay.connection import BULK_WEIGHT
 from medusa.overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from medusa.overlay.rpc import Duplex, EndOfCall

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.engine.objects.schema import BEGINNING, DELETED, END, SEQ, STIME, FieldType, Schema
-from medusa.engine.streams.folding import newest
+from medusa.engine.streams.log.folding import newest
 from medusa.engine.streams.ordering import between
 from medusa.overlay.errors import InvalidInputError, UnavailableError
 

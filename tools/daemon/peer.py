@@ -24,7 +24,7 @@ from medusa.engine.engine import Engine, open_engine
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.replication.restored import begin_again, is_restored
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.freezing import FrozenLog, freeze, freeze_stream
+from medusa.engine.streams.store.freezing import FrozenLog, freeze, freeze_stream
 from medusa.engine.tasks.execution import OpenExecutor
 from medusa.overlay.addresses import Address
 from medusa.overlay.clients import Clients, open_client_listener
@@ -39,7 +39,7 @@ from medusa.overlay.errors import (
 from medusa.overlay.events import wall_clock
 from medusa.overlay.identity import Identity
 from medusa.overlay.log import LOGGER
-from medusa.overlay.node import Overlay, open_overlay
+from medusa.overlay.node.node import Overlay, open_overlay
 from medusa.overlay.rpc import Caller
 from medusa.overlay.troubles import Reason, Troubles
 from medusa.tools.daemon.reloading import Reloading, live_settings

@@ -44,7 +44,7 @@ from medusa.overlay.identity import (
 )
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import load_membership
-from medusa.overlay.node import WARN_S, Overlay
+from medusa.overlay.node.node import WARN_S, Overlay
 from medusa.tools.home.folder import Home
 from medusa.tools.home.root_key import SAY_WHERE, load_root
 

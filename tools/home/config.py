@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from medusa.engine.functions.allowed import FunctionsConfig
     from medusa.engine.spark.config import SparkConfig
     from medusa.engine.streams.config import EngineConfig
-    from medusa.overlay.config import OverlayConfig
+    from medusa.overlay.node.config import OverlayConfig
     from medusa.tools.home.log_file import LogConfig
 
 T = TypeVar("T")
@@ -191,7 +191,7 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
 
 def load_overlay(home: Home) -> OverlayConfig:
     """The overlay's settings alone; see `load_config`."""
-    from medusa.overlay.config import OverlayConfig
+    from medusa.overlay.node.config import OverlayConfig
 
     defaults: dict[str, object] = {"listen": DEFAULT_LISTEN, "bootstrap": read_bootstrap(home)}
     table = _sections(home).get("overlay", {})

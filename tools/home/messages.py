@@ -53,7 +53,7 @@ FREEZE: Final = "freeze"
 
 class Freeze(Struct, frozen=True):
     """Asks for files as they are at one moment, in a folder of their own: of all of the peer's
-    data, or of the log of one stream; see `medusa.engine.streams.freezing`.
+    data, or of the log of one stream; see `medusa.engine.streams.store.freezing`.
 
     Attributes:
         stream: its name; "": all data.

@@ -20,7 +20,7 @@ from medusa.engine.replication.moves.guest import Guest
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.identity import parse_peer_id
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.tools.market.tasks import Tasks
 
 DISTRUST_S: Final = 86_400.0

@@ -24,7 +24,7 @@ from medusa.contracts.terms import ContentTerms
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.directory import Directory
 from medusa.engine.streams.messages import Done
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,
@@ -34,7 +34,7 @@ from medusa.overlay.errors import (
     UnavailableError,
 )
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.tools.market.boundaries import clamped, stime_of
 from medusa.tools.market.content_deals import (
     Begin,

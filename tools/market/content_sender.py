@@ -22,7 +22,7 @@ from medusa.overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 from medusa.tools.market.boundaries import clamped
 from medusa.tools.market.content_deals import (

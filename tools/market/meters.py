@@ -14,9 +14,9 @@ from medusa.contracts.ledger import Ledger, Standing
 from medusa.contracts.payer import SKEW_S
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.following.book import Followers
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import NotFoundError
 from medusa.tools.market.boundaries import clamped, stime_of
 from medusa.tools.market.content_deals import deals_in, rate_of

@@ -18,7 +18,7 @@ from medusa.engine.engine import Engine
 from medusa.overlay.certificates import public_key_of
 from medusa.overlay.errors import UntrustedError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.peer_records import PeerRecord
 from medusa.tools.market.content import Content
 from medusa.tools.market.content_receiver import ContentReceiver

@@ -20,7 +20,7 @@ from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import MedusaError, NotAuthorisedError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 from medusa.tools.market.boundaries import clamped
 

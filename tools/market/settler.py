@@ -41,7 +41,7 @@ from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import MedusaError, NotFoundError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 from medusa.tools.home.messages import BALANCE
 from medusa.tools.market.arrears import Arrears

@@ -6,7 +6,7 @@ from __future__ import annotations
 from medusa.contracts.contract import Contract
 from medusa.contracts.terms import ContentTerms
 from medusa.engine.objects.schema import END
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.events import Events
 
 

@@ -16,7 +16,7 @@ from medusa.contracts.market.partners import PartnerState
 from medusa.contracts.terms import ContentTerms, LoadTerms
 from medusa.engine.replication.moves.messages import MoveRecord
 from medusa.engine.replication.moves.mover import Mover
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller
 from medusa.tools.home.messages import (
     MARKET_STATUS,

@@ -18,13 +18,13 @@ from medusa.engine.objects.schema import END
 from medusa.engine.replication.directory import Directory
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.following.origin import Place
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import NO_PEER
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 
 class Suggestions:

@@ -48,7 +48,7 @@ from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.errors import InvalidInputError, MedusaError, NotAuthorisedError, NotFoundError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller
 from medusa.tools.market.admission import Admission
 from medusa.tools.market.settler import Settler

@@ -10,7 +10,7 @@ from typing import Final
 import pyarrow as pa
 
 from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.rows.columns import to_payload
 from medusa.tools.rows.given_rows import to_table

@@ -23,7 +23,7 @@ import trio
 from msgspec import Struct
 
 from medusa.engine.objects.schema import END
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.log.recent import Epoch
 from medusa.overlay.addresses import Address, check_address, is_one_machine, shown
 from medusa.overlay.errors import (
     BusyError,

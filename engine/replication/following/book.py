@@ -17,9 +17,9 @@ from medusa.engine.replication.following.origin import (
     Reach,
     short_digest,
 )
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import ConflictError, MedusaError
 from medusa.overlay.events import Events

@@ -18,12 +18,12 @@ import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.following.origin import Origin, Place, Reach, Reading
-from medusa.engine.streams.assembling import Assembler, Incoming
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.recent import Epoch
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
 from medusa.engine.streams.ordering import between
-from medusa.engine.streams.recent import Epoch
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.reading.assembling import Assembler, Incoming
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.concurrency import Bell, Watched, until_one_ends
 from medusa.overlay.errors import (
     BrokenError,

@@ -18,12 +18,12 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.directory import Directory
 from medusa.engine.replication.moves.messages import ReadInput
 from medusa.engine.replication.replicas.messages import ReadReplica
-from medusa.engine.streams.feed import cursor_for, parts_of
+from medusa.engine.streams.log.parts import Part
+from medusa.engine.streams.log.retention import Hold, too_old
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
-from medusa.engine.streams.parts import Part
-from medusa.engine.streams.retention import Hold, too_old
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.reading.feed import cursor_for, parts_of
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.errors import BrokenError, MedusaError, NotFoundError
 from medusa.overlay.events import Events

@@ -15,11 +15,11 @@ from medusa.engine.replication.leaders.election import Refused
 from medusa.engine.replication.leaders.events import Effect
 from medusa.engine.replication.leaders.keeper import LAPSE, Keeper
 from medusa.engine.replication.leaders.voter import Role
-from medusa.engine.streams.acceptance import Writer
-from medusa.engine.streams.journal import Position
+from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.messages import Post, Posted
-from medusa.engine.streams.store import REPLICATED, StreamStore
-from medusa.engine.streams.stream_state import LogKey, entries_of
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.store.store import REPLICATED, StreamStore
+from medusa.engine.streams.store.stream_state import LogKey, entries_of
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.errors import BrokenError, StorageError, UnavailableError
 from medusa.overlay.rpc import Duplex, EndOfCall

@@ -70,7 +70,7 @@ from medusa.engine.replication.leaders.messages import (
 from medusa.engine.replication.leaders.replica_set import ReplicaSet
 from medusa.engine.replication.leaders.voter import Role, Voter
 from medusa.engine.replication.term import MAJORITY
-from medusa.engine.streams.journal import START, Position
+from medusa.engine.streams.journal.journal import START, Position
 from medusa.overlay.killpoints import KillPoint, kill_point
 
 BEATS: Final = 4

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
 from medusa.engine.replication.leaders.messages import Message
-from medusa.engine.streams.journal import Position
+from medusa.engine.streams.journal.journal import Position
 
 
 @dataclass(frozen=True, slots=True)

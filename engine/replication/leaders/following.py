@@ -27,12 +27,12 @@ from medusa.engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
-from medusa.engine.streams.entries import split
-from medusa.engine.streams.journal import Journal, Record, remove_journal
-from medusa.engine.streams.leader import Leader
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.sources import journal_folders
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.journal.entries import split
+from medusa.engine.streams.journal.journal import Journal, Record, remove_journal
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.source.sources import journal_folders
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.encoding import decode
 from medusa.overlay.errors import ConflictError, DecodeError, StorageError, UnavailableError

@@ -43,9 +43,9 @@ from medusa.engine.replication.leaders.messages import (
 )
 from medusa.engine.replication.leaders.voter import Role as VoterRole
 from medusa.engine.replication.term import MAJORITY
-from medusa.engine.streams.journal import Position
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import StreamState, entries_of
+from medusa.engine.streams.journal.journal import Position
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import StreamState, entries_of
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import (
     DamagedError,
@@ -58,7 +58,7 @@ from medusa.overlay.errors import (
 from medusa.overlay.events import Events
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.killpoints import KillPoint, kill_point
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 LAPSE: Final = 3
 """The silences that a post waits for its replicas before its producer must try again: an election,

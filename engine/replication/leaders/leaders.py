@@ -31,7 +31,7 @@ from medusa.engine.replication.leaders.messages import (
 from medusa.engine.replication.leaders.shipping import ship
 from medusa.engine.replication.term import MAJORITY
 from medusa.engine.streams.messages import Done, Tuples
-from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (
@@ -41,10 +41,10 @@ from medusa.overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from medusa.overlay.gossip import Health
+from medusa.overlay.gossip.events import Health
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import Caller, Duplex
 
 CONNECT_S: Final = 1.5

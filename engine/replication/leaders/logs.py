@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.replication.leaders.ballot import Ballot
-from medusa.engine.streams.leader import Leader
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import REPLICATED, StreamStore
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.store.store import REPLICATED, StreamStore
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.errors import DamagedError, NotFoundError
 from medusa.overlay.files import load_json, save_json, storing
 from medusa.overlay.json_folder import JsonFolder, refuse

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm
-from medusa.engine.streams.journal import Position
+from medusa.engine.streams.journal.journal import Position
 
 TELL: Final = "home.tell"
 FOUND: Final = "home.found"

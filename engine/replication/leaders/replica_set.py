@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from medusa.engine.replication.leaders.events import Effect, Ship
-from medusa.engine.streams.journal import START, Position
+from medusa.engine.streams.journal.journal import START, Position
 
 
 class ReplicaSet:

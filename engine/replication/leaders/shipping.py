@@ -34,11 +34,11 @@ from medusa.engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
-from medusa.engine.streams.feed import Cursor, Feed
-from medusa.engine.streams.journal import START, Position
-from medusa.engine.streams.leader import Leader
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.source import Source
+from medusa.engine.streams.journal.journal import START, Position
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.reading.feed import Cursor, Feed
+from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.source.source import Source
 from medusa.overlay.concurrency import until_one_ends
 from medusa.overlay.errors import ConflictError, UnavailableError
 from medusa.overlay.identity import parse_peer_id

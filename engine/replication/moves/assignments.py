@@ -42,8 +42,8 @@ from medusa.engine.replication.moves.messages import (
 )
 from medusa.engine.replication.moves.placements import Placement
 from medusa.engine.replication.term import Term
-from medusa.engine.streams.store import OUTPUT
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.store.store import OUTPUT
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.engine.tasks.windows import read_after

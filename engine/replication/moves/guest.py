@@ -31,7 +31,7 @@ from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.json_folder import JsonFolder, refuse
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 CALL_S: Final = 10.0
 """The longest wait for the owner, seconds."""

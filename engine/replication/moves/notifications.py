@@ -16,7 +16,7 @@ from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.listeners import Listeners
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 AGAIN_S: Final = 0.1
 """Between two tries to tell a worker that is waited for, seconds."""

@@ -18,8 +18,8 @@ from medusa.engine.replication.copy import Workshop
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.guest import Guest
 from medusa.engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
-from medusa.engine.streams.disk_quota import Held, to_let_go
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.disk_quota import Held, to_let_go
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.names import ObjectName

@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.stored_query import StoredQuery, WrittenTerm
-from medusa.engine.streams.subscriptions import Lease
+from medusa.engine.streams.store.subscriptions import Lease
 
 
 class StandBy(Struct, frozen=True):

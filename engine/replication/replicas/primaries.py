@@ -27,7 +27,7 @@ from medusa.engine.replication.replicas.secondary_state import SecondaryState
 from medusa.engine.replication.replicas.succession import Succession, ask, dismiss
 from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.replication.term import Term
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.gossip.events import Health

@@ -15,9 +15,9 @@ from medusa.engine.replication.query_copy import QueryCopy
 from medusa.engine.replication.replicas.positions import needed, reached
 from medusa.engine.replication.replicas.watch import Lag
 from medusa.engine.replication.stored_query import StoredQuery
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.subscriptions import Lease
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.store.subscriptions import Lease
 from medusa.overlay.errors import NotFoundError
 
 JOIN_S: Final = 60.0

@@ -30,9 +30,9 @@ from medusa.engine.replication.replicas.messages import KeepUp
 from medusa.engine.replication.replicas.watch import Heard, Lag, Watch
 from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import REPLICA
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.store import REPLICA
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import Footing, changed, earliest, made_since
 from medusa.engine.tasks.windows import needed_after, read_after

@@ -31,8 +31,8 @@ from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effec
 from medusa.engine.replication.stored_query import StoredQuery, written
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.messages import Done
-from medusa.engine.streams.stream_state import Role, StreamState
-from medusa.engine.streams.subscriptions import Lease
+from medusa.engine.streams.store.stream_state import Role, StreamState
+from medusa.engine.streams.store.subscriptions import Lease
 from medusa.overlay.concurrency import Bell
 from medusa.overlay.errors import (
     BusyError,

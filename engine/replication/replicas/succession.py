@@ -28,7 +28,7 @@ from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 CALL_S: Final = 2.0
 """The longest wait for a standby, seconds: the failure detector says whether it is replaced."""

@@ -2,7 +2,7 @@
 
 The order of preference is Borealis' (TODS 2008, section 4.4), with one change: there a producer
 that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
-a producer gives both (`medusa.engine.streams.feed`), so the one that corrects is better.
+a producer gives both (`medusa.engine.streams.reading.feed`), so the one that corrects is better.
 
 Among versions as good, Borealis stays with the one that is read. Here one is preferred: the peer at
 work, from which the others have their tuples. A reader that had to leave it, or could not reach it
@@ -20,7 +20,7 @@ from typing import Final
 from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.streams.suffix import State
+from medusa.engine.streams.log.suffix import State
 from medusa.overlay.names import NO_PEER, PeerId
 
 MAX_STREAMS: Final = 256

@@ -10,12 +10,12 @@ from medusa.engine.replication.directory import Directory
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Choice, Versions
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 ANSWER_S: Final = 1.0
 """The longest wait for one answer, seconds; its producer counts as silent long before."""

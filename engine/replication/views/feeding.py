@@ -20,9 +20,9 @@ from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import Local, Place
 from medusa.engine.replication.views.locating import before_last, recent
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import ConflictError, MedusaError
 from medusa.overlay.events import Events

@@ -17,7 +17,7 @@ from medusa.engine.replication.queries import QueryHost
 from medusa.engine.replication.term import Term
 from medusa.engine.replication.views.feeding import Feedings, view_of
 from medusa.engine.replication.views.locating import Locator
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,
@@ -26,7 +26,7 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import ObjectName
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 MAX_VIEWS: Final = 256
 """Views of one peer, and so of a participant at each of its peers: the tuples of a moving one are

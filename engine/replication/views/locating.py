@@ -12,10 +12,10 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.objects.view import Last, Range, Recent, Shows, check_shows
 from medusa.engine.replication.directory import Directory
 from medusa.engine.replication.views.messages import Locate, Located
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.retention import Hold, too_old
-from medusa.engine.streams.store import StreamStore
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.log.retention import Hold, too_old
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.store.store import StreamStore
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import InvalidInputError
 
 HOLDERS: Final = 64

@@ -20,8 +20,8 @@ from medusa.engine.objects.schema import (
     FieldType,
     Schema,
 )
-from medusa.engine.streams.corrections import Kind
 from medusa.engine.streams.ordering import repeated
+from medusa.engine.streams.revisions.corrections import Kind
 
 SIGN: Final = "sign "
 """The column with a tuple's sign: it goes (-1) or comes (1); no field's name has a blank."""

@@ -26,9 +26,8 @@ from medusa.engine.objects.schema import (
     STIME,
     Schema,
 )
-from medusa.engine.streams.corrections import Kind
-from medusa.engine.streams.epochs import read_group, read_groups, reading
 from medusa.engine.streams.ipc import decode
+from medusa.engine.streams.log.epochs import read_group, read_groups, reading
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.revisions.columns import (
     SIGN,
@@ -39,6 +38,7 @@ from medusa.engine.streams.revisions.columns import (
     signed,
     with_sign,
 )
+from medusa.engine.streams.revisions.corrections import Kind
 from medusa.engine.streams.validate import check_sizes, times_of
 from medusa.overlay.errors import InvalidInputError, NotRetainedError
 
@@ -340,7 +340,7 @@ class LogLookup:
         given, tuples). If the key has the time, only rows of those times are read.
 
         Raises:
-            As `medusa.engine.streams.epochs.reading`.
+            As `medusa.engine.streams.log.epochs.reading`.
         """
         low, high = self._times(wanted)
         for path in reversed(self._files):
@@ -377,6 +377,6 @@ def read_rows(files: Sequence[Path], schema: pa.Schema, after: int, upto: int) -
     """The rows of a log's files with after < stime <= upto.
 
     Raises:
-        As `medusa.engine.streams.epochs.reading`.
+        As `medusa.engine.streams.log.epochs.reading`.
     """
     return [rows for path in files for rows in read_groups(path, schema, after, upto)]

@@ -21,7 +21,7 @@ import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.streams.revisions.columns import SIGN, revisions_name, signed
 from medusa.engine.streams.revisions.resolving import read_rows
@@ -29,6 +29,7 @@ from medusa.engine.tasks.execution import Executor, Result
 from medusa.engine.tasks.inputs import TaskInputs
 from medusa.engine.tasks.jobs import EpochJobs, Jobs
 from medusa.engine.tasks.plan import Task, WindowStep
+from medusa.engine.tasks.revised_tasks import numbered_inputs, scenario_task
 from medusa.engine.tasks.revisions.scenarios import (
     POSITION,
     Revised,
@@ -39,7 +40,6 @@ from medusa.engine.tasks.revisions.scenarios import (
     revised_runs,
     revised_windows,
 )
-from medusa.engine.tasks.revisions.tasks import numbered_inputs, scenario_task
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.engine.tasks.windows import Interval, whole_after
 from medusa.overlay.events import Events

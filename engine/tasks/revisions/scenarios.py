@@ -36,9 +36,9 @@ from medusa.engine.objects.schema import (
     STIME,
     Schema,
 )
-from medusa.engine.streams.corrections import Kind
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
+from medusa.engine.streams.revisions.corrections import Kind
 from medusa.engine.tasks.plan import WindowStep
 
 POSITION: Final = "position "

@@ -22,7 +22,7 @@ from medusa.engine.language.panes import with_panes
 from medusa.engine.objects.query import Query
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import SparkExecutor, open_executor
-from medusa.engine.streams.epochs import EpochWriter, path_of
+from medusa.engine.streams.log.epochs import EpochWriter, path_of
 from medusa.engine.tasks.execution import Computation
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs

@@ -14,7 +14,7 @@ import trio
 from medusa.engine.language.check import check_query
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import SparkExecutor, open_executor
-from medusa.engine.streams.epochs import EpochWriter, path_of
+from medusa.engine.streams.log.epochs import EpochWriter, path_of
 from medusa.engine.tasks.execution import Computation
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs, read_after, read_from

@@ -20,9 +20,9 @@ from engine_peers import (
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import Timing
+from medusa.engine.streams.log.retention import Hold, Kind
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
-from medusa.engine.streams.retention import Hold, Kind
-from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.errors import (
     InvalidInputError,
     NotAuthorisedError,
@@ -328,7 +328,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
         calls += 1
 
     with monkeypatch.context() as patch:
-        patch.setattr("medusa.engine.streams.feed.Feed.serve", hang_up)
+        patch.setattr("medusa.engine.streams.reading.feed.Feed.serve", hang_up)
         box = Filter("f", stream, (utah.name("out"),), ("value > 1",))
         await other.create_query(Query(utah.name("q"), (box,)))
         await until(lambda: calls >= 3)

@@ -24,7 +24,7 @@ from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.schema import END
 from medusa.engine.objects.view import Last, View
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,

@@ -27,7 +27,7 @@ from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.replication.versions.choice import AskVersions, Versions
 from medusa.engine.replication.views.messages import Locate, Located
 from medusa.engine.streams.messages import Subscribe, Tuples
-from medusa.engine.streams.stream_state import LogKey, StoredStream
+from medusa.engine.streams.store.stream_state import LogKey, StoredStream
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import InvalidInputError, NotAuthorisedError, NotFoundError
 from medusa.overlay.files import load_json, save_json

@@ -13,7 +13,7 @@ from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
 from medusa.engine.objects.readers import readers_in_words
 from medusa.engine.reading import read_draft
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import ConflictError, NotAuthorisedError
 
 pytestmark = pytest.mark.usefixtures("interpreted")

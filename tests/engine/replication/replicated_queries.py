@@ -128,7 +128,7 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
         detector.changed, detector.said = Listeners(), Listeners()
         yield detector
 
-    monkeypatch.setattr("medusa.overlay.node.open_gossip", open_told)
+    monkeypatch.setattr("medusa.overlay.node.node.open_gossip", open_told)
     # a test may say of a living peer that it is dead: the catalog goes on without believing it
     monkeypatch.setattr("medusa.dht.local_peer._PeerContacts.address_of", first_address)
     return made

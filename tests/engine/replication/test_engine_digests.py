@@ -24,7 +24,7 @@ from medusa.engine.replication.term import Term
 from medusa.engine.streams.config import EngineConfig
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.listeners import Listeners
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 OWN, SIBLING, STRANGER = b"o" * 20, b"s" * 20, b"x" * 20
 PARTICIPANTS = {OWN: "mit.edu", SIBLING: "mit.edu", STRANGER: "utah.edu"}

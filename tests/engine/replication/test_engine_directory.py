@@ -21,7 +21,7 @@ from medusa.overlay.errors import NotFoundError, UnavailableError
 from medusa.overlay.events import Events
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 STREAM = "medusa://mit.edu/out"
 ENTRY = StreamEntry(

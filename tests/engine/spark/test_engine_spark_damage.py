@@ -19,7 +19,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.spark.executor import SparkComputation, SparkExecutor
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.revisions.runner import runner_of

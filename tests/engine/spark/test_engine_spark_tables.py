@@ -42,7 +42,7 @@ from medusa.engine.objects.schema import BEGINNING, DELETED, END, Field, FieldTy
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
-from medusa.engine.streams.folding import newest
+from medusa.engine.streams.log.folding import newest
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
 

@@ -11,15 +11,15 @@ from typing import Self
 import pyarrow as pa
 
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.streams import replica
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.feed import Cursor, parts_of
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Tuples
-from medusa.engine.streams.sources import open_sources
+from medusa.engine.streams.reading.feed import Cursor, parts_of
+from medusa.engine.streams.source import replica
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.sources import open_sources
 
 SCHEMA = Schema(
     "medusa://mit.edu/event",

@@ -7,7 +7,7 @@ from typing import Any
 
 from engine_streams_data import SCHEMA, Row, logged
 
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 
 
 def opened(folder: Path, **more: Any) -> StreamLog:

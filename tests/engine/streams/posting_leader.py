@@ -9,7 +9,7 @@ import trio
 from engine_streams_data import NOW, P, body, home_in
 
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.leader import Leader
+from medusa.engine.streams.source.leader import Leader
 
 
 async def move(leader: Leader) -> None:

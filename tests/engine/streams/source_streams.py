@@ -11,11 +11,11 @@ import pytest
 from engine_streams_data import SCHEMA, Row, all_rows, body
 
 from medusa.engine.objects.schema import Schema
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Posted
-from medusa.engine.streams.source import Source
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.source import Source
 
 NOW = 1_700_000_000.0
 NOW_US = 1_700_000_000_000_000

@@ -10,7 +10,7 @@ from leaders_town import QUIET_S, keeper, new_leader
 
 from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.definitions import Idle, StreamDefinition
-from medusa.engine.streams.stream_state import Role, StoredStream
+from medusa.engine.streams.store.stream_state import Role, StoredStream
 from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,

@@ -12,7 +12,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.store import OUTPUT
+from medusa.engine.streams.store.store import OUTPUT
 from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.streams.acceptance import Writer
+from medusa.engine.streams.source.acceptance import Writer
 
 FIRST = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/x", k_safety=1, max_ahead_us=None)
 

@@ -12,10 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from medusa.engine.streams import subscriptions
-from medusa.engine.streams.delivery import MAX_OF_PARTICIPANT, MAX_OF_PEER, TURNS, Delivery, Turns
-from medusa.engine.streams.parts import PART_BYTES
-from medusa.engine.streams.subscriptions import Lease, Leases
+from medusa.engine.streams.log.parts import PART_BYTES
+from medusa.engine.streams.reading.delivery import (
+    MAX_OF_PARTICIPANT,
+    MAX_OF_PEER,
+    TURNS,
+    Delivery,
+    Turns,
+)
+from medusa.engine.streams.store import subscriptions
+from medusa.engine.streams.store.subscriptions import Lease, Leases
 from medusa.overlay.errors import BusyError, DamagedError
 from medusa.overlay.memory import Memory
 from medusa.overlay.rpc import Caller

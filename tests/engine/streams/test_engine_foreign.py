@@ -9,10 +9,16 @@ from engine_peers import Place, Town, make_stream, received, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medusa.engine.streams.disk_quota import OF_ALL, OF_PARTICIPANT, OF_STREAM, Held, to_let_go
+from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.messages import Subscribe, Tuples
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.disk_quota import (
+    OF_ALL,
+    OF_PARTICIPANT,
+    OF_STREAM,
+    Held,
+    to_let_go,
+)
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import NotRetainedError
 from medusa.tools.client.async_client import AsyncMedusaClient
 

@@ -13,8 +13,8 @@ from engine_peers import Town, make_stream, open_town, received, rows, to_the_en
 from engine_small_disk import fill
 
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.disk_quota import FULL_BYTES, DiskQuota, free_bytes
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.disk_quota import FULL_BYTES, DiskQuota, free_bytes
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import StorageFullError
 from medusa.overlay.events import Events
 from medusa.overlay.troubles import Reason

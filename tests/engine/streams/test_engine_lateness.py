@@ -14,9 +14,9 @@ from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.definitions import StreamDefinition, check_lateness, check_stream
 from medusa.engine.objects.schema import END, REVISED_SEQ, REVISED_STIME, REVISION_KIND
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.waiting import PENDING_SHARE
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.waiting import PENDING_SHARE
 from medusa.overlay.errors import BusyError, InvalidInputError
 
 CONFIG = SourceConfig(slack_us=10, lateness_us=50)

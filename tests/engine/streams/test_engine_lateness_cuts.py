@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, REVISED_SEQ, REVISED_STIME, STIME
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.source.leader import Leader, open_leader
 
 TIMES = st.lists(st.integers(0, 40), max_size=25)
 CUTS = st.sets(st.integers(1, 24))

@@ -16,7 +16,7 @@ from lent_spark import LentSpark
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
 from medusa.engine.objects.schema import END
 from medusa.engine.spark.session import Spark
-from medusa.engine.streams.corrections import Change, Kind
+from medusa.engine.streams.revisions.corrections import Change, Kind
 from medusa.tools.client.async_client import Corrections
 
 pytestmark = pytest.mark.spark

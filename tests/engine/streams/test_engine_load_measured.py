@@ -18,7 +18,7 @@ from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from medusa.engine.spark import cpu
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
 

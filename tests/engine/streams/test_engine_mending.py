@@ -16,12 +16,12 @@ from moving_tasks import Sums, expected, post, windows
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.objects.view import Range, View
 from medusa.engine.replication.mending import LEND, Lend
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.messages import Tuples
-from medusa.engine.streams.store import REPLICATED
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.store.store import REPLICATED
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
 from medusa.overlay.events import wall_clock
 from medusa.tools.client.async_client import AsyncMedusaClient

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.acceptance import (
+from medusa.engine.streams.journal.entries import MAX_META_BYTES
+from medusa.engine.streams.source.acceptance import (
     MAX_PRODUCERS,
     Acceptance,
     Entry,
@@ -18,7 +19,6 @@ from medusa.engine.streams.acceptance import (
     Writer,
     decode_entry,
 )
-from medusa.engine.streams.entries import MAX_META_BYTES
 from medusa.overlay.errors import (
     DecodeError,
     SequenceGapError,

@@ -12,10 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, STIME
-from medusa.engine.streams import corrections
-from medusa.engine.streams.corrections import Change, Corrections, Kind, corrector, difference
+from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.ordering import repeated
-from medusa.engine.streams.recent import Epoch
+from medusa.engine.streams.revisions import corrections
+from medusa.engine.streams.revisions.corrections import (
+    Change,
+    Corrections,
+    Kind,
+    corrector,
+    difference,
+)
 
 SCHEMA = pa.schema(
     [pa.field(STIME, pa.int64(), nullable=False), ("key", pa.string()), ("value", pa.float64())]

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams import assembling, parts
-from medusa.engine.streams.assembling import COLUMN_BYTES, Assembler
-from medusa.engine.streams.feed import Cursor, Feed
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log import parts
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import MAX_BATCH_BYTES, Tuples
+from medusa.engine.streams.reading import assembling
+from medusa.engine.streams.reading.assembling import COLUMN_BYTES, Assembler
+from medusa.engine.streams.reading.feed import Cursor, Feed
 from medusa.overlay.errors import BrokenError, DecodeError, NotRetainedError
 from medusa.overlay.rpc import EndOfCall
 

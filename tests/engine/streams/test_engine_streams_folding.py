@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
-from medusa.engine.streams.folding import newest
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.log.folding import newest
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.log.stream_log import StreamLog
 
 SCHEMA = Schema("t", (Field("k", FieldType.INT), Field("v", FieldType.LONG)), key=("k",)).derived
 

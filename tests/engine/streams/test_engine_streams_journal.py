@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.streams.journal import Journal, Record
+from medusa.engine.streams.journal.journal import Journal, Record
 from medusa.overlay.errors import DamagedError, InvalidInputError, StorageError, StorageFullError
 from medusa.overlay.inventory import Inventory
 

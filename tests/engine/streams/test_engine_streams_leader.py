@@ -14,9 +14,9 @@ from deadline import DEADLINE_S
 from engine_streams_data import NOW, P, Row, all_rows, body, home_in
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams import waiting
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.source import waiting
+from medusa.engine.streams.source.acceptance import Writer
 from medusa.overlay.errors import StorageFullError
 
 

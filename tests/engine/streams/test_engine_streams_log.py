@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.streams import epochs
-from medusa.engine.streams.feed import Cursor
-from medusa.engine.streams.folder import RUN, EpochFolder, choose, merge
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log import epochs
+from medusa.engine.streams.log.folder import RUN, EpochFolder, choose, merge
+from medusa.engine.streams.log.parts import PART_BYTES
+from medusa.engine.streams.log.recent import SharedMemory
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import MAX_BATCH_BYTES
-from medusa.engine.streams.parts import PART_BYTES
-from medusa.engine.streams.recent import SharedMemory
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.reading.feed import Cursor
 from medusa.overlay.errors import (
     BusyError,
     ClosedError,
@@ -402,7 +402,7 @@ def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
     """However small the files are on the disk: rows that are alike take next to nothing there."""
     log, rows = filled(tmp_path, 100)
     limit = 20 * log._files[1].content
-    monkeypatch.setattr("medusa.engine.streams.folder.JOB_BYTES", limit)
+    monkeypatch.setattr("medusa.engine.streams.log.folder.JOB_BYTES", limit)
     while trio.run(log.compact):
         assert max(file.content for file in log._files) <= limit
     assert len(log._files) < 20
@@ -475,7 +475,7 @@ def test_any_history_of_a_log_reads_as_a_list(
 ) -> None:
     folder = tmp_path_factory.mktemp("log")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("medusa.engine.streams.folder.RUN", run)
+        patch.setattr("medusa.engine.streams.log.folder.RUN", run)
         patch.setattr(epochs, "_GROUP_ROWS", 3)
         log = opened(folder, history_us=20, recent_bytes=recent)
         model: list[Row] = []

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.streams import epochs
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.scanning import MADE_EMPTY
+from medusa.engine.streams.log import epochs
+from medusa.engine.streams.log.scanning import MADE_EMPTY
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.overlay.errors import (
     DamagedError,
     NotRetainedError,

@@ -11,12 +11,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.streams.assembling import Assembler
-from medusa.engine.streams.feed import message_of
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.parts import first_part
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Tuples
-from medusa.engine.streams.parts import first_part
+from medusa.engine.streams.reading.assembling import Assembler
+from medusa.engine.streams.reading.feed import message_of
 from medusa.overlay.errors import NotRetainedError
 
 
@@ -61,7 +61,7 @@ def test_pulling_gives_every_row_once_however_large_the_epoch(
     monkeypatch: pytest.MonkeyPatch, gaps: list[int]
 ) -> None:
     rows = [(sum(gaps[: i + 1]) // 2, i) for i in range(len(gaps))]  # some stimes twice
-    monkeypatch.setattr("medusa.engine.streams.parts.PART_BYTES", 200)
+    monkeypatch.setattr("medusa.engine.streams.log.parts.PART_BYTES", 200)
     table, after, end = logged(rows), -1, rows[-1][0] + 1
     pulled: list[tuple[int, int]] = []
     assembler = Assembler(SCHEMA.source, after=after)
@@ -79,7 +79,7 @@ def test_pulling_gives_every_row_once_however_large_the_epoch(
 def test_more_of_one_stime_than_one_answer_holds_reaches_no_boundary(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("medusa.engine.streams.parts.PART_BYTES", 200)
+    monkeypatch.setattr("medusa.engine.streams.log.parts.PART_BYTES", 200)
     assert first_part(0, 9, logged([(5, i) for i in range(100)])).upto is None
 
 

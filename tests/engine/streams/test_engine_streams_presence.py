@@ -11,10 +11,10 @@ from source_streams import Stream, opened
 
 from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.messages import Posted
-from medusa.engine.streams.presence import MAX_PRESENT
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.presence import MAX_PRESENT
 from medusa.overlay.errors import BusyError
 
 S = 1_000_000

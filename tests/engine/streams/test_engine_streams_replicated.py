@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.streams.acceptance import Writer
-from medusa.engine.streams.entries import split
+from medusa.engine.streams.journal.entries import split
+from medusa.engine.streams.source.acceptance import Writer
 from medusa.overlay.errors import DecodeError, UnavailableError
 
 POSTS = st.lists(

@@ -13,12 +13,12 @@ from source_streams import NOW, NOW_US, UTAH, P, Stream, opened
 
 from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams import waiting
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
-from medusa.engine.streams.source import Source
+from medusa.engine.streams.source import waiting
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.source import Source
 from medusa.overlay.errors import (
     BusyError,
     DecodeError,

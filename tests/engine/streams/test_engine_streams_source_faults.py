@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from source_streams import NOW, Stream, opened
 
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.source.acceptance import Writer
 from medusa.overlay.errors import (
     SequenceGapError,
     StorageError,

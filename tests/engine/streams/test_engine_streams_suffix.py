@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.schema import BEGINNING, END, STIME
-from medusa.engine.streams.assembling import Incoming
-from medusa.engine.streams.feed import BothCursor
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.stream_state import Role, StreamState
-from medusa.engine.streams.suffix import State, Suffix
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.log.suffix import State, Suffix
+from medusa.engine.streams.reading.assembling import Incoming
+from medusa.engine.streams.reading.feed import BothCursor
+from medusa.engine.streams.store.stream_state import Role, StreamState
 
 
 def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:

@@ -15,10 +15,10 @@ from filled_logs import filled, opened
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.streams.config import EngineConfig, Timing
 from medusa.engine.streams.load import Rate
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.stream_state import LogKey, Role, StreamState
-from medusa.engine.streams.subscriptions import Subscriptions
-from medusa.engine.streams.tending import Tending
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
+from medusa.engine.streams.store.subscriptions import Subscriptions
+from medusa.engine.streams.store.tending import Tending
 from medusa.overlay.events import Events
 
 

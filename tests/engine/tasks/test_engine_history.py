@@ -26,7 +26,7 @@ from medusa.engine.objects.query import (
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError, NotRetainedError
 from medusa.tools.client.async_client import AsyncMedusaClient
 

@@ -12,7 +12,7 @@ from medusa.engine.replication.moves.messages import Deal
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.names import PeerId
-from medusa.overlay.node import Overlay
+from medusa.overlay.node.node import Overlay
 
 pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.town(keep_alive_s=0.05)]
 

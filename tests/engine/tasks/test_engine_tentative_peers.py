@@ -19,8 +19,8 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import END
-from medusa.engine.streams.corrections import Change, Corrections, Kind
-from medusa.engine.streams.suffix import State
+from medusa.engine.streams.log.suffix import State
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 BOUND_S = 0.5

@@ -18,7 +18,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa.engine.streams.acceptance import MAX_OFFSET_BYTES
+from medusa.engine.streams.source.acceptance import MAX_OFFSET_BYTES
 from medusa.overlay.encoding import decode
 from medusa.overlay.errors import InvalidInputError
 

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.schema import END, STIME
-from medusa.engine.streams.corrections import Change, Corrections, Kind
+from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.overlay.errors import InvalidInputError, MedusaError
 from medusa.tools.client.async_client import open_medusa
 from medusa.tools.client.calls import ClientCalls

@@ -24,8 +24,8 @@ import trio
 from msgspec import Struct
 
 from medusa.engine.objects.schema import END
-from medusa.engine.streams.epochs import EpochWriter, path_of
-from medusa.engine.streams.scanning import intervals
+from medusa.engine.streams.log.epochs import EpochWriter, path_of
+from medusa.engine.streams.log.scanning import intervals
 from medusa.engine.streams.storage import sweep, sync_folder
 from medusa.overlay.errors import ConflictError, NotFoundError
 from medusa.overlay.files import load_json, save_json, storing

@@ -16,7 +16,7 @@ from medusa.contracts.ledger import LEDGER_FILE
 from medusa.contracts.ledger_file import translated
 from medusa.engine.replication.leaders.logs import BallotFiles
 from medusa.engine.replication.restored import FILE, Restored
-from medusa.engine.streams.freezing import SIZES, copied
+from medusa.engine.streams.store.freezing import SIZES, copied
 from medusa.overlay.addresses import Address
 from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 from medusa.overlay.files import (

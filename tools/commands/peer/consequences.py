@@ -9,7 +9,7 @@ from typing import Final
 from medusa.contracts.book import Book
 from medusa.contracts.contract import SHORT_ID, Contract
 from medusa.engine.replication.status import Snapshot
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.membership import Membership
 from medusa.overlay.names import SCHEME

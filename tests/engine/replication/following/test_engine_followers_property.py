@@ -23,11 +23,11 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import FROM_PRODUCERS, Reach
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.feed import cursor_for, parts_of
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.retention import Hold, too_old
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Acknowledge, Subscribe
-from medusa.engine.streams.retention import Hold, too_old
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.reading.feed import cursor_for, parts_of
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import BrokenError, NotFoundError, UnavailableError
 from medusa.overlay.rpc import EndOfCall
 

@@ -8,7 +8,7 @@ import trio
 from engine_peers import Place, rows, until
 
 from medusa.engine.replication.leaders.keeper import Keeper
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import MedusaError, UnavailableError
 from medusa.tools.client.async_client import AsyncMedusaClient
 

@@ -35,9 +35,9 @@ from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.ballot import Ballot
-from medusa.engine.streams.journal import Position
-from medusa.engine.streams.store import REPLICATED, StreamStore
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.journal.journal import Position
+from medusa.engine.streams.store.store import REPLICATED, StreamStore
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import (
     ConflictError,
     MedusaError,

@@ -11,8 +11,8 @@ import trio
 from engine_peers import Place, Town, make_stream, received, rows, until
 from leaders_town import QUIET_S, keeper, new_leader, post, replicas_of, state_at
 
-from medusa.engine.streams.replica import Replica
-from medusa.engine.streams.sources import journal_folders
+from medusa.engine.streams.source.replica import Replica
+from medusa.engine.streams.source.sources import journal_folders
 
 pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 

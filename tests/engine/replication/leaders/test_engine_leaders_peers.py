@@ -24,10 +24,10 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm
 from medusa.engine.replication.leaders.logs import StoredBallot
 from medusa.engine.replication.leaders.messages import TELL, AskVote, Install, Tell, Told
-from medusa.engine.streams.leader import Leader
-from medusa.engine.streams.replica import Replica
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.source.replica import Replica
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import InternalError, InvalidInputError, MedusaError, StorageFullError
 from medusa.overlay.files import load_json, save_json
 from medusa.tools.client.async_client import open_medusa

@@ -26,9 +26,9 @@ from revised_streams import (
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.revisions.revising import LookedUp, Revising
-from medusa.engine.streams.store import REPLICATED
-from medusa.engine.streams.stream_state import Role
+from medusa.engine.streams.source.revising import LookedUp, Revising
+from medusa.engine.streams.store.store import REPLICATED
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.client.async_client import AsyncMedusaClient, Corrections
 

@@ -30,7 +30,7 @@ from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingE
 from medusa.engine.replication.query_history import modified, settled
 from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import (
@@ -41,6 +41,7 @@ from medusa.engine.tasks.query_editions import (
     succeeded,
     trimmed,
 )
+from medusa.engine.tasks.revisions.runner import runner_of
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.overlay.errors import ConflictError, InvalidInputError
 from medusa.overlay.events import Events
@@ -84,7 +85,7 @@ class Bench:
         self.runners = {task.name: self._runner(task) for task in tasks}
 
     def _runner(self, task: Task) -> TaskRunner:
-        runner = TaskRunner(
+        runner = runner_of(
             task,
             inputs={name: self.logs[name] for name in task.inputs},
             output=self.logs[task.name],

@@ -30,8 +30,8 @@ from medusa.engine.replication.moves.messages import (
 )
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.stream_state import StreamState
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,

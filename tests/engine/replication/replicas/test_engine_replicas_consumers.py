@@ -14,7 +14,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.retention import Hold
+from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.gossip.events import Health
 from medusa.tools.client.async_client import AsyncMedusaClient

@@ -27,7 +27,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.replication.replicas.messages import KeepUp
 from medusa.engine.replication.replicas.standbys import Standbys
-from medusa.engine.streams.store import StreamStore
+from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.errors import InvalidInputError, StorageFullError
 from medusa.overlay.gossip.events import Health
 

@@ -17,7 +17,7 @@ from medusa.engine.replication.versions.choice import (
     Rank,
     Version,
 )
-from medusa.engine.streams.suffix import State
+from medusa.engine.streams.log.suffix import State
 
 KEEP_ALIVE = 0.1
 STANDING = 2.0

@@ -12,8 +12,8 @@ import trio.testing
 from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
 from medusa.engine.replication.versions.monitor import VersionMonitor
 from medusa.engine.streams.config import EngineConfig
-from medusa.engine.streams.stream_state import Role
-from medusa.engine.streams.suffix import State
+from medusa.engine.streams.log.suffix import State
+from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.listeners import Listeners
 

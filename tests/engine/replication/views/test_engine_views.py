@@ -13,7 +13,7 @@ from medusa.engine.replication.views import host
 from medusa.engine.replication.views.locating import HOLDERS
 from medusa.engine.replication.views.messages import Locate, Located
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,

@@ -14,8 +14,8 @@ from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.view import Last, Range, View
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.streams.config import Timing
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.stream_state import LogKey
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import ConflictError, NotFoundError, StorageFullError, UnavailableError
 
 QUICK = Timing(tend_s=0.02, view_again_s=0.05)

@@ -20,11 +20,11 @@ from medusa.engine.objects.view import Last, Range, Recent, Shows, View
 from medusa.engine.replication.following.follower import take
 from medusa.engine.replication.views.feeding import set_up, trim
 from medusa.engine.replication.views.locating import located
-from medusa.engine.streams import epochs
-from medusa.engine.streams import folder as compaction
-from medusa.engine.streams.log import StreamLog
-from medusa.engine.streams.retention import Hold
-from medusa.engine.streams.stream_state import Role, StreamState
+from medusa.engine.streams.log import epochs
+from medusa.engine.streams.log import folder as compaction
+from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import InvalidInputError, NotRetainedError
 
 STREAM = "medusa://mit.edu/s"

@@ -14,7 +14,7 @@ from engine_peers import DEADLINE_S, Place, rows, schema_of
 from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
 from medusa.engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
-from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.revisions.corrections import Kind
 from medusa.tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription
 
 

@@ -22,16 +22,16 @@ from medusa.engine.objects.schema import BEGINNING, END, REVISION_KIND
 from medusa.engine.replication.leaders.following import _Anew, _copy, _fits, _stays
 from medusa.engine.replication.leaders.messages import Part, ReplicaState, Segment
 from medusa.engine.replication.leaders.shipping import _continues
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.journal import START, Journal, Position
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.journal.journal import START, Journal, Position
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Posted
 from medusa.engine.streams.revisions.columns import folded, request_schema
-from medusa.engine.streams.source import Source
-from medusa.engine.streams.sources import journal_folders, open_sources
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.source import Source
+from medusa.engine.streams.source.sources import journal_folders, open_sources
 from medusa.overlay.errors import StorageFullError
 
 NOW = 1_700_000_000.0

@@ -18,14 +18,14 @@ from medusa.engine.objects.schema import (
     FieldType,
     Schema,
 )
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Posted
 from medusa.engine.streams.revisions.columns import request_schema
 from medusa.engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import Leader, open_leader
 from medusa.overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (

@@ -37,7 +37,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import END, REVISED_STIME, REVISION_KIND
 from medusa.engine.objects.view import Last, View
-from medusa.engine.streams.corrections import Kind
+from medusa.engine.streams.revisions.corrections import Kind
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.client.async_client import AsyncMedusaClient, Corrections
 from medusa.tools.commands.medusa.post_file import Options, post_rows

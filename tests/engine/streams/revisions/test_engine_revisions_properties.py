@@ -37,17 +37,17 @@ from examples import examples
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END, REVISION_KIND
 from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import EngineConfig, SourceConfig
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.leader import Leader, open_leader
-from medusa.engine.streams.log import StreamLog
+from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.revisions.columns import (
     folded,
     request_schema,
     revisions_entry,
     revisions_name,
 )
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import Leader, open_leader
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revisions.runner import runner_of

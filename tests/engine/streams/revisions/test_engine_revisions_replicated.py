@@ -20,9 +20,9 @@ from revising_town import Peer, Town, check
 
 from examples import examples
 from medusa.engine.objects.schema import REVISION_KIND
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.revisions.columns import request_schema
+from medusa.engine.streams.source.acceptance import Writer
 from medusa.overlay.errors import NotRetainedError, UnavailableError
 
 OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)

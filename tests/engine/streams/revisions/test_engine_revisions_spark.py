@@ -15,7 +15,7 @@ from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingE
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.network import Network
-from medusa.engine.tasks.revisions.tasks import by_arrival, scenario_task
+from medusa.engine.tasks.revised_tasks import by_arrival, scenario_task
 from medusa.engine.tasks.windows import Interval
 
 pytestmark = pytest.mark.spark

@@ -18,10 +18,10 @@ from revising_town import Peer, Town, check, contents
 
 from examples import examples
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.streams.acceptance import Writer
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.leader import open_leader
+from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.leader import open_leader
 from medusa.overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]

@@ -1,0 +1,1 @@
+"""The journal: entries on disk in the order of their acceptance."""

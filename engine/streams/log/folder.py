@@ -1,0 +1,285 @@
+"""The epoch files of one log: how its folder changes, and how it looks after a crash.
+
+* an epoch: written to `.tmp-*`, then renamed: the rename commits it.
+* an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
+  the old one. Between the two, both names are there: the shorter interval is dropped.
+* compaction: the merged file is written, renamed, and only then its parts are deleted. In between
+  they lie within its interval, and are dropped.
+* a copy that is not needed: deletes from the newest file on, behind the rows that retention drops.
+  So what a crash leaves begins early enough.
+* retention: deletes from the oldest file on, and stops at a file that a reader pins. So a crash
+  leaves no gap.
+
+Without `durable` this holds for the death of the process, not for a loss of power.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.log.epochs import (
+    GROUP_BYTES,
+    JOB_BYTES,
+    EpochFile,
+    EpochWriter,
+    discard,
+    lost_file,
+    path_of,
+    read_groups,
+)
+from medusa.engine.streams.ordering import tidy
+from medusa.engine.streams.storage import sync_folder
+from medusa.overlay.errors import InternalError, StorageError
+from medusa.overlay.files import storing
+from medusa.overlay.killpoints import KillPoint, kill_point
+
+
+class EpochFolder:
+    """The epoch files of one log.
+
+    Attributes:
+        path: of the folder.
+        bytes: of all files together; it is looked at for every post.
+    """
+
+    def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
+        self.path = path
+        self._files = files
+        self.bytes = sum(file.bytes for file in files)
+        self._durable = durable
+        self._strays: list[Path] = []
+
+    @property
+    def files(self) -> Sequence[EpochFile]:
+        """Contiguous, the oldest first; the newest gives the log's boundary."""
+        return self._files
+
+    def _put(self, start: int, stop: int, *files: EpochFile) -> None:
+        """Put files in the place of those from number `start` up to `stop`."""
+        self.bytes -= sum(file.bytes for file in self._files[start:stop])
+        self.bytes += sum(file.bytes for file in files)
+        self._files[start:stop] = files
+
+    def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
+        """Commit the next epoch, which is written. table: its rows.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was committed.
+        """
+        file = self._named(writer, after, upto)
+        if table is not None and table.num_rows:
+            stime = table.column(STIME)
+            file.low, file.high = stime[0].as_py(), stime[-1].as_py()
+        self._put(len(self._files), len(self._files), file)
+
+    def _named(self, writer: EpochWriter, after: int, upto: int) -> EpochFile:
+        path = path_of(self.path, after, upto)
+        try:
+            size = writer.bytes
+            self._sweep_strays()
+            with self._naming(path):
+                writer.commit(path)
+        except BaseException:
+            writer.abandon()
+            raise
+        return EpochFile(path, after, upto, writer.rows, size, writer.content, None, None)
+
+    def extend(self, upto: int) -> None:
+        """Extend the newest file by an empty epoch.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was committed.
+        """
+        last = self.files[-1]
+        path = path_of(self.path, last.after, upto)
+        self._sweep_strays()
+        with self._naming(path), storing(path):
+            os.link(last.path, path)
+        extended = EpochFile(
+            path, last.after, upto, last.rows, last.bytes, last.content, last.low, last.high
+        )
+        self._put(len(self._files) - 1, len(self._files), extended)
+        _replace(last)
+
+    def shorten(self, upto: int) -> None:
+        """Shorten the newest file, which has no reader, by an empty epoch. One rename: of two names
+        a restart would take the longer interval.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was changed.
+        """
+        last = self.files[-1]
+        path = path_of(self.path, last.after, upto)
+        with storing(path):
+            if not last.lost or last.path.exists():
+                last.path.rename(path)
+            try:
+                if self._durable:
+                    sync_folder(self.path)
+            except BaseException:
+                path.rename(last.path)
+                raise
+        self._put(len(self._files) - 1, len(self._files), replace(last, path=path, upto=upto))
+
+    def lose(self, after: int, upto: int) -> None:
+        """Note that the newest files, of that interval, are missing."""
+        lost = lost_file(path_of(self.path, after, upto), after, upto)
+        self._put(len(self._files), len(self._files), lost)
+
+    def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
+        """Put the written file in the place of these; gives their number, 0 if some are gone.
+
+        Raises:
+            StorageError: the disk does not take it; nothing was changed.
+        """
+        start = self._files.index(run[0]) if run[0] in self._files else -1
+        if start < 0 or self._files[start : start + len(run)] != list(run):
+            writer.abandon()  # retention was quicker
+            return 0
+        file = self._named(writer, run[0].after, run[-1].upto)
+        file.low = next((f.low for f in run if f.low is not None), None)
+        file.high = next((f.high for f in reversed(run) if f.high is not None), None)
+        self._put(start, start + len(run), file)
+        for old in run:
+            _replace(old)
+        return len(run)
+
+    def drop_oldest(self) -> None:
+        """Delete the oldest file. Raises: StorageError: the disk does not let it go."""
+        oldest = self._files[0]
+        self._put(0, 1)
+        try:
+            with storing(oldest.path):
+                oldest.path.unlink(missing_ok=True)
+        except StorageError:
+            self._put(0, 0, oldest)  # or the next drop would leave a gap
+            raise
+
+    @kill_point(KillPoint.LOG_FORGET)
+    def drop_newest(self) -> None:
+        """Delete the newest file. Raises: StorageError: the disk does not let it go."""
+        newest = self._files[-1]
+        with storing(newest.path):
+            newest.path.unlink(missing_ok=True)
+            self._put(len(self._files) - 1, len(self._files))
+            if self._durable:
+                sync_folder(self.path)
+
+    def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
+        """Put back a lost file. writer: has written it anew; None: the file is there.
+
+        Raises:
+            StorageError: the disk does not take it.
+        """
+        if lost not in self.files:  # retention was quicker
+            if writer is not None:
+                writer.abandon()
+            return
+        if writer is not None:
+            try:
+                writer.commit(lost.path)
+            except BaseException:
+                writer.abandon()
+                raise
+        at = self._files.index(lost)
+        self._put(at, at + 1, found)
+
+    @contextmanager
+    def _naming(self, path: Path) -> Iterator[None]:
+        """Name a file in the block, so that the name survives a loss of power. If the block fails,
+        remove the name, whatever the disk says: the file is not committed."""
+        try:
+            yield
+            if self._durable:
+                with storing(path):
+                    sync_folder(self.path)
+        except BaseException:
+            self._strays.append(path)
+            with suppress(StorageError):
+                self._sweep_strays()
+            raise
+
+    def _sweep_strays(self) -> None:
+        while self._strays:
+            with storing(self._strays[0]):
+                self._strays[0].unlink(missing_ok=True)
+            del self._strays[0]
+
+
+def _replace(file: EpochFile) -> None:
+    file.replaced = True
+    if not file.pins:
+        discard(file.path)
+
+
+RUN: Final = 16
+"""Files merged at least: each row is rewritten once per factor of 16, about three times in all."""
+TIERS: Final = (64 * 2**10, 2**20, 16 * 2**20)
+"""Bytes. Files below a tier are merged with each other before anything larger is rewritten."""
+MERGED_BYTES: Final = 64 * 2**20
+"""Bytes of a merged file at most, about: retention can still drop days by the hour, and a reader of
+a few rows opens no giant. Nor has it more rows than one job takes."""
+
+
+def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
+    """A run of neighbours worth merging, or none. Never the newest file: empty epochs extend it."""
+    if len(files) <= RUN:
+        return ()
+    for tier in TIERS:
+        run: list[EpochFile] = []
+        size = content = 0
+        for file in files[:-1]:
+            full = size + file.bytes > MERGED_BYTES or content + file.content > JOB_BYTES
+            if file.lost or file.bytes >= tier or full:
+                if len(run) >= RUN:
+                    break
+                run, size, content = [], 0, 0
+            if file.bytes < tier and not file.lost:
+                run.append(file)
+                size += file.bytes
+                content += file.content
+        if len(run) >= RUN:
+            return run
+    return ()
+
+
+def merge(
+    files: Sequence[EpochFile], folder: Path, schema: pa.Schema, *, durable: bool
+) -> EpochWriter:
+    """Merge neighbouring files into one, finished but not committed. Blocking.
+
+    Holds one row group at a time.
+
+    Raises:
+        StorageError: the disk does not take it; nothing is left behind.
+        EpochDamagedError: a file is damaged.
+    """
+    assert all(one.upto == two.after for one, two in pairwise(files)), "not neighbours"
+    writer = EpochWriter(folder, schema, compress=True, durable=durable)
+    try:
+        waiting: list[pa.Table] = []
+        size = 0
+        for file in files:
+            for rows in read_groups(file.path, schema, BEGINNING, END):
+                waiting.append(rows)
+                size += rows.nbytes
+                if size >= GROUP_BYTES:
+                    writer.write(tidy(pa.concat_tables(waiting)))
+                    waiting, size = [], 0
+        writer.write(tidy(pa.concat_tables([schema.empty_table(), *waiting])))
+        if writer.rows != sum(file.rows for file in files):
+            raise InternalError(f"{writer.rows} rows were read of {files[0].path.name} and others")
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer

@@ -1,0 +1,84 @@
+"""Folding the log of a table: of each key the newest tuple stays.
+
+What Kafka calls compaction of a topic. The tuples that stay keep their stime and their order, so a
+folded file is an epoch file like any other: who reads the table from the beginning finds, at every
+boundary that is not before the folded ones, the same newest tuple of each key as before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.log.epochs import GROUP_BYTES, EpochFile, EpochWriter, read_groups
+from medusa.engine.streams.ordering import tidy
+
+MORE: Final = 0.5
+"""A log is folded when its files behind the folded one have this share of its rows: so a tuple is
+read for folding three times, however long the table lives."""
+
+_NUMBER: Final = "number "
+"""The column with the place of a row; no field's name has a blank."""
+
+
+def worth_folding(files: Sequence[EpochFile], floor: int) -> Sequence[EpochFile]:
+    """The files to fold into one, the oldest first; none if that is not worth it.
+
+    Args:
+        floor: the boundary up to which nobody asks for what the table was.
+    """
+    run = []
+    for file in files[:-1]:  # never the newest: empty epochs extend it
+        if file.upto > floor or file.lost:
+            break
+        run.append(file)
+    if len(run) < 2 or sum(file.rows for file in run[1:]) < MORE * run[0].rows:
+        return ()
+    return run
+
+
+def newest(table: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Of each key the last tuple, in the table's order. Vectorised.
+
+    Args:
+        table: in the order of its log.
+    """
+    numbered = table.append_column(_NUMBER, pa.arange(0, table.num_rows))
+    last = numbered.group_by(list(key)).aggregate([(_NUMBER, "max")])
+    return table.take(last.column(f"{_NUMBER}_max").combine_chunks().sort())
+
+
+def folded(
+    files: Sequence[EpochFile],
+    folder: Path,
+    schema: pa.Schema,
+    key: Sequence[str],
+    *,
+    durable: bool,
+) -> EpochWriter:
+    """The files folded into one, finished but not committed. Blocking.
+
+    Raises:
+        StorageError: the disk does not take it; nothing is left behind.
+        EpochDamagedError: a file is damaged.
+    """
+    stays = schema.empty_table()
+    for file in files:
+        for rows in read_groups(file.path, schema, BEGINNING, END):
+            stays = newest(pa.concat_tables([stays, rows]), key)
+    writer = EpochWriter(folder, schema, compress=True, durable=durable)
+    try:
+        size = max(1, stays.num_rows * GROUP_BYTES // max(stays.nbytes, 1))
+        for start in range(0, stays.num_rows, size):
+            writer.write(tidy(stays.slice(start, size)))
+        if not stays.num_rows:
+            writer.write(stays)
+        writer.finish()
+    except BaseException:
+        writer.abandon()
+        raise
+    return writer

@@ -1,0 +1,121 @@
+"""What the leader of a source stream decides: which rows are late, and how far the boundary goes.
+
+An entry of the journal says what was decided. So a replay and a replica decide nothing. Sans IO.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow.compute as pc
+from msgspec import structs
+
+from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.streams.source.acceptance import Acceptance, Entry, Inserted
+from medusa.engine.streams.source.lateness import chosen, judge
+from medusa.engine.streams.validate import Batch
+
+LEAP_US: Final = 86_400 * 1_000_000
+"""A day: a stream that was idle, or a peer that was off, for less time goes on at once."""
+
+
+def decide(state: Acceptance, entry: Entry, batch: Batch, lateness_us: int) -> Entry:
+    """A new entry, with all that it does.
+
+    Args:
+        batch: its rows; of an entry of revisions none.
+        lateness_us: see `StreamDefinition`.
+    """
+    assert entry.taken is not None, "a post comes at a time"
+    presence, slack_us, now = state.presence, state.slack_us, entry.taken
+    if not state.arrival:
+        presence.expire(slack_us, now)
+    least = presence.least(slack_us, besides=(entry.participant, entry.producer))
+    limit = _limit(state, now)
+    cap = END if state.arrival else presence.cap(entry.participant, slack_us, limit)
+    entry = structs.replace(
+        entry, boundary=state.boundary, slack_us=slack_us, ceiling=min(least, cap)
+    )
+    if entry.position is None:
+        late, inserted = _late(state, entry, batch, lateness_us)
+        entry = structs.replace(entry, late=late, inserted=inserted)
+    if END in {state.boundary, entry.promise}:
+        becomes = END
+    elif state.arrival:
+        becomes = _by_arrival(state, entry, limit)
+    else:
+        becomes = max(state.boundary, _by_claims(state, entry, least, limit))
+    return structs.replace(entry, becomes=becomes)
+
+
+def _late(
+    state: Acceptance, entry: Entry, batch: Batch, lateness_us: int
+) -> tuple[int, Inserted | None]:
+    """How many rows of a post are too late, and which of the late ones are revisions."""
+    found = judge(batch, entry.boundary, entry.slack_us, entry.ceiling, lateness_us)
+    if found is None:
+        return 0, None
+    late, near = chosen(found.late), chosen(found.near)
+    if not near:
+        return late, None
+    last = pc.max(found.bounds.filter(found.near)).as_py() + 1
+    position = max(last, state.revised_at)
+    return late, Inserted(lateness_us, near, state.revisions, state.revised_at, position)
+
+
+def _by_arrival(state: Acceptance, entry: Entry, limit: int) -> int:
+    """The next arrival is later than this one whatever the clock does."""
+    by_rows = max(state.greatest, entry.greatest) if entry.count else BEGINNING
+    promised = BEGINNING if entry.promise is None else entry.promise
+    return max(state.boundary, by_rows, min(promised, limit) if entry.participant else promised)
+
+
+def _by_claims(state: Acceptance, entry: Entry, least: int, limit: int) -> int:
+    """The least boundary of the producers behind an entry. least: that of the others."""
+    presence, slack_us = state.presence, state.slack_us
+    reached = presence.reached(slack_us, limit)
+    claim = entry.claim(presence.claim(entry.participant, entry.producer))
+    if claim is None:
+        return min(least, reached)
+    own = claim.boundary(slack_us)
+    cap = presence.cap(entry.participant, slack_us, limit)
+    return min(least if entry.done else min(least, own), max(reached, min(own, cap)))
+
+
+def by_clock(state: Acceptance, now_us: int, *, present: bool, may_leap: bool) -> int:
+    """The boundary that the clock makes: somebody may have stood still for too long.
+
+    Args:
+        present: the stream's stime is the present, so that it goes with the clock while nobody
+            holds it.
+        may_leap: whether by more than `LEAP_US`: no while the clock may be wrong. A new stream
+            never leaps.
+    """
+    if state.boundary == END:
+        return END
+    if not state.arrival:
+        state.presence.expire(state.slack_us, now_us)
+    limit = _limit(state, now_us)
+    if not may_leap and BEGINNING < state.boundary < limit - LEAP_US:
+        limit = state.boundary
+    reached = state.presence.reached(state.slack_us, limit)
+    least = state.presence.least(state.slack_us)
+    return max(state.boundary, min(least, max(reached, limit) if present else reached))
+
+
+def by_slack(state: Acceptance, slack_us: int) -> int:
+    """The boundary with that slack: less of it counts at once, not with the next post."""
+    reached = state.presence.reached(slack_us, limit=state.boundary)
+    return max(state.boundary, min(state.presence.least(slack_us), reached))
+
+
+def is_held(state: Acceptance) -> bool:
+    """Whether the boundary may go on with the time of the clock alone: somebody has come
+    farther."""
+    return state.boundary < state.presence.reached(state.slack_us, limit=END)
+
+
+def _limit(state: Acceptance, now_us: int) -> int:
+    """How far the clock may take the stream, and other participants than the owner by themselves: a
+    row of the present is in time."""
+    return min(now_us - (0 if state.arrival else state.slack_us) - 1, END)
