@@ -249,7 +249,7 @@ def no_function(name: str, others: Collection[str]) -> str:
 
 def _alike(name: str, others: Collection[str]) -> str:
     alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *others, CAST}))
-    known = f"alike are {', '.join(alike)}" if alike else "docs/queries.md names all"
+    known = f"alike are {', '.join(alike)}" if alike else "docs/reference/functions.md names all"
     return f"; {known}; CREATE FUNCTION names one of your own"
 
 

@@ -17,7 +17,7 @@ EXAMPLES: Final = REPOSITORY / "examples"
 BLOCK: Final = re.compile(r"^```xml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DOCUMENTS: Final = [
     found[1]
-    for page in (REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/*.md")))
+    for page in (REPOSITORY / "README.md", *sorted(REPOSITORY.glob("docs/**/*.md")))
     for found in BLOCK.finditer(page.read_text())
 ]
 

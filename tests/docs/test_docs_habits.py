@@ -49,8 +49,9 @@ def test_lines_wrap(page: str) -> None:
     assert long == [], f"{page}: lines of more than {COLUMNS} columns"
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_what_a_page_names_is_there(page: str) -> None:
+    """The changelog names files of its time."""
     spans = CODE.findall((REPOSITORY / page).read_text())
     named = {name for span in spans for name in NAMED.findall(span)}
     assert {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))} == set()

@@ -28,7 +28,7 @@ from medusa.engine.streams.config import Timing
 QUICK = Timing(tend_s=0.02)
 
 
-MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "queries.md"
 QUERY = "medusa://mit.edu/busy_sources"
 BEGIN_S = 1_521_900_000
 """2018-03-24T14:00:00Z."""
@@ -111,7 +111,7 @@ def shown() -> Iterator[io.StringIO]:
 
 @contextlib.asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[Place]:
-    """The peer of mit.edu with the query of docs/queries.md, and a tuple each ten seconds."""
+    """A peer of mit.edu with the query of docs/reference/queries.md; a tuple each ten seconds."""
     document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     rows = [
         {"ts": BEGIN_S + 10.0 * n, "src_ip": f"10.0.0.{n % 4}", "dst_port": n % 7}

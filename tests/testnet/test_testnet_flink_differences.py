@@ -1,4 +1,4 @@
-"""Where engines answer differently: Flink, where it is installed, answers as docs/sql.md says."""
+"""Where engines answer differently: Flink, if it is installed, answers as docs/reference says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real splits of real peers, chain by chain and length by length: the table of docs/queries.md."""
+"""Real splits of real peers, by chain and length: the table of docs/reference/availability.md."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ async def test_the_manual_works_as_written(
     await world(client, mit)
     ran: dict[str, str] = {}
     for words, beside in commands("## Time travel"):
-        more = ["--until", "2018-03-24T16:00:00Z"] if "goes on" in beside else []
+        more = ["--until", "2018-03-24T16:00:00Z"] if "continues" in beside else []
         ran[" ".join(words)] = await prompt(*words, *more)
     assert len(ran) == 13
     part = [10.0 * n for n in range(1, 61)]

@@ -12,7 +12,7 @@ from engine_peers import Place, until
 from medusa.engine.objects.schema import BEGINNING
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-MANUAL = Path(__file__).parents[2] / "docs" / "queries.md"
+MANUAL = Path(__file__).parents[2] / "docs" / "reference"
 
 THREE = 1_521_903_600
 """2018-03-24T15:00:00Z, seconds since 1970."""
@@ -21,16 +21,16 @@ MINUTE_S = 60
 
 
 def examples(language: str, heading: str) -> Iterator[str]:
-    """The blocks of the manual in that language, in the part under that heading."""
+    """The blocks of history.md in that language, in the part under that heading."""
     level = heading.split(" ", 1)[0]
-    text = MANUAL.read_text().split(f"\n{heading}\n", 1)[1]
+    text = (MANUAL / "history.md").read_text().split(f"\n{heading}\n", 1)[1]
     part = re.split(rf"\n#{{2,{len(level)}}} ", text, maxsplit=1)[0]
     yield from re.findall(rf"```{language}\n(.*?)```", part, re.DOTALL)
 
 
 async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> None:
-    """The manual's stream and query, with a tuple each ten seconds from 14:00 on, all read."""
-    document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
+    """Creates the stream and query of queries.md; posts a tuple each ten seconds from 14:00 on."""
+    document = (MANUAL / "queries.md").read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     document = document.replace("conns > 100", "conns > 1")
     names = await client.create_query_xml(document)
     assert "medusa://mit.edu/busy_sources" in names

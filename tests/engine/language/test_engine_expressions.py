@@ -368,7 +368,11 @@ def test_nodes_are_what_they_say() -> None:
         ("rand() > d", "no function 'rand': a result must be the same", 1),
         ("now() > t", "computed; the time of a tuple is stime", 1),
         ("uper(s) = 'X'", "no function 'uper'; alike are upper; CREATE FUNCTION names", 1),
-        ("service(n) = 'x'", "no function 'service'; docs/queries.md names all; CREATE", 1),
+        (
+            "service(n) = 'x'",
+            "no function 'service'; docs/reference/functions.md names all; CREATE",
+            1,
+        ),
         ("n is distinct", "after `is` comes null or not null", 1),
         ("bitand(n, d)", "takes two integers, not (int, double)", 1),
         ("shiftleft(n, big)", "an integer and a number of bits", 1),

@@ -1,4 +1,4 @@
-"""Where engines answer differently: the rows of the table in docs/sql.md.
+"""Where engines answer differently: the rows of the table in docs/reference/functions.md.
 
 What Spark and DuckDB answer is asked of them, and Flink where it is installed; all answers of Flink
 here are those of Flink 2.3.0, in November 2026. A row that needs more than one expression names the

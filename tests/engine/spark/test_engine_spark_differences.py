@@ -1,4 +1,4 @@
-"""Where engines answer differently: what docs/sql.md says is what each of them answers."""
+"""Where engines answer differently: each engine gives the answer in docs/reference/functions.md."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from medusa.overlay.errors import InvalidInputError
 pytestmark = pytest.mark.spark
 
 REPOSITORY = Path(__file__).parents[3]
-PAGE = (REPOSITORY / "docs/sql.md").read_text()
+PAGE = (REPOSITORY / "docs/reference/functions.md").read_text()
 BASE = "medusa://mit.edu"
 ANSWER = f"{BASE}/answer"
 

@@ -24,7 +24,7 @@ CUTS = st.sets(st.integers(1, 24))
 
 @dataclass
 class Expected:
-    """What becomes of tuples, one after the other, by the words of docs/queries.md."""
+    """What becomes of tuples, one after the other, by the words of docs/reference/streams.md."""
 
     slack: int
     lateness: int
