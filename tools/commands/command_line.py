@@ -183,6 +183,10 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
         for line in error.excerpt if isinstance(error, InTextError) else ():
             click.echo(line, err=True)
         return EXIT_FAILED
+    except ModuleNotFoundError as error:
+        from medusa.tools.commands.extras import say_missing  # late: hardly ever
+
+        return say_missing(error)
     except BaseExceptionGroup as group:
         return _group_outcome(group)
     return 0
