@@ -9,7 +9,7 @@ PARALLEL := --dist loadfile --no-loadscope-reorder
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
 
-.PHONY: setup java demo test test-quick fmt check sim protocol bench soak clean
+.PHONY: setup java demo test test-quick fmt check sim docs protocol bench soak clean
 
 setup: $(STAMP) java
 
@@ -46,6 +46,9 @@ sim: $(STAMP)  ## replay one seed of the simulation with its history: make sim S
 	@test -n "$(SEED)" || { echo "make sim SEED=7: which seed is missing"; exit 2; }
 	@$(BIN)/medusa-testnet simulate --seed $(SEED) --trace
 
+docs: $(STAMP)  ## write docs/generated and the lock of the limits from the code
+	@$(BIN)/python -m medusa.testnet.pages
+
 protocol: $(STAMP)  ## write docs/protocol.md from the types of the messages
 	@$(BIN)/python -m medusa.testnet.protocol
 
@@ -57,6 +60,6 @@ soak: setup  ## the long campaigns, and new examples for the property tests
 	@$(BIN)/python -m pytest -q -m soak
 
 clean:  ## what these targets made
-	rm -rf $(VENV) build dist out bench.json *.egg-info
+	rm -rf $(VENV) build dist out docs/generated bench.json *.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -21,7 +21,7 @@ MAX_COST_NS: Final = 2**40
 """CPU nanoseconds for a tuple: 18 minutes."""
 
 MAX_ROWS: Final = 2**40
-"""Tuples of one receipt."""
+"""Tuples of one receipt: amounts stay within 64 bits."""
 
 MAX_TIME: Final = 2**62
 """Microseconds UTC, either sign: differences of two fit 64 bits."""

@@ -49,7 +49,7 @@ MAX_HURRIED: Final = 32
 """Peers called at once for a command: those of two participants. More follow in turn."""
 
 MAX_REASON: Final = 300
-"""Characters shown of a stranger's reason."""
+"""Characters of a stranger's reason: it is shown on a screen."""
 
 
 class Deliver(Struct, frozen=True):

@@ -28,14 +28,14 @@ from medusa.overlay.errors import MedusaError, UntrustedError
 from medusa.overlay.names import PeerId
 
 SKEW_S: Final = 600.0
-"""Seconds by which two peers' clocks may differ."""
+"""Seconds by which two peers' clocks may differ in a settlement: receipts carry times."""
 
 DRAIN_S: Final = 600.0
 """Seconds after a contract's end in which its work may still be paid: it takes time until every
 task is home."""
 
 MAX_REASON: Final = 300
-"""Characters of a refusal's reason."""
+"""Characters of a refusal's reason: it is shown on a screen."""
 
 
 class _RefusedError(Exception):

@@ -42,7 +42,7 @@ MAX_AMOUNT: Final = 2**53
 """Micros of one receipt: nine thousand million; exact in every program that reads JSON."""
 
 MAX_NUMBER: Final = 2**53
-"""Receipts of one account."""
+"""Receipts of one account: exact in every program that reads JSON."""
 
 SIGNATURE_BYTES: Final = 64
 DIGEST_BYTES: Final = 32

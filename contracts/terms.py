@@ -47,7 +47,7 @@ MAX_CLAUSE_S: Final = 10 * 366 * 86_400
 """Seconds that a clause or a period may span: no contract is valid for longer."""
 
 MAX_REPLICAS: Final = 16
-"""Peers that a clause may require to run one task."""
+"""Peers that a clause may require to run one task: each costs the whole work."""
 
 _PATTERN = re.compile(r"[A-Za-z0-9._:/*?-]+")
 

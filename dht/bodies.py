@@ -19,7 +19,7 @@ MAX_CACHED_BYTES: Final = 64 * 2**20
 """Bytes of other peers' bodies stored, the most recently used first."""
 
 FETCH_S: Final = 3.0
-"""Seconds for one source to deliver before the next one is asked."""
+"""Seconds for one source to deliver a body: then the next source is asked."""
 
 _PINNED: Final = 1e300
 """`used_at` of our own bodies, which are never evicted."""

@@ -37,7 +37,8 @@ MAX_STEP_S: Final = 30.0
 the error allowed for the time in a datagram, so that others still accept this peer's."""
 
 ANCHOR_S: Final = 60.0
-"""Seconds between two marks from which the wall clock is compared with the steady one."""
+"""Seconds between two marks from which the wall clock is compared with the steady one: many small
+steps in that time are a leap."""
 
 FRESH_S: Final = 300.0
 """Seconds for which the last time told by another participant counts: some exchanges."""

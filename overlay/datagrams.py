@@ -42,7 +42,8 @@ QUEUE: Final = 1024
 """
 
 RECEIVE_BUFFER: Final = 1 << 20
-"""Bytes that the kernel may buffer while this peer is busy."""
+"""Bytes of datagrams that the kernel may buffer while this peer is busy: a hundred of the
+largest."""
 
 PAUSE_AFTER_FAULT_S: Final = 0.1
 """Seconds to wait after a socket error, so that repeated errors do not spin."""

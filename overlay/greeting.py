@@ -28,7 +28,8 @@ from medusa.overlay.errors import (
 from medusa.overlay.tls import failure
 
 INSTANCE_BYTES: Final = 16
-"""Bytes of the random number that tells one start of a peer from the next."""
+"""Bytes of the random number that tells one start of a peer from the next. Its size is fixed, so a
+stranger takes no memory."""
 
 MAX_TEXT: Final = 1024
 """Bytes of the reason in a verdict: a sentence."""

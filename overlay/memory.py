@@ -13,7 +13,7 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.pace import Pace
 
 MEMORY_BYTES: Final = 2**30
-"""Default of `overlay.memory_bytes`."""
+"""Default of `overlay.memory_bytes`, which bounds the Python process; the JVM comes on top."""
 
 PROCESS_BYTES: Final = 208 * 2**20
 """Bytes that the process takes by itself: the interpreter, Arrow, the catalog and the tables of a

@@ -46,7 +46,7 @@ MAX_BODY_BYTES: Final = 16 * 2**20
 """Bytes of a message's body: twice the largest batch of tuples or document."""
 
 MAX_METHOD: Final = 128
-"""Characters of a method's name."""
+"""Characters of a method's name, which is part of errors."""
 
 MAX_TOLD: Final = 200
 """Characters of a client's call in its event: a line or two."""

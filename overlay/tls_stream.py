@@ -18,7 +18,7 @@ from typing import Final
 import trio
 
 READ_BYTES: Final = 256 * 2**10
-"""Bytes asked of the socket at once."""
+"""Bytes asked of the socket at once: as many as a connection reads, encrypted."""
 
 PIECE_BYTES: Final = 32 * 2**10
 """Bytes passed to OpenSSL at once, either way: its buffers never shrink, and a peer has a thousand

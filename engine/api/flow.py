@@ -62,7 +62,7 @@ MAX_PULL_S: Final = 30.0
 """The longest that a pull waits for tuples, seconds: an abandoned call ends."""
 
 MAX_LABEL: Final = 128
-"""Characters of a producer's or subscriber's own name."""
+"""Characters of a producer's or subscriber's own name, which the peer keeps for each."""
 
 
 COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})

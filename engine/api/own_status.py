@@ -32,7 +32,7 @@ from medusa.overlay.node.node import Overlay
 from medusa.overlay.troubles import Reason, Trouble
 
 SHOWN_EVENTS: Final = 50
-"""Events of one peer in a snapshot."""
+"""Events of one peer in a status: a screen."""
 
 
 @dataclass(frozen=True)

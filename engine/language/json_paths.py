@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from typing import Final
 
 MAX_PATH: Final = 256
-"""Characters of a path."""
+"""Characters of a path: names of a few fields."""
 
 MAX_STEPS: Final = 32
-"""Names and indices of a path."""
+"""Names and indices of a path: documents are not nested deeper."""
 
 _STEP = re.compile(
     r"""\.([^\s.\[\]'"*?@:,()\\\x00-\x1f]+)|\[(0|[1-9][0-9]{0,8})\]"""

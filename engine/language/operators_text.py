@@ -71,7 +71,7 @@ from medusa.engine.language.type_rules import (
 from medusa.engine.objects.schema import FieldType
 
 MAX_MADE: Final = 65_536
-"""Code points of a text that a function makes of a shorter one."""
+"""Code points of a text that a function makes of a shorter one: a longer result is null."""
 
 MAX_OTHER: Final = 256
 """Characters of a constant replacement, or delimiter."""

@@ -40,7 +40,7 @@ from medusa.engine.language.pattern_nodes import (
 )
 
 MAX_PATTERN: Final = 256
-"""Characters of a pattern."""
+"""Characters of a pattern: a line."""
 
 MAX_NESTED: Final = 8
 """Groups within each other: Java's matcher recurses through them."""
@@ -52,7 +52,7 @@ MAX_WRITTEN_OUT: Final = 512
 """Atoms of a pattern, each as often as quantifiers repeat it: bounds what engines build of it."""
 
 MAX_GROUPS: Final = 9
-"""`$1` to `$9` of a replacement name them."""
+"""Groups of a pattern: `$1` to `$9` of a replacement name them."""
 
 
 class PatternError(ValueError):

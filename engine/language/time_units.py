@@ -49,7 +49,7 @@ YEARS_UNTIL: Final = 253_402_300_800 * SECOND_US
 """Moments whose year has four digits: from 0001-01-01 until 10000-01-01, that excluded."""
 
 MAX_FORMAT: Final = 64
-"""Characters of a pattern of moments."""
+"""Characters of a format of moments: a date and a time."""
 
 _LETTERS: Final = {
     "yyyy": r"(?!0000)\d{4}",

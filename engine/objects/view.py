@@ -21,7 +21,7 @@ MAX_SPAN_US: Final = 10 * 366 * 86_400 * 1_000_000
 """Ten years, as for a stream's history: a longer range is a slip of the unit."""
 
 MAX_FIELD: Final = 64
-"""Characters of a field's name."""
+"""Characters of a field's name, as in schemas."""
 
 
 class Last(Struct, frozen=True, tag="last"):

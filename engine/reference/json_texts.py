@@ -9,8 +9,15 @@ from typing import Any, Final, TypeAlias
 from medusa.engine.language.json_paths import read_path
 
 MAX_LEVELS: Final = 1_000
+"""Levels of a document, as in Spark's parser (Jackson): a deeper one gives null."""
+
 MAX_DIGITS: Final = 1_000
+"""Characters of a number, as in Spark's parser (Jackson): a document with a longer one gives
+null."""
+
 MAX_NAME: Final = 50_000
+"""Characters of a member's name, as in Spark's parser (Jackson): a document with a longer one gives
+null."""
 
 _TOKEN = re.compile(
     r'[ \t\n\r]*(?:([][{}:,])|"((?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*)"'

@@ -31,7 +31,7 @@ LEARNT_AT_ONCE: Final = 32
 milliseconds, if each is news."""
 
 MAX_REACHING: Final = 16
-"""Peers probed over the stream at once."""
+"""Peers probed over TCP at once, where datagrams are lost: each probe may dial."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,7 @@ _HEAD: Final = Layout("!20sQQ")
 """Author, its incarnation, and a version that counts within the incarnation."""
 
 MAX_BYTES: Final = _HEAD.size + MAX_DIGEST + SIGNATURE_BYTES
+"""Bytes of a digest with its signature: its content, its author and two numbers."""
 
 
 def read_head(data: bytes) -> tuple[PeerId, int, int]:

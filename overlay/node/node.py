@@ -65,7 +65,8 @@ AWAY: Final = (
 )
 
 MAX_CALLED: Final = 16
-"""Peers dialled at a time to find out whether they accept this peer."""
+"""Peers that a peer about to leave calls, to find out whether they accept it: one answer is
+enough."""
 
 DATA: Final = "data"
 """The folder of the home that has the peer table."""

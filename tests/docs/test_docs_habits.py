@@ -20,6 +20,9 @@ PAGES: Final = sorted(
 )
 COLUMNS: Final = 100
 
+MADE: Final = "docs/generated/"
+"""`make docs` writes it; it is not in git."""
+
 FOLDERS: Final = "medusa|overlay|dht|engine|contracts|tools|testnet|tests|docs|examples"
 CODE: Final = re.compile(r"`([^`\n]+)`")
 NAMED: Final = re.compile(rf"(?<![\w/.~…-])((?:{FOLDERS})/[\w./*-]*[\w*/])")
@@ -53,8 +56,30 @@ def test_lines_wrap(page: str) -> None:
 def test_what_a_page_names_is_there(page: str) -> None:
     """The changelog names files of its time."""
     spans = CODE.findall((REPOSITORY / page).read_text())
-    named = {name for span in spans for name in NAMED.findall(span)}
+    named = {name for span in spans for name in NAMED.findall(span) if not name.startswith(MADE)}
     assert {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))} == set()
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page, as GitHub makes them."""
+    headings = (line for _, line in outside_code(str(page)) if line.startswith("#"))
+    return {
+        re.sub(r"[^\w\s-]", "", heading.lstrip("# ").lower()).replace(" ", "-")
+        for heading in headings
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page: str) -> None:
+    text = "\n".join(line for _, line in outside_code(page))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        if path.startswith("http"):
+            continue
+        there = ((REPOSITORY / page).parent / path).resolve() if path else REPOSITORY / page
+        assert there.exists(), f"{page}: {target}"
+        if anchor:
+            assert anchor in anchors(there), f"{page}: {target}"
 
 
 def test_the_map_has_every_folder() -> None:

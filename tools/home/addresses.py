@@ -8,6 +8,7 @@ from medusa.overlay.errors import InvalidInputError
 __all__ = ["Address", "dialable", "format_address", "parse_address"]
 
 MAX_PORT = 65_535
+"""The highest port of TCP and UDP."""
 
 
 def parse_address(text: str) -> Address:

@@ -56,13 +56,13 @@ MAX_BODY_BYTES: Final = 2 * 2**20
 """Bytes of a request: a document of 1 MiB whose every other character needs an escape."""
 
 BODY_S: Final = 30.0
-"""Seconds for the body of a request."""
+"""Seconds for the body of a request: some slow round trips."""
 
 TURN_S: Final = 30.0
 """Seconds that a request may wait for those of the same token: as long as a body may take."""
 
 SEND_S: Final = 60.0
-"""Seconds for an answer of many events to a slow client."""
+"""Seconds for an answer, with the wait for its turn: many events to a slow client."""
 
 IDLE_S: Final = 120.0
 """Seconds between two requests over one connection: longer than any pull waits."""

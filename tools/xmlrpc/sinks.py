@@ -51,7 +51,7 @@ MAX_SINKS: Final = 16
 """Sinks of one token: each holds a batch of events until it has answered."""
 
 MAX_ALL_SINKS: Final = 64
-"""Sinks of one peer."""
+"""Sinks of one peer: each holds a batch of events until it has answered."""
 
 MAX_SINK_NAME: Final = 64
 """Characters of a sink's name, which is part of a method's name."""
@@ -60,7 +60,7 @@ MAX_SINK_ANSWER: Final = 64 * 2**10
 """Bytes of a sink's answer, of which only the faults are read."""
 
 TELL_S: Final = 30.0
-"""Seconds for one call of a sink."""
+"""Seconds for one call of a sink: a slow program."""
 
 PULL_S: Final = 30.0
 """Seconds that a sink's peer waits for tuples at a time."""

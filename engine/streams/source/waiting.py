@@ -36,7 +36,8 @@ _NUMBERED_BYTES: Final = 16
 
 
 HELD_SHARE: Final = 0.5
-"""Share of the memory for waiting tuples that those take which only other producers hold."""
+"""Share of the memory for waiting tuples that may wait for other producers alone: the rest is for
+the posts that move the boundary."""
 
 
 class _Waiting:
