@@ -13,11 +13,11 @@ from medusa.engine.functions.computation import calling
 from medusa.engine.objects.catalog_records import SCHEMA, STREAM
 from medusa.engine.objects.files import SchemaFiles
 from medusa.engine.objects.readers import Readers, guard
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.copies import Copies
-from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.copies.copy import Workshop
 from medusa.engine.replication.digests import Digests
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.announcements import Announcements
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.finding import Copies
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.mending import Mending
@@ -25,7 +25,7 @@ from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.standbys import Standbys

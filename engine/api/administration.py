@@ -19,7 +19,7 @@ from medusa.engine.objects.catalog_records import QUERY, STREAM, find, lookup
 from medusa.engine.objects.definitions import ANY, CONTRACT, QueryEntry, StreamDefinition
 from medusa.engine.objects.readers import readers_in_words
 from medusa.engine.replication.leaders.leaders import Leaders
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.errors import (
     InvalidInputError,

@@ -30,7 +30,7 @@ from medusa.engine.objects.definitions import (
 )
 from medusa.engine.objects.files import SchemaFiles
 from medusa.engine.objects.schema import check_schema
-from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.sources import Sources

@@ -35,7 +35,7 @@ from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
 from medusa.engine.reading import read_draft
 from medusa.engine.replication.modifier import Modifier
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.views.host import Views
 from medusa.engine.replication.views.locating import Locator
 from medusa.engine.replication.views.messages import (

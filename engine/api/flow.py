@@ -18,8 +18,8 @@ import trio
 from medusa.engine.objects.definitions import StreamEntry, may_write
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.copies import Copies
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.finding import Copies
 from medusa.engine.replication.following.origin import SUBSCRIBE
 from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.changing import take_posts

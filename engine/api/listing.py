@@ -25,7 +25,7 @@ from medusa.engine.objects.catalog_records import (
     find,
 )
 from medusa.engine.objects.definitions import StreamEntry
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.status import PeerStatus, Status
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.concurrency import one_error

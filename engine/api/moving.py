@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import trio
 
 from medusa.engine.objects.readers import Readers
+from medusa.engine.replication.following.messages import ReadInput
 from medusa.engine.replication.following.origin import READ_INPUT
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.checks import check_worker
@@ -13,18 +14,17 @@ from medusa.engine.replication.moves.messages import (
     Assignment,
     Confirm,
     Confirmed,
-    Deal,
     GiveBackTask,
     MoveRecord,
     MoveTask,
     PassOn,
     Progress,
-    ReadInput,
     Release,
     Released,
 )
 from medusa.engine.replication.moves.mover import Mover
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Acknowledge, Done, Tuples
 from medusa.engine.streams.reading.delivery import Delivery
 from medusa.engine.streams.reading.feed import Cursor, Feed

@@ -10,10 +10,10 @@ import trio
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.copies.query_copy import QueryCopy
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.moves.assignments import Assignments
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.secondary_state import SecondaryState
 from medusa.engine.replication.replicas.standby import Standby

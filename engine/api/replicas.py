@@ -7,16 +7,16 @@ import trio
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.following.messages import ReadReplica
 from medusa.engine.replication.following.origin import READ_REPLICA
 from medusa.engine.replication.mending import Mending
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
     Incumbent,
     KeepUp,
     KeptUp,
-    ReadReplica,
     StandBy,
 )
 from medusa.engine.replication.replicas.primaries import Primaries

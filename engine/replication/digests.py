@@ -13,9 +13,9 @@ import trio
 from msgspec import Struct
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.book import key_of
-from medusa.engine.replication.directory import Directory
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.directory.book import key_of
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.streams.config import EngineConfig
 from medusa.overlay.concurrency import Bell, next_beat
 from medusa.overlay.encoding import decode, encode

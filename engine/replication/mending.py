@@ -26,7 +26,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.following.book import INPUT
 from medusa.engine.replication.following.follower import epochs
 from medusa.engine.replication.following.origin import FROM_PRODUCERS, Reach, Reading
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.streams.log.epochs import EpochFile
 from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.log.scanning import check_whole, rows_in_words, write_anew

@@ -36,13 +36,13 @@ from medusa.engine.objects.definitions import AlteredOutput
 from medusa.engine.objects.moments import boundary_in_words
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.moves.mover import Mover
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
-from medusa.engine.replication.query_history import modified, postponed, settled, withdrawn
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.query_history import modified, postponed, settled, withdrawn
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.primaries import Primaries
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.log.retention import dated
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task

@@ -22,15 +22,15 @@ from msgspec.structs import replace
 
 from medusa.engine.objects.definitions import ANY, CONTRACT, StreamEntry
 from medusa.engine.objects.readers import Readers
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
+from medusa.engine.replication.copies.query_copy import QueryCopy
+from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.checks import check_worker
 from medusa.engine.replication.moves.guest import Guest
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role, StreamState

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from medusa.engine.objects.alteration import Alteration, altered, listed
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.announcements import Announcements
+from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.keeper import Keeper

@@ -20,7 +20,7 @@ from moving_tasks import Sums, expected, post, windows
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Subscribe
 from medusa.overlay.addresses import Address
 from medusa.overlay.connection import Connection

@@ -35,17 +35,17 @@ from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.replication.following.messages import ReadInput
 from medusa.engine.replication.mending import Lend
 from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
-    Deal,
     GiveBackTask,
     PassOn,
-    ReadInput,
     Release,
 )
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.replication.status import Status
 from medusa.engine.replication.versions.choice import AskVersions
 from medusa.engine.replication.views.messages import CreateView, Locate

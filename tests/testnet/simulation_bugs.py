@@ -14,7 +14,7 @@ import trio
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Union
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.follower import Follower
 from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.moves.assignments import Assignments

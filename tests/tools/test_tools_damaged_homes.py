@@ -17,7 +17,7 @@ from engine_peers import Place, begin, make_stream, open_town, received, rows, u
 from moving_tasks import post, windows
 from tools_market_town import contracted, set_up, settle
 
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import ConflictError, MedusaError
 from medusa.overlay.identity import Identity

@@ -34,19 +34,13 @@ from medusa.engine.language.modification import BoxChange, ModifyQuery
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.replication.following.messages import ReadInput
 from medusa.engine.replication.leaders.messages import Follow, Found, Inquire
 from medusa.engine.replication.leaders.messages import Tell as LeaderTell
-from medusa.engine.replication.moves.messages import (
-    Activate,
-    Assignment,
-    Confirm,
-    Deal,
-    MoveTask,
-    PassOn,
-    ReadInput,
-)
+from medusa.engine.replication.moves.messages import Activate, Assignment, Confirm, MoveTask, PassOn
+from medusa.engine.replication.records.placements import Deal
+from medusa.engine.replication.records.stored_query import WrittenTerm
 from medusa.engine.replication.replicas.messages import KeepUp, StandBy
-from medusa.engine.replication.stored_query import WrittenTerm
 from medusa.engine.replication.views.messages import Locate
 from medusa.engine.streams.messages import (
     Acknowledge,

@@ -28,7 +28,7 @@ from medusa.contracts.balances import Balance
 from medusa.contracts.deals import content_rate
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.following.follower import Follower
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import (
     BusyError,

@@ -27,9 +27,10 @@ from tools_market_town import (
 
 from medusa.contracts.config import MarketTiming
 from medusa.engine.objects.query import Query, QueryStatus
-from medusa.engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn, Progress
+from medusa.engine.replication.moves.messages import Assignment, MoveRecord, PassOn, Progress
 from medusa.engine.replication.moves.returning import Returning
-from medusa.engine.replication.stored_query import QueryFiles
+from medusa.engine.replication.records.placements import Deal
+from medusa.engine.replication.records.stored_query import QueryFiles
 from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import BrokenError, MedusaError, NotAuthorisedError, StorageFullError
 from medusa.overlay.listeners import Listeners

@@ -37,20 +37,20 @@ from medusa.contracts.deals import Deal as Agreement
 from medusa.contracts.market.messages import Answer, Item, Offer
 from medusa.contracts.receipts import Letter, Refusal, make_receipt, propose
 from medusa.contracts.terms import Menu
+from medusa.engine.replication.following.messages import ReadInput
 from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
     Confirm,
     Confirmed,
-    Deal,
     GiveBackTask,
     MoveRecord,
     PassOn,
     PlacementStatus,
     Progress,
-    ReadInput,
     Release,
 )
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Acknowledge, Done
 from medusa.overlay.errors import (
     ConflictError,

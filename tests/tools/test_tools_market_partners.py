@@ -35,7 +35,7 @@ from tools_market_town import (
 
 from medusa.contracts.market.events import Event, Received
 from medusa.contracts.market.messages import Answer, Item, Offer
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
 from medusa.engine.replication.moves.guest import Guest
 from medusa.engine.replication.moves.messages import Progress
 from medusa.engine.streams.messages import Done

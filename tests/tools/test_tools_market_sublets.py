@@ -31,7 +31,7 @@ from tools_market_town import (
 
 from medusa.contracts.deals import LoadRate
 from medusa.contracts.settlement import Count, Counted
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done
 from medusa.tools.market.passing import PASSED, Passed
 

@@ -30,7 +30,7 @@ from medusa.contracts.config import MarketTiming
 from medusa.contracts.documents import contract_id
 from medusa.contracts.terms import ContentTerms, SuggestedTerms, Terms
 from medusa.engine.objects.query import Map, Query
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.town(timing=SHORT)

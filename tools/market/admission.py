@@ -9,7 +9,7 @@ from medusa.contracts.delivery import Contracts
 from medusa.contracts.market.messages import Answer, Item, Offer
 from medusa.contracts.terms import UNITS_PER_CORE, LoadTerms
 from medusa.engine.replication.moves.messages import Assignment
-from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.records.placements import Placement
 from medusa.engine.tasks.plan import Task
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.tools.market.tasks import item_of

@@ -22,7 +22,7 @@ from medusa.contracts.delivery import Contracts
 from medusa.contracts.ledger import Standing
 from medusa.contracts.terms import ContentTerms
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.streams.messages import Done
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import (

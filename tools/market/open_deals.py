@@ -13,7 +13,7 @@ from medusa.contracts.deals import DealKey, LoadRate
 from medusa.contracts.ledger import Ledger, Standing
 from medusa.contracts.settlement import Ended
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
 from medusa.overlay.errors import NotFoundError
 from medusa.tools.market.boundaries import clamped, stime_of
 from medusa.tools.market.tasks import Tasks

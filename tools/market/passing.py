@@ -15,7 +15,8 @@ from medusa.contracts.config import MarketTiming
 from medusa.contracts.deals import Account, LoadRate, Rate
 from medusa.contracts.ledger import Ledger, Standing
 from medusa.contracts.settlement import Ended
-from medusa.engine.replication.moves.messages import Deal, PassOn
+from medusa.engine.replication.moves.messages import PassOn
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import MedusaError, NotAuthorisedError
 from medusa.overlay.identity import parse_peer_id

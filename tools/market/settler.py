@@ -34,8 +34,8 @@ from medusa.contracts.settlement import (
     Tick,
 )
 from medusa.engine.replication.moves.guest import StoredAssignment
-from medusa.engine.replication.moves.messages import Deal, MoveRecord
-from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.moves.messages import MoveRecord
+from medusa.engine.replication.records.placements import Deal, Placement
 from medusa.engine.streams.messages import Done
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import MedusaError, NotFoundError

@@ -15,7 +15,7 @@ from medusa.contracts.config import MarketTiming
 from medusa.contracts.delivery import Contracts
 from medusa.contracts.terms import SuggestedTerms
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.following.origin import Place
 from medusa.engine.streams.store.store import StreamStore

@@ -16,7 +16,7 @@ from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.checks import check_worker, network_of
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.tasks.plan import (
     AggregateStep,
     FilterStep,

@@ -38,9 +38,9 @@ from medusa.contracts.market.events import (
 from medusa.contracts.market.messages import Answer, Item, Message, Offer
 from medusa.contracts.market.prices import MAX_PRICE
 from medusa.contracts.terms import UNITS_PER_CORE, LoadTerms
-from medusa.engine.replication.moves.messages import Assignment, Deal, MoveRecord, PassOn
+from medusa.engine.replication.moves.messages import Assignment, MoveRecord, PassOn
 from medusa.engine.replication.moves.mover import KEPT_RECORDS
-from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.records.placements import Deal, Placement
 from medusa.engine.streams.messages import Done
 from medusa.engine.tasks.plan import Task
 from medusa.overlay.clock import MILLIS, latest_number

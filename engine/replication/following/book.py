@@ -7,7 +7,7 @@ import trio
 
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.dormancy import Dormancy, Keep, Look, Read, Sleep
 from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import (

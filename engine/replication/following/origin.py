@@ -15,9 +15,8 @@ import trio
 from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.directory import Directory
-from medusa.engine.replication.moves.messages import ReadInput
-from medusa.engine.replication.replicas.messages import ReadReplica
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.following.messages import ReadInput, ReadReplica
 from medusa.engine.streams.log.parts import Part
 from medusa.engine.streams.log.retention import Hold, too_old
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples

@@ -12,7 +12,7 @@ import trio
 from msgspec.structs import replace
 
 from medusa.engine.objects.definitions import StreamEntry
-from medusa.engine.replication.announcements import Announcements, Announcing
+from medusa.engine.replication.directory.announcements import Announcements, Announcing
 from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
 from medusa.engine.replication.leaders.election import BEATS, Election
 from medusa.engine.replication.leaders.events import (

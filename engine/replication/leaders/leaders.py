@@ -7,8 +7,8 @@ import msgspec
 import trio
 
 from medusa.engine.objects.definitions import StreamEntry, base_of
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.announcements import Announcements
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.leaders.ballot import without_future
 from medusa.engine.replication.leaders.changing import why_no_leader
 from medusa.engine.replication.leaders.events import HealthChanged

@@ -17,7 +17,7 @@ import trio
 
 from medusa.engine.objects.definitions import StreamEntry, check_stream
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.copy import Copy, Workshop
+from medusa.engine.replication.copies.copy import Copy, Workshop
 from medusa.engine.replication.moves.checks import (
     check_form,
     check_owner,
@@ -40,7 +40,7 @@ from medusa.engine.replication.moves.messages import (
     Release,
     Released,
 )
-from medusa.engine.replication.moves.placements import Placement
+from medusa.engine.replication.records.placements import Placement
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.store.store import OUTPUT
 from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState

@@ -13,7 +13,7 @@ from functools import partial
 from medusa.engine.objects.definitions import check_stream
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.copies.copy import Workshop
 from medusa.engine.replication.moves.messages import Assignment
 from medusa.engine.replication.term import OWNERS_WORD
 from medusa.engine.tasks.network import Network

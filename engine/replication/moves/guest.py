@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.copy import Copy
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.copies.copy import Copy
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.origin import PRODUCER, READ_INPUT, Origin, Place, Right
 from medusa.engine.replication.moves.checks import network_of
 from medusa.engine.replication.moves.messages import (

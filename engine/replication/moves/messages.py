@@ -14,24 +14,8 @@ from msgspec import Struct
 from medusa.engine.objects.definitions import AlteredOutput, StreamEntry
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.tasks.query_editions import Edition
-
-
-class Deal(Struct, frozen=True):
-    """The terms on which a worker runs a task; contracts give them a meaning.
-
-    Attributes:
-        contract: the contract's id; "" between peers of one participant: nothing is paid.
-        giver: id (hex) of the peer that the worker bills: the owner, or the one that passed it on.
-        price: micros per unit of load and second. cost_ns: CPU nanoseconds an input tuple.
-        availability_s: standstill after which the owner takes the task back; 0: its own patience.
-    """
-
-    contract: str = ""
-    giver: str = ""
-    price: int = 0
-    cost_ns: int = 0
-    availability_s: int = 0
 
 
 class Assignment(Struct, frozen=True, rename={"term_number": "fence", "editions": "former"}):
@@ -164,18 +148,6 @@ class GiveBackTask(Struct, frozen=True, rename={"term_number": "fence"}):
 
     task: str
     term_number: int
-
-
-class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Opens the worker's call for an input's suffix, which the input's producer has dropped.
-
-    Answered by the owner with `Tuples`, up to the boundary that it has.
-    """
-
-    task: str
-    term_number: int
-    stream: str
-    after: int
 
 
 class MoveTask(Struct, frozen=True):

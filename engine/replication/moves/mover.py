@@ -33,14 +33,13 @@ import trio
 from msgspec.structs import replace
 
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
 from medusa.engine.replication.moves.checks import check_worker
 from medusa.engine.replication.moves.homecoming import Away, to_take_home
 from medusa.engine.replication.moves.messages import (
     Assignment,
     Confirm,
     Confirmed,
-    Deal,
     GiveBackTask,
     MoveRecord,
     PassOn,
@@ -48,10 +47,11 @@ from medusa.engine.replication.moves.messages import (
     Progress,
 )
 from medusa.engine.replication.moves.notifications import Notifier
-from medusa.engine.replication.moves.placements import Placement, status_of
 from medusa.engine.replication.moves.sparing import Sparing
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.moves.workers import status_of
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.placements import Deal, Placement
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.term import Term
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import (

@@ -8,10 +8,10 @@ import trio
 
 from medusa.engine.objects.definitions import AlteredOutput
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
 from medusa.engine.replication.moves.messages import Activate, Release, Released
-from medusa.engine.replication.moves.placements import Placement
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.placements import Placement
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.killpoints import KillPoint, kill_point

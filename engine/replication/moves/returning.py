@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.replication.copy import Workshop
+from medusa.engine.replication.copies.copy import Workshop
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.guest import Guest
 from medusa.engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release

@@ -23,11 +23,11 @@ import trio
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import StreamDefinition, base_of
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.copy import Copy
-from medusa.engine.replication.moves.placements import Placement
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.copies.copy import Copy
+from medusa.engine.replication.copies.query_copy import QueryCopy
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.placements import Placement
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.overlay.names import NO_PEER, PeerId
 
 REPORT_S: Final = 10.0

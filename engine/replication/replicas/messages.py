@@ -8,7 +8,7 @@ from __future__ import annotations
 from msgspec import Struct, field
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.stored_query import StoredQuery, WrittenTerm
+from medusa.engine.replication.records.stored_query import StoredQuery, WrittenTerm
 from medusa.engine.streams.store.subscriptions import Lease
 
 
@@ -73,16 +73,3 @@ class Incumbent(Struct, frozen=True, rename={"term_number": "fence"}):
 
     query: str
     term_number: int
-
-
-class ReadReplica(Struct, frozen=True, rename={"term_number": "fence"}):
-    """Opens a stream of the query for its secondary, as the primary has it, gated or not.
-
-    Attributes:
-        stream: an output, or an input. after: the boundary that the secondary has.
-    """
-
-    query: str
-    term_number: int
-    stream: str
-    after: int

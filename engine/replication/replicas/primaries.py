@@ -18,14 +18,14 @@ import trio
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.digests import Digests
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from medusa.engine.replication.replicas.secondary_state import SecondaryState
 from medusa.engine.replication.replicas.succession import Succession, ask, dismiss
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.overlay.concurrency import next_beat

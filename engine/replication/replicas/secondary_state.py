@@ -10,11 +10,11 @@ import trio
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copies.positions import needed, reached
+from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.following.book import Followers
-from medusa.engine.replication.query_copy import QueryCopy
-from medusa.engine.replication.replicas.positions import needed, reached
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas.watch import Lag
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.store.subscriptions import Lease

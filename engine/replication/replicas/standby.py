@@ -15,6 +15,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import QueryEntry
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.copies.query_copy import QueryCopy, carrier
 from medusa.engine.replication.following.book import INPUT
 from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import (
@@ -24,11 +25,10 @@ from medusa.engine.replication.following.origin import (
     Place,
     Right,
 )
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy, carrier
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas.messages import KeepUp
 from medusa.engine.replication.replicas.watch import Heard, Lag, Watch
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.store.store import REPLICA

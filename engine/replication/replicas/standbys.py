@@ -16,8 +16,9 @@ import trio
 
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_history import follows
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.query_history import follows
+from medusa.engine.replication.records.stored_query import StoredQuery, written
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -28,7 +29,6 @@ from medusa.engine.replication.replicas.messages import (
 )
 from medusa.engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
 from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
-from medusa.engine.replication.stored_query import StoredQuery, written
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.messages import Done
 from medusa.engine.streams.store.stream_state import Role, StreamState

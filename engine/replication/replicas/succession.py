@@ -18,11 +18,11 @@ import msgspec
 import trio
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.queries import QueryHost
-from medusa.engine.replication.query_copy import QueryCopy
+from medusa.engine.replication.copies.query_copy import QueryCopy
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.identity import parse_peer_id

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Choice, Versions
 from medusa.engine.streams.config import EngineConfig

@@ -12,8 +12,8 @@ from medusa.engine.objects.catalog_records import STREAM, VIEW, find
 from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry, check_not_late
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.view import View, check_order, check_view
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.directory.announcements import Announcements
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.term import Term
 from medusa.engine.replication.views.feeding import Feedings, view_of
 from medusa.engine.replication.views.locating import Locator

@@ -10,7 +10,7 @@ import trio
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.objects.view import Last, Range, Recent, Shows, check_shows
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.views.messages import Locate, Located
 from medusa.engine.streams.log.retention import Hold, too_old
 from medusa.engine.streams.log.stream_log import StreamLog

@@ -30,7 +30,7 @@ from medusa.engine.objects.catalog_records import QUERY, STREAM
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box, Filter, Map, Query, QueryStatus
 from medusa.engine.objects.schema import Field, FieldType
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done, PostEvent, Subscribe, Tuples
 from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import (

@@ -21,7 +21,7 @@ from medusa.engine.language.modification import BoxChange
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Map, Query
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InvalidInputError, NotAuthorisedError, NotRetainedError

@@ -23,7 +23,7 @@ from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.objects.view import Last, View
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.replication.versions.choice import AskVersions, Versions
 from medusa.engine.replication.views.messages import Locate, Located
 from medusa.engine.streams.messages import Subscribe, Tuples

@@ -13,7 +13,7 @@ from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.view import Last, View
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Subscribe, Tuples
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import BrokenError, NotAuthorisedError

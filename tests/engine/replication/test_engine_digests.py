@@ -9,7 +9,6 @@ import pytest
 import trio
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.book import key_of
 from medusa.engine.replication.digests import (
     MAX_DIGEST,
     MAX_VERSIONS,
@@ -18,8 +17,9 @@ from medusa.engine.replication.digests import (
     Digests,
     Version,
 )
-from medusa.engine.replication.directory import Directory
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.directory.book import key_of
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.config import EngineConfig
 from medusa.overlay.encoding import decode, encode
@@ -66,7 +66,9 @@ class Around:
         self.gossip.said.tell(peer, encode(digest))
 
     def has(self, stream: str, term_number: int) -> None:
-        task = SimpleNamespace(name=stream, boundary=17, runner=SimpleNamespace(load=0.01))
+        task = SimpleNamespace(
+            name=stream, boundary=17, runner=SimpleNamespace(load=SimpleNamespace(cores=0.01))
+        )
         term = SimpleNamespace(number=term_number)
         wanted = SimpleNamespace(mode=Mode.ACTIVE_STANDBY)
         stored = SimpleNamespace(term=term, availability=wanted)

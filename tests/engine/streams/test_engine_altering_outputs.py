@@ -10,7 +10,7 @@ from replicated_queries import Made, asked, die, stands_by
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.store.store import OUTPUT
 from medusa.overlay.errors import InvalidInputError

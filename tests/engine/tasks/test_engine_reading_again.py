@@ -8,7 +8,7 @@ from engine_peers import Place, Town, begin, make_stream, until
 from moving_tasks import Sums, expected, post, windows
 
 from medusa.engine.objects.query import Filter, Query
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.names import PeerId

@@ -23,7 +23,7 @@ from medusa.engine.objects.query import (
     TupleWindows,
 )
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.errors import InvalidInputError
 
 pytestmark = pytest.mark.town(timing=QUICK)

@@ -21,8 +21,8 @@ from medusa.dht.records import Publisher, read_record
 from medusa.dht.store import RecordStore
 from medusa.engine.replication.leaders.logs import BallotFiles
 from medusa.engine.replication.moves.guest import AssignmentFiles
+from medusa.engine.replication.records.stored_query import QueryFiles
 from medusa.engine.replication.restored import FILE as RESTORED
-from medusa.engine.replication.stored_query import QueryFiles
 from medusa.engine.streams.store.inspecting import SeenJournal, SeenLog, see_streams
 from medusa.engine.streams.store.subscriptions import Lease, Leases
 from medusa.overlay.errors import (

@@ -37,7 +37,7 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END, Schema
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 Answer = tuple[int, ...]

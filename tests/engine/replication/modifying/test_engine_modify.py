@@ -23,7 +23,7 @@ from medusa.engine.language.modification import BoxChange, modified_query
 from medusa.engine.objects.moments import moment_of
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
@@ -243,7 +243,7 @@ async def test_only_who_owns_a_query_modifies_it(town: Town) -> None:
 async def test_editions_that_are_still_needed_are_bounded(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medusa.engine.replication.query_history.MAX_EDITIONS", 2)
+    monkeypatch.setattr("medusa.engine.replication.records.query_history.MAX_EDITIONS", 2)
     one = await town.settle("mit.edu")
     client = await town.open(one.client(patience_s=0.1))
     source = await make_stream(client, one, "s")

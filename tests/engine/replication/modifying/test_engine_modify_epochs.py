@@ -27,8 +27,8 @@ from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
-from medusa.engine.replication.query_history import modified, settled
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.query_history import modified, settled
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.tasks.network import Network

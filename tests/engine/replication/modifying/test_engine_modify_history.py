@@ -16,7 +16,7 @@ from reference_networks import SOURCES, queries
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.query_history import (
+from medusa.engine.replication.records.query_history import (
     MAX_BYTES,
     follows,
     modified,
@@ -24,7 +24,7 @@ from medusa.engine.replication.query_history import (
     settled,
     withdrawn,
 )
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import (

@@ -19,7 +19,7 @@ from moving_tasks import post
 from replicated_queries import LOSSLESS, Made, asked, cast, die, stands_by
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InvalidInputError
 

@@ -12,7 +12,7 @@ from replicated_queries import Made, believes
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.replication.moves.homecoming import Away, to_take_home
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.names import PeerId

@@ -12,9 +12,9 @@ from moving_tasks import Sums, expected, owner_and_worker, post, windows
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.moves.assignments import Assignments
-from medusa.engine.replication.moves.messages import Deal
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.notifications import Notifier
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import (
     BusyError,

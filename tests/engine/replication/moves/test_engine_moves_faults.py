@@ -16,12 +16,11 @@ from moving_tasks import SIZE_US, Sums, expected, owner_and_worker, post, runnin
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.copy import Copy
+from medusa.engine.replication.copies.copy import Copy
 from medusa.engine.replication.following import origin
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.messages import (
     Assignment,
-    Deal,
     GiveBackTask,
     MoveRecord,
     PassOn,
@@ -29,6 +28,7 @@ from medusa.engine.replication.moves.messages import (
     Release,
 )
 from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.store.stream_state import StreamState

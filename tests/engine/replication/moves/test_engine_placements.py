@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.moves.messages import Deal, PlacementStatus
-from medusa.engine.replication.moves.placements import (
+from medusa.engine.replication.moves.messages import PlacementStatus
+from medusa.engine.replication.moves.workers import status_of
+from medusa.engine.replication.records.placements import (
     REMEMBERED,
+    Deal,
     Placement,
     WrittenPlacement,
     at_owner,
     replaced,
-    status_of,
     written,
 )
 from medusa.engine.replication.term import Term

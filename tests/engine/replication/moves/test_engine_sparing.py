@@ -11,8 +11,8 @@ from moving_tasks import SIZE_US, Reader, Sums, post, windows
 from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.copy import Copy
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.copies.copy import Copy
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.engine.tasks.runner import TaskRunner
 from medusa.overlay.names import PeerId

@@ -11,14 +11,8 @@ from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.replicas.messages import (
-    Dismiss,
-    Incumbent,
-    KeepUp,
-    KeptUp,
-    ReadReplica,
-    StandBy,
-)
+from medusa.engine.replication.following.messages import ReadReplica
+from medusa.engine.replication.replicas.messages import Dismiss, Incumbent, KeepUp, KeptUp, StandBy
 from medusa.engine.streams.messages import Done, Subscribe, Tuples
 from medusa.overlay.errors import (
     ConflictError,

@@ -12,7 +12,7 @@ from replicated_queries import Made, asked, die, has, standby_boundary, stands_b
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.log.retention import Hold
 from medusa.overlay.errors import UnavailableError

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.replication.replicas.positions import needed, reached
+from medusa.engine.replication.copies.positions import needed, reached
 from medusa.engine.replication.replicas.primaries import preferred
 from medusa.engine.replication.replicas.watch import (
     DOUBT_S,

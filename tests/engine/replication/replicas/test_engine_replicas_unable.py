@@ -24,7 +24,7 @@ from replicated_queries import (
 )
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.moves.messages import Deal
+from medusa.engine.replication.records.placements import Deal
 from medusa.engine.replication.replicas.messages import KeepUp
 from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.streams.store.store import StreamStore

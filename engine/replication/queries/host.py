@@ -15,12 +15,12 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import QueryEntry
 from medusa.engine.objects.query import Query, QueryStatus
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.copy import Copy, Workshop
-from medusa.engine.replication.moves.placements import Placement, replaced
-from medusa.engine.replication.query_copy import QueryCopy, drop_logs
-from medusa.engine.replication.query_creation import Creation
-from medusa.engine.replication.stored_query import QueryFiles, StoredQuery, written
+from medusa.engine.replication.copies.copy import Copy, Workshop
+from medusa.engine.replication.copies.query_copy import QueryCopy, drop_logs
+from medusa.engine.replication.directory.announcements import Announcements
+from medusa.engine.replication.queries.creation import Creation
+from medusa.engine.replication.records.placements import Placement, replaced
+from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery, written
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.store.stream_state import LogKey
 from medusa.engine.tasks.plan import Task

@@ -8,13 +8,29 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.moves.messages import Confirmed, Deal, PlacementStatus
 from medusa.engine.replication.term import Term
 from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.names import NO_PEER, PeerId
 
 REMEMBERED: Final = 16
 """Placements of a task that are kept, with the current one: earlier ones are long settled."""
+
+
+class Deal(Struct, frozen=True):
+    """The terms on which a worker runs a task; contracts give them a meaning.
+
+    Attributes:
+        contract: the contract's id; "" between peers of one participant: nothing is paid.
+        giver: id (hex) of the peer that the worker bills: the owner, or the one that passed it on.
+        price: micros per unit of load and second. cost_ns: CPU nanoseconds an input tuple.
+        availability_s: standstill after which the owner takes the task back; 0: its own patience.
+    """
+
+    contract: str = ""
+    giver: str = ""
+    price: int = 0
+    cost_ns: int = 0
+    availability_s: int = 0
 
 
 class Placement(Struct, frozen=True):
@@ -52,17 +68,6 @@ def replaced(placements: Placements, new: Placement) -> Placements:
     """The record with another current placement, which begins where the last one ends."""
     ended = msgspec.structs.replace(placements[-1], until=new.term.since)
     return (*placements[:-1], ended, new)[-REMEMBERED:]
-
-
-def status_of(placements: Placements, worker: PeerId, number: int) -> Confirmed:
-    """The owner's answer to a worker's `Confirm`."""
-    for placement in placements:
-        term = placement.term
-        if (term.number, term.holder) == (number, worker):
-            if placement.until is None:
-                return Confirmed(PlacementStatus.ACTIVE, since=term.since)
-            return Confirmed(PlacementStatus.RELEASED, term.since, placement.until)
-    return Confirmed(PlacementStatus.RELEASED)
 
 
 class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):

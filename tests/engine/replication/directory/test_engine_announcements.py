@@ -15,11 +15,11 @@ from modified_queries import Edition, ModifiedReader, sieve_and_sums
 from medusa.dht.catalog import Catalog, Kind
 from medusa.engine.objects.catalog_records import STREAM as STREAMS
 from medusa.engine.objects.definitions import Producer, StreamEntry
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.copy import Workshop
-from medusa.engine.replication.directory import Directory
-from medusa.engine.replication.query_copy import QueryCopy
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.copies.copy import Workshop
+from medusa.engine.replication.copies.query_copy import QueryCopy
+from medusa.engine.replication.directory.announcements import Announcements
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError

@@ -14,7 +14,7 @@ import trio
 from medusa.dht.catalog import Catalog, Published
 from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
 from medusa.engine.objects.definitions import Producer, QueryEntry, StreamEntry
-from medusa.engine.replication.book import Book, Rendition, remember
+from medusa.engine.replication.directory.book import Book, Rendition, remember
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.connection import Connection

@@ -10,7 +10,7 @@ import msgspec
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import (
     MAX_EDITIONS,

@@ -17,11 +17,11 @@ import trio
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.directory import Directory
+from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import LEASE_S, Place
-from medusa.engine.replication.moves.placements import Placement, Placements, at_owner
+from medusa.engine.replication.records.placements import Placement, Placements, at_owner
 from medusa.engine.replication.term import OWNERS_WORD, Term
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log.retention import Hold

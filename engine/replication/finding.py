@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.moves.assignments import Assignments
-from medusa.engine.replication.queries import QueryHost
+from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas.standbys import Standbys
-from medusa.engine.replication.stored_query import StoredQuery
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.network import Network

@@ -8,7 +8,7 @@ from engine_interpreted import interpret
 from engine_peers import Town, begin, files, known, make_stream, passing, rows, to_the_end, until
 
 from medusa.engine.objects.query import QueryStatus
-from medusa.engine.replication.stored_query import QueryFiles
+from medusa.engine.replication.records.stored_query import QueryFiles
 from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,

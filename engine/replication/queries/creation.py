@@ -19,7 +19,7 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.query import Query, QueryStatus, streams_read, streams_written
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, Schema
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.tasks.network import Network, planned

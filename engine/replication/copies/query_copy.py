@@ -11,11 +11,11 @@ import trio
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import StreamEntry, is_panes
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.announcements import Announcements
-from medusa.engine.replication.copy import Copy, Workshop
+from medusa.engine.replication.copies.copy import Copy, Workshop
+from medusa.engine.replication.copies.positions import needed
+from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.following.origin import FOR_QUERIES, short_digest
-from medusa.engine.replication.replicas.positions import needed
-from medusa.engine.replication.stored_query import StoredQuery
+from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.store.store import REPLICA
 from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.engine.tasks.plan import Task

@@ -18,8 +18,8 @@ from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import QueryEntry, StreamEntry
 from medusa.engine.objects.files import file_name
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.moves import placements as records
-from medusa.engine.replication.moves.placements import Placements, WrittenPlacement, at_owner
+from medusa.engine.replication.records import placements as workers
+from medusa.engine.replication.records.placements import Placements, WrittenPlacement, at_owner
 from medusa.engine.replication.term import Term
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.query_editions import Edition
@@ -120,7 +120,7 @@ class StoredQuery(Struct, frozen=True):
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
         """The same, with another record of a task's workers."""
-        known = {**self.written_placements, task: tuple(map(records.written, placements))}
+        known = {**self.written_placements, task: tuple(map(workers.written, placements))}
         return msgspec.structs.replace(self, written_placements=known)
 
 

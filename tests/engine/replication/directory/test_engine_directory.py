@@ -14,8 +14,14 @@ from medusa.dht.catalog import Catalog, Published
 from medusa.engine.objects.catalog_records import PRODUCER
 from medusa.engine.objects.definitions import Producer, StreamDefinition, StreamEntry
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.replication.book import MAX_REMEMBERED, Book, Rendition, in_order, key_of
-from medusa.engine.replication.directory import HANDOVER_S, LOOK_UP_S, Directory
+from medusa.engine.replication.directory.book import (
+    MAX_REMEMBERED,
+    Book,
+    Rendition,
+    in_order,
+    key_of,
+)
+from medusa.engine.replication.directory.directory import HANDOVER_S, LOOK_UP_S, Directory
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.errors import NotFoundError, UnavailableError
 from medusa.overlay.events import Events

@@ -1,0 +1,1 @@
+"""The queries whose primary this peer is."""
