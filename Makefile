@@ -46,10 +46,10 @@ sim: $(STAMP)  ## replay one seed of the simulation with its history: make sim S
 	@test -n "$(SEED)" || { echo "make sim SEED=7: which seed is missing"; exit 2; }
 	@$(BIN)/medusa-testnet simulate --seed $(SEED) --trace
 
-docs: $(STAMP)  ## write docs/generated and the lock of the limits from the code
+docs: protocol  ## write docs/generated and the lock of the limits from the code
 	@$(BIN)/python -m medusa.testnet.pages
 
-protocol: $(STAMP)  ## write docs/protocol.md from the types of the messages
+protocol: $(STAMP)  ## write docs/generated/protocol.md and docs/protocol.lock from the types of the messages
 	@$(BIN)/python -m medusa.testnet.protocol
 
 bench: setup  ## ratios against the reference, into bench.json

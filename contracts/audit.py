@@ -30,7 +30,9 @@ _LOW_BITS: Final = 26
 Columns = tuple[str, str, bytes, bytes, int, str, int, int, int, int, int, int]
 """An entry's columns beside its position, data and digest."""
 
-_COLUMNS: Final = "kind, contract, payer, payee, number, task, fence, after, upto, rows, amount, at"
+_COLUMNS: Final = (
+    "kind, contract, payer, payee, number, task, term_number, after, upto, rows, amount, at"
+)
 
 
 def chained(before: bytes, data: bytes) -> bytes:

@@ -276,7 +276,7 @@ class Ledger:
     def forget_deal(self, standing: Standing) -> None:
         """Delete a deal that is paid, or that nobody has claimed for long."""
         key = standing.deal.key
-        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        where = f"{_OF_ACCOUNT} AND task = ? AND term_number = ?"
         self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
         del self._deals[key]
         self._of_contract[key.account.contract] -= 1
@@ -307,7 +307,7 @@ class Ledger:
         self, what: str, key: DealKey, kind: str, more: str = "", *arguments: int
     ) -> list[tuple[bytes, ...]]:
         return self._rows(
-            f"SELECT {what} FROM entries WHERE task = ? AND fence = ? AND kind = ? "  # noqa: S608
+            f"SELECT {what} FROM entries WHERE task = ? AND term_number = ? AND kind = ? "  # noqa: S608
             f"AND {_OF_ACCOUNT} {more}",
             key.task, key.term_number, kind, *key.account, *arguments,
         )  # fmt: skip
@@ -316,7 +316,7 @@ class Ledger:
         """Whether another account has a receipt of the same placement on the same side."""
         side = "payer" if receipt.payer == self.own else "payee"
         rows = self._rows(
-            "SELECT 1 FROM entries WHERE task = ? AND fence = ? AND kind = 'receipt' "  # noqa: S608
+            "SELECT 1 FROM entries WHERE task = ? AND term_number = ? AND kind = 'receipt' "  # noqa: S608
             f"AND {side} = ? AND NOT ({_OF_ACCOUNT}) LIMIT 1",
             receipt.task, receipt.term_number, self.own, *receipt.account,
         )  # fmt: skip
@@ -327,7 +327,7 @@ class Ledger:
             return self._connection.execute(sql, arguments).fetchall()
 
     def _update(self, key: DealKey, values: str, *arguments: object) -> None:
-        where = f"{_OF_ACCOUNT} AND task = ? AND fence = ?"
+        where = f"{_OF_ACCOUNT} AND task = ? AND term_number = ?"
         sql = f"UPDATE deals SET {values} WHERE {where}"  # noqa: S608
         self._change(sql, *arguments, *_arguments(key))
 

@@ -404,7 +404,7 @@ class Service:
         sends: tuple[type[Struct], ...] = (),
     ) -> None:
         """Answer `method` by `handler(caller, request, duplex)`, whose return finishes the call.
-        Other arguments as of `unary`; `takes` and `sends` as of `Method`, for `docs/protocol.md`.
+        Other arguments as of `unary`; `takes` and `sends` as of `Method`, for `make protocol`.
 
         The handler is cancelled when the caller leaves or the connection breaks. It may raise
         EndOfCall: the caller has finished and so has the handler.

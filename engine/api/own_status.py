@@ -105,7 +105,7 @@ class OwnStatus:
             return msgspec.structs.replace(status, state=REFUSES_POSTS)
         if any(t.reason is Reason.STANDS_STILL and t.thing == status.name for t in troubles):
             return msgspec.structs.replace(status, state=STANDS_STILL)
-        if status.role != Role.MIRROR:
+        if status.role != Role.FOLLOWER:
             return status
         producer = self.directory.read_from(status.name)
         return msgspec.structs.replace(status, producer=(producer or b"").hex())

@@ -34,7 +34,7 @@ SNAPSHOT_BYTES: Final = MAX_STRUCT_BYTES * 3 // 4
 STATES: Final = frozenset({"running", "starting"})
 """States that a peer may claim for itself."""
 
-COPIES: Final = frozenset({Role.MIRROR, Role.ASSIGNED, Role.STANDBY, Role.REPLICA})
+COPIES: Final = frozenset({Role.FOLLOWER, Role.ASSIGNED, Role.STANDBY, Role.REPLICA})
 """Roles in which a peer may keep a stream of another participant."""
 
 NONSENSE: Final = "nonsense"

@@ -81,7 +81,7 @@ class Policy(Struct, frozen=True, omit_defaults=True, order=True):
         return ObjectName.parse(self.stream).participant
 
 
-class StreamDefinition(Struct, frozen=True, omit_defaults=True, rename={"leader": "home"}):
+class StreamDefinition(Struct, frozen=True, omit_defaults=True):
     """One stream.
 
     Attributes:
@@ -329,7 +329,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
         return tuple(name for name in self.outputs if not is_panes(name))
 
 
-class Producer(Struct, frozen=True, rename={"term_number": "fence"}):
+class Producer(Struct, frozen=True):
     """A producer of a version of a stream: the peer that published this, or one that it names.
 
     Attributes:

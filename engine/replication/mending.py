@@ -207,7 +207,7 @@ def _copied(state: StreamState) -> str | None:
     view = state.entry.stream.view
     if state.role is Role.VIEW and view is not None:
         return view.stream
-    return state.name if state.role is Role.MIRROR else None
+    return state.name if state.role is Role.FOLLOWER else None
 
 
 async def _given(

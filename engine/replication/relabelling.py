@@ -208,7 +208,7 @@ class Relabelling:
 
     def _let_go(self, state: StreamState) -> None:
         """Drop the leases of subscribers that may not read it any more."""
-        if state.role is Role.MIRROR:
+        if state.role is Role.FOLLOWER:
             return
         for lease in self._subscriptions.of(state.name):
             if not self._readers.may_read(state.entry.stream, lease.holder):

@@ -10,7 +10,7 @@ from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.troubles import Trouble
 
 
-class ReplicaStatus(Struct, frozen=True, rename={"term_number": "fence"}):
+class ReplicaStatus(Struct, frozen=True):
     """One peer's part in a query that has a standby, as it reports it.
 
     Attributes:

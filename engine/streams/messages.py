@@ -80,7 +80,7 @@ class Posted(Struct, frozen=True):
     waiting: int = 0
 
 
-class Subscribe(Struct, frozen=True, rename={"term_number": "fence"}):
+class Subscribe(Struct, frozen=True):
     """Opens a subscription: the peer sends `Tuples`, the subscriber `Acknowledge`.
 
     Attributes:
@@ -145,7 +145,7 @@ class StreamStatus(Struct, frozen=True):
     """The state of a stream at one peer.
 
     Attributes:
-        role: source, derived or mirror.
+        role: source, derived or follower.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
         late: rows that came late.
         state: stable; up_failure: tentative tuples follow; stabilization: they are corrected;

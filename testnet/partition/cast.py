@@ -225,6 +225,6 @@ class Cast:
         """The peer from which the last server reads the first one's output."""
         async with open_medusa(self.servers[-1].home.folder) as client:
             (last,) = (await client.status(federation=False)).peers
-        producers = {each.name: each.producer for each in last.streams if each.role == "mirror"}
+        producers = {each.name: each.producer for each in last.streams if each.role == "follower"}
         wanted = producers.get(output(self._chain - 2), "")
         return next((peer for peer in self.all if peer.id == wanted), None)

@@ -1,1 +1,1 @@
-"""Writes `docs/protocol.md`: every message that peers and clients exchange, from its type."""
+"""Writes a page on every message that peers and clients exchange, and its lock."""

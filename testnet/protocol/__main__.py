@@ -1,4 +1,4 @@
-"""`make protocol`: writes the page into the repository."""
+"""`make protocol`: writes the page and its lock into the repository."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from typing import Final
 import trio
 
 from medusa.testnet.protocol.chapters import read_methods, write
+from medusa.testnet.protocol.lock import write_lock
 
-PAGE: Final = Path("docs/protocol.md")
+PAGE: Final = Path("docs/generated/protocol.md")
+LOCK: Final = Path("docs/protocol.lock")
 
 if __name__ == "__main__":
-    PAGE.write_text(write(trio.run(read_methods)))
+    methods = trio.run(read_methods)
+    PAGE.parent.mkdir(exist_ok=True)
+    PAGE.write_text(write(methods))
+    LOCK.write_text(write_lock(methods))

@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import tempfile
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Final, get_type_hints
@@ -64,14 +64,13 @@ LIMITS: Final[tuple[tuple[ModuleType, tuple[str, ...]], ...]] = (
 
 INTRODUCTION: Final = """\
 All messages that Medusa's programs exchange, with their fields and limits. `make protocol` writes
-this page from the types; `tests/testnet/test_testnet_protocol.py` fails when the page is not what
-the types give. So mend a text in the docstring of its type.
+this page from the types: mend a text in the docstring of its type.
 
 Structs are encoded as MessagePack, as arrays or maps of their fields, in the order given here. A
-field with a default may be missing: a peer of an earlier version sends none. A type in a table has
-the limits to which the decoder holds it; other limits stand in the text. Peer ids are 20 bytes, or
-40 hexadecimal digits as text. Times and boundaries are microseconds since 1970 (UTC) unless the
-text says seconds; BEGINNING and END are the least and the greatest integer of 64 bits."""
+field with a default may be missing. A type in a table has the limits to which the decoder holds it;
+other limits stand in the text. Peer ids are 20 bytes, or 40 hexadecimal digits as text. Times and
+boundaries are microseconds since 1970 (UTC) unless the text says seconds; BEGINNING and END are the
+least and the greatest integer of 64 bits."""
 
 CONNECTIONS: Final = f"""\
 A connection is TLS 1.3 over TCP. Its ALPN name is `{tls.PEER_PROTOCOL}` between peers, where both
@@ -188,9 +187,26 @@ async def read_methods() -> Mapping[str, Method]:
 
 def write(methods: Mapping[str, Method]) -> str:
     """The whole page."""
-    calls = [each for _, method in sorted(methods.items()) for each in _of(method)]
-    signed = [each for _, _, group in SIGNED for each in group]
-    others: list[type[Struct]] = [
+    told = messages_of(methods)
+    made = Page(names_of(told))
+    made.heading(1, "The protocol")
+    made.prose(INTRODUCTION)
+    _connections(made)
+    _calls(made, methods)
+    _datagrams(made)
+    _files(made)
+    made.heading(2, "Parts of messages")
+    for kind in closure(told):
+        made.message(kind)
+    _limits(made)
+    return made.text
+
+
+def messages_of(methods: Mapping[str, Method]) -> list[type[Struct]]:
+    """All messages but those that are only parts of others: of calls, signed, of datagrams."""
+    return [
+        *(each for _, method in sorted(methods.items()) for each in _of(method)),
+        *(each for _, _, group in SIGNED for each in group),
         streams.Opening,
         streams.Failure,
         datagrams._Body,
@@ -201,18 +217,6 @@ def write(methods: Mapping[str, Method]) -> str:
         *messages_in(wire.Request),
         *messages_in(wire.Reply),
     ]
-    made = Page(names_of([*calls, *signed, *others]))
-    made.heading(1, "The protocol")
-    made.prose(INTRODUCTION)
-    _connections(made)
-    _calls(made, methods)
-    _datagrams(made)
-    _files(made)
-    made.heading(2, "Parts of messages")
-    for kind in closure([*calls, *signed, *others]):
-        made.message(kind)
-    _limits(made)
-    return made.text
 
 
 def _connections(made: Page) -> None:
@@ -247,9 +251,9 @@ def _calls(made: Page, methods: Mapping[str, Method]) -> None:
             (
                 f"`{name}`",
                 made.link(method.request_type),
-                _answers(made, method),
-                _callers(method),
-                _scopes(name) if method.clients else "",
+                answers_in_words(method, made.link),
+                callers_in_words(method),
+                scopes_in_words(name) if method.clients else "",
                 f"{method.limit:,}",
             )
             for name, method in sorted(methods.items())
@@ -314,20 +318,23 @@ def _returned(method: Method) -> Iterator[type[Struct]]:
     yield from messages_in(get_type_hints(method.handler).get("return"))
 
 
-def _answers(made: Page, method: Method) -> str:
+def answers_in_words(method: Method, name_of: Callable[[type[Struct]], str]) -> str:
+    """What the peer answers, or what both sides send in a streaming call."""
     if not method.sends and not method.takes:
-        return " or ".join(map(made.link, _returned(method)))
-    takes = ", ".join(map(made.link, method.takes))
-    sends = ", ".join(map(made.link, method.sends))
+        return " or ".join(map(name_of, _returned(method)))
+    takes = ", ".join(map(name_of, method.takes))
+    sends = ", ".join(map(name_of, method.sends))
     return f"sends {sends}" + (f"; takes {takes}" if takes else "")
 
 
-def _callers(method: Method) -> str:
+def callers_in_words(method: Method) -> str:
+    """Who may call it."""
     peers_words = "peers of its participant" if method.own else "peers"
     who = [("clients", method.clients), (peers_words, method.peers)]
     return ", ".join(words for words, may in who if may)
 
 
-def _scopes(name: str) -> str:
+def scopes_in_words(name: str) -> str:
+    """The scopes of a client's token that allow the call."""
     scopes = SCOPES[name]
     return "any" if scopes == client_tokens.EVERY_SCOPE else ", ".join(sorted(scopes))

@@ -210,19 +210,19 @@ OLDER = """
 CREATE TABLE entries (
     position INTEGER PRIMARY KEY, kind TEXT NOT NULL,
     contract TEXT NOT NULL, payer BLOB NOT NULL, payee BLOB NOT NULL, number INTEGER NOT NULL,
-    task TEXT NOT NULL, fence INTEGER NOT NULL, after INTEGER NOT NULL, upto INTEGER NOT NULL,
+    task TEXT NOT NULL, term_number INTEGER NOT NULL, after INTEGER NOT NULL, upto INTEGER NOT NULL,
     rows INTEGER NOT NULL, amount INTEGER NOT NULL, at INTEGER NOT NULL,
     data BLOB NOT NULL, digest BLOB NOT NULL,
-    UNIQUE (task, fence, kind, contract, payer, payee, after)) STRICT;
+    UNIQUE (task, term_number, kind, contract, payer, payee, after)) STRICT;
 CREATE INDEX entries_of_accounts ON entries (contract, payer, payee, kind, number);
 CREATE TABLE head (
     one INTEGER PRIMARY KEY CHECK (one = 1), entries INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;
 INSERT INTO head VALUES (1, 0, x'');
 CREATE TABLE keys (peer BLOB PRIMARY KEY, key BLOB NOT NULL) STRICT;
 CREATE TABLE deals (
-    contract TEXT, payer BLOB, payee BLOB, task TEXT, fence INTEGER,
+    contract TEXT, payer BLOB, payee BLOB, task TEXT, term_number INTEGER,
     data BLOB NOT NULL, ending INTEGER, ended_at INTEGER, tail_after INTEGER, tail_rows INTEGER,
-    PRIMARY KEY (contract, payer, payee, task, fence)) STRICT, WITHOUT ROWID;
+    PRIMARY KEY (contract, payer, payee, task, term_number)) STRICT, WITHOUT ROWID;
 PRAGMA user_version = 1;
 """
 """The tables of the first release, word for word: its ledgers are opened for ever."""

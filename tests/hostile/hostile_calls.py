@@ -79,7 +79,7 @@ WAITING: Final = frozenset(
         "subscribe",  # for ever
         "task.input",  # until the worker has all of it
         "replica.read",  # for the next checkpoint
-        "home.follow",  # for what the home ships
+        "leader.follow",  # for what the leader ships
         "create_stream",  # for the voters of a stream with k_safety, `homes.FOUND_S`
         "move_task",  # for the new worker, `Timing.prepare_s`
         "locate",  # for the first epoch of a stream, `locating.FIRST_S`
@@ -92,7 +92,7 @@ FOLLOWING: Final[Mapping[str, tuple[type[Struct], ...]]] = {
     "subscribe": (Acknowledge,),
     "task.input": (Acknowledge,),
     "replica.read": (Acknowledge,),
-    "home.follow": (Plan, Shipped),
+    "leader.follow": (Plan, Shipped),
 }
 """What the caller of a streaming method says after its request."""
 

@@ -1,4 +1,4 @@
-"""docs/protocol.md is what the types give."""
+"""The lock of the protocol is what the types give, and the page tells of every message in it."""
 
 from __future__ import annotations
 
@@ -10,16 +10,29 @@ from typing import Annotated, Final
 from msgspec import Meta, Struct
 
 from medusa.testnet.protocol.chapters import read_methods, write
+from medusa.testnet.protocol.lock import write_lock
+from medusa.testnet.protocol.page import COLUMNS
 from medusa.testnet.protocol.words import describe, type_words
 
-PAGE: Final = Path(__file__).parents[2] / "docs/protocol.md"
-UNTOLD: Final = re.compile(r"^#+ (.*)\n\n(?:Encoded as|No fields)", re.MULTILINE)
+LOCK: Final = Path(__file__).parents[2] / "docs/protocol.lock"
 
 
-async def test_the_page_is_what_the_types_give() -> None:
-    made, there = write(await read_methods()), PAGE.read_text()
+async def test_the_lock_is_what_the_types_give() -> None:
+    made, there = write_lock(await read_methods()), LOCK.read_text()
     differing = list(difflib.unified_diff(there.splitlines(), made.splitlines(), n=0, lineterm=""))
     assert differing == [], "run `make protocol`"
+
+
+async def test_the_page_tells_of_every_call_and_message_and_wraps() -> None:
+    methods = await read_methods()
+    page, lock = write(methods), write_lock(methods)
+    messages = set(re.findall(r"^message ([^,]+),", lock, re.MULTILINE))
+    assert messages <= set(re.findall(r"^###+ (.+)$", page, re.MULTILINE))
+    assert len(messages) > 100
+    calls = page.partition("\n## Calls\n")[2].partition("\n### ")[0]
+    assert set(re.findall(r"^\| `([\w.]+)` \| \[", calls, re.MULTILINE)) == methods.keys()
+    prose = [line for line in page.splitlines() if not line.startswith("|")]
+    assert max(map(len, prose)) <= COLUMNS
 
 
 async def test_every_streaming_call_names_its_messages() -> None:

@@ -180,7 +180,7 @@ def owners(*events: Event) -> list[str]:
     return found_by(Check.OWNERS, *events)
 
 
-def test_two_peers_under_one_fence_are_found_and_a_higher_one_is_no_breach() -> None:
+def test_two_peers_under_one_term_are_found_and_a_higher_one_is_no_breach() -> None:
     again = peer("mit.edu/1", B, at=7.0, primaries=(PrimaryView(QUERY, 1),))
     assert any("two peers under term 1" in text for text in owners(ONE, again))
     successor = peer("mit.edu/1", B, at=7.0, primaries=(PrimaryView(QUERY, 2),))

@@ -58,7 +58,7 @@ SNAPSHOT = Snapshot(
         peer(
             MIT,
             stream(FLOWS, Role.SOURCE),
-            stream(CONNS, Role.MIRROR, producer=UTAH[1]),
+            stream(CONNS, Role.FOLLOWER, producer=UTAH[1]),
             task("medusa://mit.edu/busy", "medusa://mit.edu/q", CONNS),
             task("medusa://mit.edu/own", "medusa://mit.edu/r", FLOWS),
             task("medusa://utah.edu/theirs", "medusa://utah.edu/q", owner=UTAH[1]),
@@ -136,7 +136,7 @@ def test_a_policy_that_nobody_could_meet_any_more() -> None:
 
 def test_many_names_are_counted(home: Home, book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     names = [f"medusa://utah.edu/s{number:02}" for number in range(NAMED + 3)]
-    many = Snapshot(NOW, MIT[1], "f", (peer(MIT, *(stream(n, Role.MIRROR) for n in names)),))
+    many = Snapshot(NOW, MIT[1], "f", (peer(MIT, *(stream(n, Role.FOLLOWER) for n in names)),))
     monkeypatch.setattr(consequences, "ask", lambda _home: Running(many, None))
     (line,) = of_membership(home, book, "utah.edu", "", NOW)
     assert line.endswith(f"{names[NAMED - 1]} and 3 more")

@@ -209,7 +209,7 @@ async def test_a_load_that_makes_no_sense(town: Town, loads: Loads, load: float)
     assert trader(mit).brain.held.due == 1.0
 
 
-async def test_a_stale_fence(town: Town, loads: Loads) -> None:
+async def test_a_stale_term(town: Town, loads: Loads) -> None:
     mit, utah = await settle_two(town, 30, 80)
     await contracted(mit, utah)
     work = await four_tasks(town, mit, loads)

@@ -120,7 +120,7 @@ def test_the_shortest_needs_are_met_first() -> None:
 def test_a_stream_that_is_not_settled_says_so_and_comes_first(state: str, words: str) -> None:
     snapshot = _snapshot(1, 5, 0, 0)
     peer = snapshot.peers[0]
-    shaky = StreamStatus("medusa://mit.edu/x", "mirror", 0.0, NOON, 9, 1, 0, 1, 0, state=state)
+    shaky = StreamStatus("medusa://mit.edu/x", "follower", 0.0, NOON, 9, 1, 0, 1, 0, state=state)
     streams = (*peer.streams, shaky)
     lines = _lines(render(replace(snapshot, peers=(replace(peer, streams=streams),)), 80), 80)
     (line,) = [line for line in lines if "mit.edu/x" in line]

@@ -13,7 +13,7 @@ from medusa.contracts.settlement import Ended
 from medusa.contracts.terms import ContentTerms
 
 
-class Begin(Struct, frozen=True, rename={"term_number": "fence"}):
+class Begin(Struct, frozen=True):
     """The request of "content.begin": the caller receives a stream, and pays.
 
     Attributes:
@@ -28,7 +28,7 @@ class Begin(Struct, frozen=True, rename={"term_number": "fence"}):
     since: Time
 
 
-class Over(Struct, frozen=True, rename={"term_number": "fence"}):
+class Over(Struct, frozen=True):
     """The request of "content.over": the caller no longer receives the stream, from that boundary
     on."""
 

@@ -125,7 +125,7 @@ class PaidStreams:
     def sold(self, stream: str) -> StreamState | None:
         """The stream, if this peer makes it."""
         state = self._store.get(stream)
-        return None if state is None or state.role is Role.MIRROR else state
+        return None if state is None or state.role is Role.FOLLOWER else state
 
     def received(self, stream: str) -> StreamState | None:
         """The copy that our queries read under that name."""

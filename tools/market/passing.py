@@ -31,7 +31,7 @@ CALL_S: Final = 10.0
 """Seconds for one call; a lost message is sent again."""
 
 
-class Passed(Struct, frozen=True, rename={"term_number": "fence"}):
+class Passed(Struct, frozen=True):
     """The request of "contract.passed", sent by the paying peer: a task that the receiver passed on
     has a new placement, on the same terms.
 

@@ -209,7 +209,7 @@ def _ours(snapshot: Snapshot) -> str:
 
 def _ordered_streams(snapshot: Snapshot) -> list[tuple[PeerStatus, StreamStatus]]:
     """The order of streams: unsettled ones, sources, derived ones, copies; busy ones first."""
-    roles, ours = {"source": 0, "derived": 1, "mirror": 2}, _ours(snapshot)
+    roles, ours = {"source": 0, "derived": 1, "follower": 2}, _ours(snapshot)
 
     def order(both: tuple[PeerStatus, StreamStatus]) -> tuple[bool, bool, int, float, str]:
         peer, stream = both

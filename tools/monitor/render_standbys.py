@@ -96,7 +96,7 @@ def _table(rows: Sequence[Standby], *, wide: bool) -> Section:
     columns = [titled("Standbys", ratio=2), *words("mode")]
     columns += words("recovery") if wide else []
     columns += [*words("primary", "secondary"), *figures("behind"), names("state", None)]
-    columns += figures("fence") if wide else []
+    columns += figures("term") if wide else []
     items: list[list[Line]] = []
     for row in rows:
         replica = row.replica

@@ -278,7 +278,7 @@ async def tidy_logs(shop: Workshop, known: Mapping[str, StoredQuery]) -> None:
             continue
         if state.name in read and not state.variant:
             with suppress(StorageError):  # as `Followers.part_with`
-                await shop.store.change_role(state, Role.MIRROR)
-            state.role = Role.MIRROR
+                await shop.store.change_role(state, Role.FOLLOWER)
+            state.role = Role.FOLLOWER
         else:
             await shop.store.drop(state.key)

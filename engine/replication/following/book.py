@@ -76,7 +76,7 @@ class Followers:
     def followed(self) -> tuple[StreamState, ...]:
         """The copies that our own queries and views read."""
         states = (self._store.get(*key) for key in self._running if not key.variant)
-        return tuple(state for state in states if state is not None and state.role is Role.MIRROR)
+        return tuple(state for state in states if state is not None and state.role is Role.FOLLOWER)
 
     def read_anew(self, stream: str) -> None:
         """Subscribe to that stream anew: it may have another producer."""
@@ -90,8 +90,8 @@ class Followers:
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
-                state = await self._store.keep(entry, Role.MIRROR)
-            if state.role is Role.MIRROR:
+                state = await self._store.keep(entry, Role.FOLLOWER)
+            if state.role is Role.FOLLOWER:
                 self._use(state, user, FOR_QUERIES, after)
             else:
                 self._direct.setdefault(state.key, set()).add(user)
@@ -104,15 +104,15 @@ class Followers:
         peer, `owner` (hex): one that is here and reaches back so far, or a follower's, which that
         owner's tasks share."""
         own = self._store.get(entry.stream.name)
-        if own is not None and own.role is not Role.MIRROR and own.log.start <= after:
+        if own is not None and own.role is not Role.FOLLOWER and own.log.start <= after:
             self._direct.setdefault(own.key, set()).add(user)
             return own
         async with self._changing:
             variant = f"{INPUT}-{owner}"
-            state = await self._store.keep(entry, Role.MIRROR, variant)
+            state = await self._store.keep(entry, Role.FOLLOWER, variant)
             if self._start_of(state, after) > after:
                 state = await self._store.keep(
-                    entry, Role.MIRROR, f"{variant}-{short_digest(user)}"
+                    entry, Role.FOLLOWER, f"{variant}-{short_digest(user)}"
                 )
             self._use(state, user, origin, after)
             return state
@@ -125,13 +125,13 @@ class Followers:
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
-                state = await self._store.keep(entry, Role.MIRROR)
-            if state.role is not Role.MIRROR and state.log.start <= after:
+                state = await self._store.keep(entry, Role.FOLLOWER)
+            if state.role is not Role.FOLLOWER and state.log.start <= after:
                 self._direct.setdefault(state.key, set()).add(user)
             else:
-                if state.role is not Role.MIRROR or self._start_of(state, after) > after:
+                if state.role is not Role.FOLLOWER or self._start_of(state, after) > after:
                     variant = f"{PAST}-{short_digest(user)}"
-                    state = await self._store.keep(entry, Role.MIRROR, variant)
+                    state = await self._store.keep(entry, Role.FOLLOWER, variant)
                 self._use(state, user, FOR_QUERIES, after)
             expires = trio.current_time() + self._store.timing.held_s
             state.log.hold(history_of(user), max(after, state.log.start), expires)
@@ -180,9 +180,9 @@ class Followers:
             self.read_anew(state.name)
             return
         try:
-            await self._store.change_role(state, Role.MIRROR)
+            await self._store.change_role(state, Role.FOLLOWER)
         except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
-            state.role = Role.MIRROR
+            state.role = Role.FOLLOWER
         for user in readers:
             state.log.release(Hold("replica", user))
             self._use(state, user, FOR_QUERIES, BEGINNING)
@@ -195,7 +195,7 @@ class Followers:
         """
         async with self._changing:
             state = self._store.get(stream)
-            if state is None or state.role is not Role.MIRROR:
+            if state is None or state.role is not Role.FOLLOWER:
                 return
             if users := self._users.get(state.key):
                 raise ConflictError(
@@ -283,7 +283,7 @@ class Followers:
     async def drop_unused(self) -> None:
         """Drop followers' logs of earlier runs that have no users any more."""
         for state in self._store.all():
-            if state.role is Role.MIRROR:
+            if state.role is Role.FOLLOWER:
                 await self._drop(state.key)
 
     async def _drop(self, key: LogKey) -> None:

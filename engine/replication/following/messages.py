@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
+class ReadInput(Struct, frozen=True):
     """Opens the worker's call for an input's suffix, which the input's producer has dropped.
 
     Answered by the owner with `Tuples`, up to the boundary that it has.
@@ -17,7 +17,7 @@ class ReadInput(Struct, frozen=True, rename={"term_number": "fence"}):
     after: int
 
 
-class ReadReplica(Struct, frozen=True, rename={"term_number": "fence"}):
+class ReadReplica(Struct, frozen=True):
     """Opens a stream of the query for its secondary, as the primary has it, gated or not.
 
     Attributes:

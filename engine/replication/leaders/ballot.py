@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from medusa.engine.replication.term import Term
 from medusa.overlay.identity import parse_peer_id
@@ -25,7 +25,7 @@ MAX_READER_CHARS: Final = 256
 """Characters of one of them, so that all fit into every vote."""
 
 
-class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home"}):
+class SourceTerm(Struct, frozen=True):
     """A term of a source stream as ballots and votes hold it; see `Term`.
 
     Attributes:
@@ -56,7 +56,7 @@ class SourceTerm(Struct, frozen=True, rename={"number": "fence", "leader": "home
         return Term(stream, self.number, parse_peer_id(self.leader), replicas)
 
 
-class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
+class Ballot(Struct, frozen=True):
     """The durable state of one voter of a stream, as Raft's current term and vote.
 
     Attributes:
@@ -74,7 +74,7 @@ class Ballot(Struct, frozen=True, rename={"voters": "electors"}):
     voters: tuple[str, ...]
     promised: int = 0
     voted: str = ""
-    term: SourceTerm | None = field(default=None, name="tenure")
+    term: SourceTerm | None = None
     joined: int = 0
     journal: int = 0
     deleted: bool = False

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm
 from medusa.engine.streams.journal.journal import Position
 
-TELL: Final = "home.tell"
-FOUND: Final = "home.found"
-FOLLOW: Final = "home.follow"
+TELL: Final = "leader.tell"
+FOUND: Final = "leader.found"
+FOLLOW: Final = "leader.follow"
 
 
 class Inquire(Struct, frozen=True, tag="inquire"):
@@ -28,14 +28,14 @@ class View(Struct, frozen=True, tag="view"):
     """
 
     promised: int
-    term: SourceTerm | None = field(name="tenure")
+    term: SourceTerm | None
     silent: bool
 
 
 class AskVote(Struct, frozen=True, tag="ask_vote"):
     """A candidate asks for a vote (Raft's RequestVote)."""
 
-    number: int = field(name="fence")
+    number: int
 
 
 class Vote(Struct, frozen=True, tag="vote"):
@@ -46,26 +46,26 @@ class Vote(Struct, frozen=True, tag="vote"):
         told: see `Ballot.told`; None: an older release, which does not know.
     """
 
-    number: int = field(name="fence")
+    number: int
     granted: bool
     promised: int
-    term: SourceTerm | None = field(name="tenure")
+    term: SourceTerm | None
     told: tuple[str, ...] | None = None
 
 
 class Install(Struct, frozen=True, tag="install"):
     """A leader installs its term at a voter; sent again and again as a sign of life."""
 
-    term: SourceTerm = field(name="tenure")
+    term: SourceTerm
 
 
 class Installed(Struct, frozen=True, tag="installed"):
     """The answer to `Install`."""
 
-    number: int = field(name="fence")
+    number: int
     accepted: bool
     promised: int
-    term: SourceTerm | None = field(name="tenure")
+    term: SourceTerm | None
 
 
 class Delete(Struct, frozen=True, tag="delete"):
@@ -114,14 +114,14 @@ class Told(Struct, frozen=True):
     message: Message
 
 
-class Found(Struct, frozen=True, rename={"voters": "electors"}):
+class Found(Struct, frozen=True):
     """Makes a peer a voter of this stream. voters: peer ids (hex), the founder first."""
 
     entry: StreamEntry
     voters: tuple[str, ...]
 
 
-class Follow(Struct, frozen=True, rename={"term_number": "fence"}):
+class Follow(Struct, frozen=True):
     """Opens the call over which a leader ships to a replica. `ReplicaState` comes back; the leader
     sends a `Plan`, epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever. The replica answers
     each `Part` with `Stored`."""

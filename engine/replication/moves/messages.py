@@ -18,7 +18,7 @@ from medusa.engine.replication.records.placements import Deal
 from medusa.engine.tasks.query_editions import Edition
 
 
-class Assignment(Struct, frozen=True, rename={"term_number": "fence", "editions": "former"}):
+class Assignment(Struct, frozen=True):
     """Assigns a task: its definition, and a boundary.
 
     Attributes:
@@ -62,7 +62,7 @@ class Progress(Struct, frozen=True):
     reason: str = ""
 
 
-class Activate(Struct, frozen=True, rename={"term_number": "fence"}):
+class Activate(Struct, frozen=True):
     """Makes a peer the task's worker: the output after `since` is its own. Sent again when the
     output is altered.
 
@@ -76,7 +76,7 @@ class Activate(Struct, frozen=True, rename={"term_number": "fence"}):
     altered: dict[str, AlteredOutput] = {}
 
 
-class Release(Struct, frozen=True, rename={"term_number": "fence"}):
+class Release(Struct, frozen=True):
     """Releases a worker, or a peer that prepared. Its output from `since` up to `until` was used;
     None: nothing."""
 
@@ -96,7 +96,7 @@ class Released(Struct, frozen=True):
     reached: int = BEGINNING
 
 
-class Confirm(Struct, frozen=True, rename={"term_number": "fence"}):
+class Confirm(Struct, frozen=True):
     """Asks the owner whether this peer is the task's worker.
 
     Attributes:
@@ -122,7 +122,7 @@ class PlacementStatus(StrEnum):
     RELEASED = "released"
 
 
-class Confirmed(Struct, frozen=True, rename={"status": "standing"}):
+class Confirmed(Struct, frozen=True):
     """`since` goes with ACTIVE; `until` with RELEASED, if anything was used."""
 
     status: PlacementStatus
@@ -130,7 +130,7 @@ class Confirmed(Struct, frozen=True, rename={"status": "standing"}):
     until: int | None = None
 
 
-class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
+class PassOn(Struct, frozen=True):
     """Asks the owner to let another peer go on with the worker's task.
 
     Attributes:
@@ -143,7 +143,7 @@ class PassOn(Struct, frozen=True, rename={"term_number": "fence"}):
     deal: Deal
 
 
-class GiveBackTask(Struct, frozen=True, rename={"term_number": "fence"}):
+class GiveBackTask(Struct, frozen=True):
     """Asks the owner to take the worker's task back."""
 
     task: str
@@ -157,7 +157,7 @@ class MoveTask(Struct, frozen=True):
     to: str = ""
 
 
-class MoveRecord(Struct, frozen=True, rename={"term_number": "fence"}):
+class MoveRecord(Struct, frozen=True):
     """One move of a task, as its owner saw it.
 
     Attributes:

@@ -70,7 +70,7 @@ def replaced(placements: Placements, new: Placement) -> Placements:
     return (*placements[:-1], ended, new)[-REMEMBERED:]
 
 
-class WrittenPlacement(Struct, frozen=True, rename={"term_number": "fence"}):
+class WrittenPlacement(Struct, frozen=True):
     """A placement as the query's file holds it; see `Placement`.
 
     Attributes:

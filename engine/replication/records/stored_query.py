@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Struct
 
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import QueryEntry, StreamEntry
@@ -30,7 +30,7 @@ from medusa.overlay.json_folder import JsonFolder, refuse
 from medusa.overlay.names import PeerId
 
 
-class WrittenTerm(Struct, frozen=True, rename={"term_number": "fence"}):
+class WrittenTerm(Struct, frozen=True):
     """The term of a query as files and messages hold it; see `Term`.
 
     Attributes:
@@ -70,13 +70,11 @@ class StoredQuery(Struct, frozen=True):
     entry: QueryEntry
     inputs: dict[str, StreamEntry]
     kept: tuple[str, ...]
-    written_placements: dict[str, tuple[WrittenPlacement, ...]] = field(
-        default_factory=dict, name="placements"
-    )
-    written_term: WrittenTerm = field(default=WrittenTerm(), name="tenure")
+    written_placements: dict[str, tuple[WrittenPlacement, ...]] = {}
+    written_term: WrittenTerm = WrittenTerm()
     positions: dict[str, int] = {}
     variant: str = ""
-    editions: tuple[Edition, ...] = field(default=(), name="former")
+    editions: tuple[Edition, ...] = ()
     since: dict[str, int] = {}
     parted: tuple[str, ...] = ()
 

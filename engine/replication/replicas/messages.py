@@ -5,7 +5,7 @@ Both are peers of the participant whose query it is.
 
 from __future__ import annotations
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.records.stored_query import StoredQuery, WrittenTerm
@@ -18,7 +18,7 @@ class StandBy(Struct, frozen=True):
     stored: StoredQuery
 
 
-class KeepUp(Struct, frozen=True, rename={"term_number": "fence"}):
+class KeepUp(Struct, frozen=True):
     """Tells the secondary, every `Timing.keep_up_s`, that the primary lives, and its boundaries.
 
     Attributes:
@@ -45,13 +45,13 @@ class KeptUp(Struct, frozen=True):
             earliest boundary at which it could; it stands still until it hears of it again.
     """
 
-    written_term: WrittenTerm = field(name="tenure")
+    written_term: WrittenTerm
     boundaries: dict[str, int]
     positions: dict[str, int] = {}
     earliest: int = BEGINNING
 
 
-class Dismiss(Struct, frozen=True, rename={"term_number": "fence"}):
+class Dismiss(Struct, frozen=True):
     """Tells the secondary to stop standing by."""
 
     query: str
@@ -68,7 +68,7 @@ class Dismissed(Struct, frozen=True):
     given: dict[str, int] = {}
 
 
-class Incumbent(Struct, frozen=True, rename={"term_number": "fence"}):
+class Incumbent(Struct, frozen=True):
     """Asks the primary, which has been silent, whether this peer is still its secondary."""
 
     query: str

@@ -66,7 +66,7 @@ class VersionMonitor:
             followed = {
                 state.name
                 for state in self._store.all()
-                if state.role is Role.MIRROR and state.entry.stream.query
+                if state.role is Role.FOLLOWER and state.entry.stream.query
             }
             for stream in [each for each in self._choices if each not in followed]:
                 del self._choices[stream]
@@ -141,5 +141,5 @@ class VersionMonitor:
         self._made_from[stream] = made_from
         if before is not None and before != made_from:
             for state in self._store.all():
-                if state.name == stream and state.role is Role.MIRROR:
+                if state.name == stream and state.role is Role.FOLLOWER:
                     state.version += 1

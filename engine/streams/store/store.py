@@ -387,7 +387,7 @@ class StreamStore:
             return StreamLog.open(
                 folder / "log",
                 schema,
-                history_us=0 if role is Role.MIRROR else entry.stream.history_us,
+                history_us=0 if role is Role.FOLLOWER else entry.stream.history_us,
                 recent_bytes=self._config.recent_bytes,
                 shared=self._shared,
                 durable=self._config.fsync,
@@ -452,7 +452,7 @@ class StreamStore:
             del self._streams[beside.key]
             self.tending.forget(beside.key)
             self._subscriptions.forget(beside.name)
-        if state.role is not Role.MIRROR and self.serving(state.name) is None:
+        if state.role is not Role.FOLLOWER and self.serving(state.name) is None:
             self._subscriptions.forget(state.name)
         return True
 

@@ -37,7 +37,7 @@ class Role(StrEnum):
     REVISIONS = "revisions"
     """The revisions of a source stream whose leader this peer is."""
     DERIVED = "derived"
-    MIRROR = "mirror"
+    FOLLOWER = "follower"
     ASSIGNED = "assigned"
     """The output of a task that this peer runs for another."""
     STANDBY = "standby"
@@ -56,7 +56,7 @@ class Role(StrEnum):
     @property
     def is_served(self) -> bool:
         """Whether subscribers are given it."""
-        return self not in {Role.MIRROR, Role.STANDBY, Role.REPLICA}
+        return self not in {Role.FOLLOWER, Role.STANDBY, Role.REPLICA}
 
 
 class LogKey(NamedTuple):
@@ -168,7 +168,7 @@ class StreamState:
     def define(self, entry: StreamEntry) -> None:
         """Set a new definition, and wake the waiters on `altered`."""
         self.entry = entry
-        if self.role is not Role.MIRROR:
+        if self.role is not Role.FOLLOWER:
             self.log.retention.history_us = entry.stream.history_us
         self.altered.set(self.altered.value + 1)
 

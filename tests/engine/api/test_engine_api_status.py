@@ -47,7 +47,7 @@ async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(town: T
         memory_bytes=2**64 - 1,
         streams=(
             stream_status(mit.name("s")),
-            stream_status(mit.name("t"), "mirror", float("-inf")),
+            stream_status(mit.name("t"), "follower", float("-inf")),
             stream_status(evil.name(STEERING)),
         ),
         tasks=(task_status(mit.name("t")), task_status(mit.name("u"), mit.id)),

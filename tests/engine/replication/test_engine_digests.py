@@ -83,7 +83,7 @@ async def around(autojump_clock: trio.abc.Clock, nursery: trio.Nursery) -> Aroun
     return made
 
 
-async def test_a_higher_fence_of_a_sibling_is_believed_and_followed_at_once(around: Around) -> None:
+async def test_a_higher_term_of_a_sibling_is_believed_and_followed_at_once(around: Around) -> None:
     stream = "medusa://mit.edu/out"
     around.directory.believe(Term(stream, 5))
     around.hear(SIBLING, stream, 6)

@@ -104,7 +104,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
     stream = await make_stream(owner, mit, "s")
     entry = await guest.stream_entry(stream)
     state = await utah.up.engine.followers.follow(entry, "a test")
-    assert state.role is Role.MIRROR
+    assert state.role is Role.FOLLOWER
     await owner.post_event(stream, rows([(1, 1)]), boundary=1)
     await until(lambda: state.log.boundary == 1)
     await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))
@@ -113,7 +113,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
     await until(lambda: state.log.boundary == 2)
     folder = utah.up.engine.store.folder_of(state.key)
     stored = load_json(folder / "stream.json", StoredStream, mend="")
-    assert stored == StoredStream(state.entry, Role.MIRROR), "a restart knows it too"
+    assert stored == StoredStream(state.entry, Role.FOLLOWER), "a restart knows it too"
 
 
 async def test_what_cannot_be_altered_is_refused(town: Town) -> None:

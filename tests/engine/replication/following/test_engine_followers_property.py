@@ -169,7 +169,7 @@ class World:
     # -- the copy ----------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        self.copy = opened(self._folder / "copy", self._rng, Role.MIRROR)
+        self.copy = opened(self._folder / "copy", self._rng, Role.FOLLOWER)
         course = Course(tentative=True, committed=self._committed)
         self.follower = Follower(self.copy, FROM_PRODUCERS, self.reach, "copy", course)
         self.follower.need(self.needed)

@@ -209,7 +209,7 @@ async def test_without_a_majority_nothing_changes(town: Town, places: list[Place
 
 
 @pytest.mark.parametrize("away", ["replica", "witness"])
-async def test_an_elector_that_was_away_learns_of_it(
+async def test_a_voter_that_was_away_learns_of_it(
     town: Town, places: list[Place], away: str
 ) -> None:
     home = places[0]
@@ -312,7 +312,7 @@ async def ended(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:
     return stream
 
 
-async def test_it_goes_on_at_every_elector_over_restarts_and_homes(
+async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
     town: Town, places: list[Place]
 ) -> None:
     home, *others = places
@@ -359,7 +359,7 @@ async def test_who_was_told_of_the_end_is_named_whoever_is_home(
     assert has_end(home, stream), "it has a leader again"
 
 
-async def test_an_elector_that_is_away_is_named(town: Town, places: list[Place]) -> None:
+async def test_a_voter_that_is_away_is_named(town: Town, places: list[Place]) -> None:
     home = places[0]
     client = await town.client(home)
     stream = await ended(client, home)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-from leaders_electors import COMMON, Electors, many_lives, wander
 from leaders_model import World
+from leaders_voters import COMMON, Voters, many_lives, wander
 
 from medusa.engine.replication.leaders.ballot import (
     Ballot,
@@ -25,11 +25,11 @@ from medusa.engine.replication.leaders.messages import AskVote, Install, Install
 from medusa.engine.replication.leaders.voter import Role
 
 
-class FiveVoters(Electors):
+class FiveVoters(Voters):
     k = 2
 
 
-class Deleting(Electors):
+class Deleting(Voters):
     """And the owner deletes the stream, perhaps in the middle of an election."""
 
     @rule(index=st.integers(0, 4))
@@ -41,7 +41,7 @@ class DeletingFive(Deleting):
     k = 2
 
 
-TestThree = Electors.TestCase
+TestThree = Voters.TestCase
 TestThree.settings = COMMON
 TestFive = FiveVoters.TestCase
 TestFive.settings = COMMON
@@ -100,7 +100,7 @@ def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
         many_lives(40)
 
 
-def test_one_vote_a_fence() -> None:
+def test_one_vote_a_term() -> None:
     ballot = Ballot(("a", "b", "c"))
     voted = promise(ballot, 5, "b")
     assert voted is not None
@@ -123,7 +123,7 @@ def test_no_term_below_a_promise_nor_of_another_size() -> None:
     assert installed.term == SourceTerm(5, "b", ("c",))
 
 
-def test_who_lost_a_fence_learns_of_who_won_it() -> None:
+def test_who_lost_a_term_learns_of_who_won_it() -> None:
     """Two peers stand for the same term. The loser had its own vote: that binds it against later
     candidates, and not against who has the majority's."""
     world = World(1, Random(0))

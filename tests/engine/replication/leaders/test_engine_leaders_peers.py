@@ -177,7 +177,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
         assert await received(client.subscribe(stream), 2) == [(1, 1), (2, 2)]
 
 
-async def test_an_elector_that_claims_a_term_of_the_future_stops_nobody(
+async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
     town: Town, places: list[Place]
 ) -> None:
     """Nobody could be leader after it; a vote for it that was given before is not kept to."""

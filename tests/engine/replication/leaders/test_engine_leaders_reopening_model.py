@@ -8,8 +8,8 @@ from random import Random
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import rule
-from leaders_electors import COMMON, Electors, many_lives, wander
 from leaders_model import QUIET_S, Node, World
+from leaders_voters import COMMON, Voters, many_lives, wander
 from msgspec.structs import replace
 
 from medusa.engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
@@ -18,7 +18,7 @@ from medusa.engine.replication.leaders.events import Effect, Send
 from medusa.engine.replication.leaders.messages import Vote
 
 
-class Reopening(Electors):
+class Reopening(Voters):
     """And the stream ends, is reopened, and readers find its end, wherever that is."""
 
     @rule(index=st.integers(0, 4))
@@ -131,7 +131,7 @@ def ended(k: int) -> tuple[World, Node]:
 
 
 @pytest.mark.parametrize("k", [1, 2])
-def test_a_stream_is_not_reopened_while_an_elector_is_away(k: int) -> None:
+def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     world, home = ended(k)
     assert home.election is not None
     away = world.nodes["abcde"[2 * k]]
@@ -149,7 +149,7 @@ def test_a_stream_is_not_reopened_while_an_elector_is_away(k: int) -> None:
     assert world.ended(home)
 
 
-def test_an_elector_of_an_earlier_version_does_not_know_whom_it_told(
+def test_a_voter_of_an_earlier_version_does_not_know_whom_it_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world, home = ended(1)

@@ -73,19 +73,9 @@ def test_each_worker_is_paid_from_its_first_boundary_to_the_next_ones(
 
 
 @given(PLACEMENTS)
-def test_the_file_of_a_query_holds_placements_in_the_form_of_the_first_release(
+def test_a_placement_is_read_from_the_file_of_a_query_as_it_was_written(
     placement: Placement,
 ) -> None:
-    term, form = placement.term, written(placement)
-    plain = decode(encode(form), dict, limit=4096, what="a placement")
-    assert list(plain) == [
-        *("fence", "worker", "since", "until", "deal", "payee", "owed", "load", "rate")
-    ]
-    assert (plain["fence"], plain["worker"], plain["since"]) == (
-        term.number,
-        term.holder.hex(),
-        term.since,
-    )
-    assert plain["until"] == placement.until
+    form = written(placement)
     assert form.of(TASK) == placement
-    assert decode(encode(plain), WrittenPlacement, limit=4096, what="a placement") == form
+    assert decode(encode(form), WrittenPlacement, limit=4096, what="a placement") == form

@@ -49,7 +49,7 @@ def query_primary(place: Place, query: Query) -> str:
     return standby.term.holder.hex()
 
 
-async def test_a_query_made_again_is_not_deposed_by_the_fence_of_its_namesake(
+async def test_a_query_made_again_is_not_deposed_by_the_term_of_its_namesake(
     town: Town, made: Made
 ) -> None:
     home, primary, secondary = await town.siblings(3)

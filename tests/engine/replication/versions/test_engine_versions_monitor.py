@@ -51,7 +51,7 @@ class Town:
         self.state = [
             SimpleNamespace(
                 name=name,
-                role=Role.MIRROR,
+                role=Role.FOLLOWER,
                 version=0,
                 entry=SimpleNamespace(stream=SimpleNamespace(query="medusa://a.org/q")),
             )

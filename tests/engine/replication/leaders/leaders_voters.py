@@ -13,7 +13,7 @@ from leaders_model import QUIET_S, Node, World
 from medusa.engine.replication.leaders.events import Tick
 
 
-class Electors(RuleBasedStateMachine):
+class Voters(RuleBasedStateMachine):
     """Three voters (k=1) or five (k=2)."""
 
     k = 1
