@@ -22,9 +22,6 @@ from typing import Final
 
 from medusa.engine.borealis.streams import OldBox, OldTable, Streams
 from medusa.engine.borealis.tables import Names, plain, split, table_of
-from medusa.engine.language.box_types import type_box
-from medusa.engine.language.joins import RIGHT
-from medusa.engine.language.steps import JoinStep
 from medusa.engine.language.typed import fields_in
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
@@ -37,6 +34,9 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
+from medusa.engine.operators.join.sides import RIGHT
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
 
 UPDATE: Final = "update"

@@ -18,7 +18,6 @@ from typing import Final
 
 from medusa.engine.borealis.streams import OldBox, Streams
 from medusa.engine.borealis.windows import number
-from medusa.engine.language.tuple_windows import MOST_TUPLES
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
     AggregateFunction,
@@ -33,6 +32,7 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, STIME, Schema
+from medusa.engine.operators.tuple_windows import MOST_TUPLES
 from medusa.overlay.errors import InvalidInputError
 
 NEVER: Final = f"left.{STIME} = right.{STIME} and false"
@@ -148,7 +148,7 @@ def _of_last(
     Args:
         kept: the buffer of the last tuples. other: the side of those that are paired with them.
     """
-    # as the parser, with the first expression: see medusa.engine.language.box_types
+    # as the parser, with the first expression: see medusa.engine.operators.shared.operator.Given
     from medusa.engine.language.sides import renamed
     from medusa.engine.language.sql.expressions import name_text
 

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
 
 SECOND_US: Final = 1_000_000

@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from medusa.engine.borealis.streams import SECOND_US, OldBox, Starts, Streams
 from medusa.engine.language.aggregates import call_of, function_of
-from medusa.engine.language.box_types import type_box
-from medusa.engine.language.steps import AggregateStep, TotalsStep, TypedAggregate
 from medusa.engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
 from medusa.engine.language.xml.parameters import us_to_seconds
 from medusa.engine.language.xml.tree import Node
@@ -35,6 +33,10 @@ from medusa.engine.objects.query import (
     Totals,
 )
 from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.totals.step import TotalsStep
+from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
 
 _SMALL: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT})

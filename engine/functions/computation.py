@@ -22,7 +22,6 @@ import trio
 
 from medusa.engine.functions.allowed import AllowedFunction, Functions
 from medusa.engine.functions.process import ROWS, CallError, FunctionProcess
-from medusa.engine.language.steps import MapStep
 from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME
@@ -254,12 +253,14 @@ def _read(stage: Stage, paths: Sequence[Path], interval: Interval) -> Result:
     began_s = time.thread_time()
     schema = stage.task.output_schema.derived
     (step,) = stage.task.steps
-    assert isinstance(step, MapStep), "a projection"
-    wanted = {each.name for _, each in step.outputs if isinstance(each, FieldRef)} - {STIME}
+    assert step.projection is not None, "it only chooses fields"
+    wanted = {each.name for _, each in step.projection} - {STIME}
     columns = [STIME, *sorted(wanted)]
     parts = [schema.empty_table()]
     parts += [
-        _chosen(step, rows, schema) for path in paths for rows in _groups(path, columns, interval)
+        _chosen(step.projection, rows, schema)
+        for path in paths
+        for rows in _groups(path, columns, interval)
     ]
     rows = canonical(pa.concat_tables(parts), schema)
     return Result(rows, time.thread_time() - began_s)
@@ -278,19 +279,18 @@ def _groups(path: Path, columns: Sequence[str], interval: Interval) -> Iterator[
 def _projected(part: Task, rows: pa.Table, schema: pa.Schema) -> Result:
     began_s = time.thread_time()
     (step,) = part.steps
-    assert isinstance(step, MapStep), "a projection"
-    made = canonical(_chosen(step, rows, schema), schema)
+    assert step.projection is not None, "it only chooses fields"
+    made = canonical(_chosen(step.projection, rows, schema), schema)
     return Result(made, time.thread_time() - began_s)
 
 
-def _chosen(step: MapStep, rows: pa.Table, schema: pa.Schema) -> pa.Table:
+def _chosen(fields: Sequence[tuple[str, FieldRef]], rows: pa.Table, schema: pa.Schema) -> pa.Table:
     """The fields that a projection chooses, under their new names."""
     columns = [rows.column(STIME)]
-    for _, each in step.outputs:
-        assert isinstance(each, FieldRef), "of a projection"
+    for _, each in fields:
         column = rows.column(each.name)
         columns.append(column.cast(pa.timestamp("us", tz="UTC")) if is_time(each) else column)
-    return pa.table(columns, names=[STIME, *(name for name, _ in step.outputs)]).cast(schema)
+    return pa.table(columns, names=[STIME, *(name for name, _ in fields)]).cast(schema)
 
 
 def _remove_left(folder: Path) -> None:

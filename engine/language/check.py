@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from medusa.engine.language.box_shapes import about, check_shape, refuse_repeated
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.classes import check_availability
+from medusa.engine.language.folding import check_panes
 from medusa.engine.language.history_range import check_history_range
-from medusa.engine.language.panes import check_panes
 from medusa.engine.language.user_functions import (
     check_declared,
     declared,
@@ -22,6 +20,8 @@ from medusa.engine.objects.query import (
     streams_written,
 )
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.shared.operator import about, refuse_repeated
+from medusa.engine.operators.typing import check_shape, type_box
 from medusa.overlay.errors import InvalidInputError
 
 MAX_BOXES: Final = 256

@@ -21,7 +21,6 @@ nested; a network has the class of its weakest operator.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Final
 
 import msgspec
@@ -35,22 +34,9 @@ from medusa.engine.objects.availability import (
     Recovery,
 )
 from medusa.engine.objects.functions import UserFunction
-from medusa.engine.objects.query import (
-    Aggregate,
-    Box,
-    Cumulate,
-    Filter,
-    Join,
-    Map,
-    Match,
-    Query,
-    Rank,
-    Sessions,
-    Top,
-    Totals,
-    TupleWindows,
-    Union,
-)
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.operator import BoxClass, State
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.identity import parse_peer_id
 
@@ -67,22 +53,7 @@ MAX_CHECKPOINT_S: Final = 3_600.0
 """An hour: producers of the inputs keep as much, and precise results wait as long."""
 
 
-class BoxClass(StrEnum):
-    """Which tuples a box gives after a restart; each class contains those before it."""
-
-    REPEATABLE = "repeatable"
-    """Restarted empty at any earlier point of its input, it gives the same tuples."""
-    CONVERGENT = "convergent"
-    """Convergent-capable: restarted so, it gives the same tuples after a while."""
-    DETERMINISTIC = "deterministic"
-    """From the same state and the same sequence of input tuples, it gives the same tuples."""
-    ARBITRARY = "arbitrary"
-    """Its tuples depend on the order or the time in which tuples of several streams arrive, or on
-    what else a user's function looks at."""
-
-
 _CLASSES: Final = tuple(BoxClass)
-_KEPT: Final = (Totals, Top, TupleWindows)
 _RECOVERIES: Final = tuple(Recovery)
 
 
@@ -112,15 +83,9 @@ def class_of(box: Box, functions: Sequence[UserFunction] = ()) -> BoxClass:
     Args:
         functions: those of the box's query.
     """
-    match box:
-        case Filter() | Map():
-            called = called_by(box, {each.name: each for each in functions})
-            sure = all(each.deterministic for each in called)
-            return BoxClass.REPEATABLE if sure else BoxClass.ARBITRARY
-        case Aggregate() | Sessions() | Cumulate() | Rank() | Match():
-            return BoxClass.CONVERGENT
-        case Union() | Join() | TupleWindows() | Totals() | Top():
-            return BoxClass.DETERMINISTIC
+    called = called_by(box, {each.name: each for each in functions})
+    sure = all(each.deterministic for each in called)
+    return operator_of(box).box_class if sure else BoxClass.ARBITRARY
 
 
 def weakest_class(query: Query) -> BoxClass:
@@ -216,7 +181,7 @@ def _check_recovery(query: Query, availability: Availability) -> None:
 
 def _check_tables(query: Query, availability: Availability) -> None:
     """What totals are made of is in what they were: only a copy of them can go on."""
-    kept = next((box for box in query.boxes if isinstance(box, _KEPT)), None)
+    kept = next((b for b in query.boxes if operator_of(b).state is State.OUTPUT), None)
     if kept is None or availability.mode in {Mode.NONE, Mode.PASSIVE_STANDBY}:
         return
     raise InvalidInputError(

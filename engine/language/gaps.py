@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from medusa.engine.language.unsaid import span_text
-from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.operators.registry import operator_of
 
 
 def gaps(queries: Iterable[Query]) -> tuple[str, ...]:
@@ -17,14 +17,10 @@ def gaps(queries: Iterable[Query]) -> tuple[str, ...]:
 
 
 def _gap(box: Box) -> str:
-    match box:
-        case Aggregate(size_us=size, advance_us=advance) if advance > size:
-            lengths = f"{span_text(size)} long, and one begins each {span_text(advance)}"
-        case TupleWindows(size=size, advance=advance) if advance > size:
-            lengths = f"{size:,} rows long, and one begins each {advance:,} rows"
-        case _:
-            return ""
+    lengths = operator_of(box).gap
+    if not lengths:
+        return ""
     return (
-        f"windows of {box.input} are {lengths}: rows between two of them are in none (of HOP the "
-        "advance is the first length, the size the second)"
+        f"windows of {box.inputs[0]} are {lengths}: rows between two of them are in none (of HOP "
+        "the advance is the first length, the size the second)"
     )

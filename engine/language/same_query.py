@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import msgspec
 
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import check_query
-from medusa.engine.language.steps import Step
 from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import unpinned
 from medusa.engine.objects.query import Query, streams_read
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.typing import type_box
 
 
 def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from functools import lru_cache
 
 from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.panes import panes_name
-from medusa.engine.objects.query import Join, Map, Query, Top, Totals, TupleWindows
+from medusa.engine.objects.query import Query
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.panes import panes_name
 
 
 def tables_read(query: Query) -> frozenset[str]:
     """The streams that the query reads as tables."""
-    found = {box.right for box in query.boxes if isinstance(box, Join) and box.table}
-    found |= {box.input for box in query.boxes if isinstance(box, Totals) and box.changes}
-    return frozenset(found)
+    return frozenset(name for box in query.boxes for name in operator_of(box).tables_read)
 
 
-def totals_of(query: Query) -> frozenset[str]:
+def made_of_tables(query: Query) -> frozenset[str]:
     """The outputs of its totals and windows of tuples, each of which is made of a table beside
     it."""
-    return frozenset(box.output for box in query.boxes if isinstance(box, (Totals, TupleWindows)))
+    return frozenset(box.outputs[0] for box in query.boxes if operator_of(box).made_of_table)
 
 
 @lru_cache(maxsize=64)  # called for each stream of a query
@@ -32,11 +31,7 @@ def tables_of(query: Query, inputs: frozenset[str] = frozenset()) -> frozenset[s
     """
     found = set(inputs)
     for box in ordered_boxes(query):
-        match box:
-            case Totals() | Top():
-                found.add(box.output)
-            case Map() if box.input in found:
-                found.add(box.output)
-            case _:
-                pass
-    return frozenset(found - inputs) | {*map(panes_name, totals_of(query)), *tables_read(query)}
+        if operator_of(box).makes_table(found):
+            found.update(box.outputs)
+    beside = map(panes_name, made_of_tables(query))
+    return frozenset(found - inputs) | {*beside, *tables_read(query)}

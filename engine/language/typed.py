@@ -6,7 +6,7 @@ function that walks the expression, visits it once in each place. So `nodes` cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -140,3 +140,17 @@ def fields_in(expression: Expression) -> Iterator[str]:
 def calls_in(expression: Expression) -> Iterator[Call]:
     """The calls of an expression, each behind those that are its arguments."""
     return (each for each in parts_of(expression) if isinstance(each, Call))
+
+
+def without_calls(expression: Expression, results: Mapping[Call, FieldRef]) -> Expression:
+    """The expression with the fields of their results in the place of calls."""
+    match expression:
+        case FieldRef(name=name, type=type_):
+            return FieldRef(name, type_)
+        case Constant():
+            return expression
+        case Call():
+            return results[expression]
+        case Operation(operator=operator, operands=operands, type=type_):
+            inner = tuple(without_calls(each, results) for each in operands)
+            return Operation(operator, inner, type_)

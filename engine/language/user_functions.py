@@ -11,8 +11,7 @@ from contextlib import suppress
 
 import msgspec
 
-from medusa.engine.language.steps import FilterStep, MapStep, Step
-from medusa.engine.language.typed import Call, Expression, calls_in
+from medusa.engine.language.typed import Expression, calls_in
 from medusa.engine.objects.functions import UserFunction, check_functions
 from medusa.engine.objects.query import Box, Function, Query
 from medusa.overlay.errors import InvalidInputError
@@ -69,18 +68,6 @@ def without_unused(query: Query) -> Query:
     used = {each for box in query.boxes for each in called_by(box, known)}
     kept = tuple(each for each in query.functions if each in used)
     return msgspec.structs.replace(query, functions=kept)
-
-
-def calls_of(step: Step) -> tuple[Call, ...]:
-    """The different calls of a step, each behind those that are its arguments."""
-    match step:
-        case FilterStep():
-            expressions: Sequence[Expression] = step.predicates
-        case MapStep():
-            expressions = [each for _, each in step.outputs]
-        case _:
-            return ()
-    return tuple(dict.fromkeys(call for each in expressions for call in calls_in(each)))
 
 
 def refuse_calls(expression: Expression, where: str) -> None:

@@ -566,7 +566,7 @@ class Query(Struct, frozen=True, omit_defaults=True):
         readers: (stream, its readers) of its streams with readers of their own, more or fewer than
             its inputs allow: see `medusa.engine.language.labels`.
         panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
-            `medusa.engine.language.panes`. Its peer decides that when the query is created.
+            `medusa.engine.operators.shared.panes`. Its peer decides that when the query is created.
         functions: those of users that its expressions may call, with the fingerprints of the peer
             that made it: see `medusa.engine.functions`.
     """

@@ -27,9 +27,9 @@ from medusa.engine.language.buckets import (
     PARTS,
 )
 from medusa.engine.language.operators import INTEGER_RANGE
-from medusa.engine.language.steps import TypedAggregate
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.reference.values import Value
 
 Bag = list[tuple[Any, int]]

@@ -14,18 +14,14 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from random import Random  # noqa: TID251 - the type: the simulator passes a seeded one
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import pyarrow as pa
 import trio
 
 from medusa.engine.language.aggregate_types import aggregate_type
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.parse_expression import parse_expression
-from medusa.engine.language.steps import CumulateStep, SessionsStep, TypedAggregate
-from medusa.engine.language.totals import result_steps
-from medusa.engine.language.tuple_windows import result_steps as results_of_tuples
 from medusa.engine.language.typed import Expression
 from medusa.engine.language.user_functions import Declared, declared
 from medusa.engine.objects.query import (
@@ -45,6 +41,22 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.rank import RankStep
+from medusa.engine.operators.registry import AnyStep
+from medusa.engine.operators.sessions import SessionsStep
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.top import TopStep
+from medusa.engine.operators.totals.step import TotalsStep, result_steps
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
+from medusa.engine.operators.tuple_windows.step import result_steps as results_of_tuples
+from medusa.engine.operators.typing import type_box
 from medusa.engine.reference.expressions import Functions, Row, evaluate
 from medusa.engine.reference.joins import joined
 from medusa.engine.reference.matches import matched
@@ -55,21 +67,7 @@ from medusa.engine.reference.tuple_windows import tuple_windows
 from medusa.engine.reference.windows import FORMS, aggregate
 from medusa.engine.streams.log.epochs import reading
 from medusa.engine.tasks.execution import Result
-from medusa.engine.tasks.plan import (
-    AggregateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    SpanStep,
-    Step,
-    Task,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-    WindowStep,
-)
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import Interval
 from medusa.overlay.events import Events
 
@@ -159,7 +157,7 @@ def _run_state(
             return matched(pattern, rows, _fields(schemas[box.input]))
         case Sessions() | Cumulate():
             step = type_box(box, schemas).steps[box.output]
-            assert isinstance(step, SpanStep), "of sessions or windows that grow"
+            assert isinstance(step, SessionsStep | CumulateStep), "of sessions or windows that grow"
             return spans(step, rows)
 
 
@@ -216,23 +214,21 @@ def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldTy
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 
-_IN_ORDER: Final = WindowStep | SpanStep | MatchStep | TupleWindowsStep | TopStep
-
-
 def run_task(
     task: Task, inputs: Mapping[str, list[Row]], after: int, upto: int, interval: Interval
 ) -> list[Row]:
     """The output over (after, upto] from the inputs over `interval`."""
     lo, hi = interval.lo, interval.hi
-    if task.join is not None:
-        rows = [
-            row for row in _joined(task, task.join, inputs, interval) if after < row[STIME] <= upto
-        ]
+    if task.sided:
+        join = task.steps[0]
+        assert isinstance(join, JoinStep), "the step with sides"
+        found = _joined(task, join, inputs, interval)
+        rows = [row for row in found if after < row[STIME] <= upto]
         return canonical(_stepped(task.steps[1:], rows, after, upto), task.output_schema)
     lo = BEGINNING if task.tables else lo
     rows = [row for name in task.inputs for row in inputs[name] if lo < row[STIME] <= hi]
     arrival = len(task.inputs) == 1 and task.inputs[0] in task.source_inputs
-    direct = bool(task.steps) and isinstance(task.steps[0], _IN_ORDER)
+    direct = bool(task.steps) and task.steps[0].in_order
     if not (arrival and direct):
         rows = [{k: v for k, v in row.items() if k != "seq"} for row in rows]
     rows = canonical(rows, task.input_schemas[0], arrival=arrival and direct)
@@ -254,7 +250,7 @@ def _stepped(
     steps: Sequence[Step], rows: list[Row], after: int, upto: int, fields: Sequence[str] = ()
 ) -> list[Row]:
     """The rows after the steps. fields: of the rows."""
-    for step in steps:
+    for step in cast("Sequence[AnyStep]", steps):
         match step:
             case FilterStep():
                 rows = [row for row in rows if _port(step, row) == step.port]

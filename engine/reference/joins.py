@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from medusa.engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
-from medusa.engine.language.steps import JoinStep
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import END, STIME
+from medusa.engine.operators.join.sides import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
+from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.reference.expressions import Row, evaluate
 
 

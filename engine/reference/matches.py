@@ -6,18 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from medusa.engine.language.matches import (
-    MAX_TUPLES,
-    PREVIOUS,
-    START,
-    ends_at_most,
-    may_end,
-    moves,
-)
-from medusa.engine.language.steps import MatchStep, TypedMeasure
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.query import Contiguity, Function
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.match.automaton import START, ends_at_most, may_end, moves
+from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
+from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.reference.values import Value
 

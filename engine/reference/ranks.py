@@ -8,8 +8,8 @@ from typing import Any
 
 from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.rank import RankStep
 from medusa.engine.reference.expressions import Row
-from medusa.engine.tasks.plan import RankStep
 
 
 def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:

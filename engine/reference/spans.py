@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from medusa.engine.language.steps import CumulateStep, SessionsStep, SpanStep
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START
 from medusa.engine.objects.schema import END, STIME
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.sessions import SessionsStep
 from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.windows import folded
 
 
-def spans(step: SpanStep, rows: Sequence[Row]) -> list[Row]:
+def spans(step: SessionsStep | CumulateStep, rows: Sequence[Row]) -> list[Row]:
     """The results over these rows, which are in the order of their stream."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     names = [field.name for field in step.group_by]

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.steps import TopStep, TotalsStep, TypedAggregate
-from medusa.engine.language.totals import State, layout_of
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import DELETED, STIME, FieldType
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.top import TopStep
+from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
 from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.reference.ranks import in_order
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from medusa.engine.language.steps import TupleWindowsStep
-from medusa.engine.language.tuple_windows import layout_of
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of
 from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.windows import folded
 

@@ -38,7 +38,7 @@ def triple(values: Iterable[float]) -> Triple:
 
 
 def halves(values: Sequence[int]) -> list[int]:
-    """The sums `medusa.engine.language.panes.MOMENTS`."""
+    """The sums `medusa.engine.operators.shared.panes.MOMENTS`."""
     parts = [divmod(value, _HALF) for value in values]
     products = [(h * h, h * low, low * low) for h, low in parts]
     found = [len(values), sum(h for h, _ in parts), sum(low for _, low in parts)]

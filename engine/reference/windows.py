@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
 from medusa.engine.language.operators import FLOATS, INTEGER_RANGE
-from medusa.engine.language.panes import Counted, Layout, layout
-from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import STIME, FieldType
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.shared.panes import Counted, Layout, layout
 from medusa.engine.reference.bags import bag, key_of, of_bag
 from medusa.engine.reference.distinct import estimate, merged, place
 from medusa.engine.reference.expressions import Row, evaluate
@@ -99,7 +100,8 @@ def _groups(step: AggregateStep) -> list[str]:
 
 
 def _partial(step: AggregateStep, rows: list[Row]) -> list[Row]:
-    """Tuples to the partial results of panes, which `medusa.engine.language.panes` defines."""
+    """Tuples to the partial results of panes, with the fields of
+    `medusa.engine.operators.shared.panes`."""
     made, names = layout(step.group_by, step.functions), _groups(step)
     parts: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:

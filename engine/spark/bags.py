@@ -16,9 +16,9 @@ from pyspark.sql import types as T
 
 from medusa.engine.language.aggregates import MARK, MILLION, PERCENTILES, TEXT_LIMIT, millionths
 from medusa.engine.language.operators import INTEGERS
-from medusa.engine.language.steps import TypedAggregate
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.spark.buckets import estimate
 from medusa.engine.spark.columns import SPARK_TYPES
 

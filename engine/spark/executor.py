@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
+from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.rank import RankStep
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.sharing import Sharing
 from medusa.engine.spark.workforce import LOOK_S, Workforce
 from medusa.engine.tasks.execution import Executor, Result
-from medusa.engine.tasks.plan import MatchStep, RankStep, Task
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
 from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError, MedusaError
@@ -337,15 +339,15 @@ def kind_of(task: Task) -> Kind | None:
     always runs alone. Blocking: it imports PySpark."""
     from medusa.engine.spark import rows, shared_matches, shared_rows, shared_windows
 
-    if task.recalls or isinstance(task.window, RankStep):
+    if task.recalls or any(isinstance(step, RankStep) for step in task.steps):
         return None
-    if task.near is not None and not isinstance(task.near, MatchStep):
-        return None  # the inputs of a join have different fields
     fields = rows.merged_fields(task.input_schemas)
-    if task.near is not None:
+    if any(isinstance(step, MatchStep) for step in task.steps):
         pattern = (fields, task.steps, by_arrival(task))
         return pattern, lambda: shared_matches.SharedMatches(task)
-    if task.window is not None:
+    if task.near is not None:
+        return None  # the inputs of a join have different fields
+    if task.windows is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)
     if not shared_rows.fits(task):

@@ -12,11 +12,12 @@ from pyspark.sql import types as T
 
 from medusa.engine.language.aggregates import BAGS, KINDS, VARIANCES, Kind
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.panes import Counted, Layout, layout
-from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import SEQ, STIME, Field, FieldType
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.shared.panes import Counted, Layout, layout
 from medusa.engine.spark.bags import Bag, bag_of, bin_of, of_bag
 from medusa.engine.spark.buckets import bucket_of
 from medusa.engine.spark.columns import column, quoted, without_negative_zero
@@ -221,7 +222,7 @@ _UNORDERED: Final[Mapping[Function, Callable[[Column, FieldType], Column]]] = {
 }
 
 
-# -- of panes: `medusa.engine.language.panes` defines their fields
+# -- of panes: `medusa.engine.operators.shared.panes` defines their fields
 # ---------------------------------------
 
 

@@ -12,7 +12,11 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.joins import (
+from medusa.engine.language.operators import FLOATS
+from medusa.engine.language.typed import fields_in
+from medusa.engine.objects.query import JoinKind
+from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
+from medusa.engine.operators.join.sides import (
     AS_OF,
     LEFT,
     RIGHT,
@@ -20,11 +24,7 @@ from medusa.engine.language.joins import (
     has_equality,
     necessary_equalities,
 )
-from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.steps import JoinStep
-from medusa.engine.language.typed import fields_in
-from medusa.engine.objects.query import JoinKind
-from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
+from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
 from medusa.engine.spark.rows import row_schema
 from medusa.engine.spark.scans import reader_of
@@ -148,7 +148,7 @@ class Joins:
             return Interval(BEGINNING, interval.hi)
         if after == BEGINNING:
             return interval
-        horizon = step.left_horizon_us if of_left else step.right_horizon_us
+        horizon = step.left_reach_us if of_left else step.right_reach_us
         return Interval(max(interval.lo, after - horizon), interval.hi)
 
     def _valid(self, right: DataFrame) -> DataFrame:

@@ -8,9 +8,9 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from medusa.engine.language.panes import layout
-from medusa.engine.language.steps import AggregateStep
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.shared.panes import layout
 from medusa.engine.spark.columns import changing, quoted
 from medusa.engine.spark.slices import due, folds
 

@@ -1,10 +1,9 @@
 """Patterns over DataFrames.
 
 A window gives each tuple those that follow it in its partition, as an array. For the tuples that
-can be the first of a match, the array is folded: the automaton of `medusa.engine.language.matches`
-goes on by one tuple at a time, in all its ways at once. So a job has one sort and no join, and its
-number of rows does not depend on the pattern.
-"""
+can be the first of a match, the array is folded: the automaton of
+`medusa.engine.operators.match.automaton` goes on by one tuple at a time, in all its ways at once.
+So a job has one sort and no join, and its number of rows does not depend on the pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +16,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.matches import (
+from medusa.engine.language.operators import FLOATS, INTEGERS
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.schema import END, SEQ, STIME, Field, FieldType
+from medusa.engine.operators.match.automaton import (
     START,
     Kept,
     Register,
@@ -30,11 +33,7 @@ from medusa.engine.language.matches import (
     registers_of,
     remembered,
 )
-from medusa.engine.language.operators import FLOATS, INTEGERS
-from medusa.engine.language.steps import MatchStep, TypedMeasure
-from medusa.engine.language.typed import Expression, FieldRef
-from medusa.engine.objects.query import Contiguity, Function
-from medusa.engine.objects.schema import END, SEQ, STIME, Field, FieldType
+from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.spark.columns import SPARK_TYPES, column, field_column, quoted, within
 
 _TUPLES: Final = "tuples "

@@ -10,9 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from medusa.engine.language.aggregates import BAGS, KINDS
-from medusa.engine.language.panes import panes_fields
-from medusa.engine.language.steps import AggregateStep, Form
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
 from medusa.engine.spark.columns import quoted
 from medusa.engine.spark.functions import functions_of
 from medusa.engine.spark.slices import grouped

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final
+from typing import Final, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,8 +17,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.steps import CumulateStep, Form, SessionsStep
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.rank import RankStep
+from medusa.engine.operators.registry import AnyStep
+from medusa.engine.operators.sessions import SessionsStep
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.top import TopStep
+from medusa.engine.operators.totals.step import TotalsStep
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
 from medusa.engine.spark.cpu import meter_of
 from medusa.engine.spark.joins import Joins
@@ -34,19 +46,7 @@ from medusa.engine.spark.windows import Windows, names_made
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
-from medusa.engine.tasks.plan import (
-    AggregateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    Step,
-    Task,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-)
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
 from medusa.engine.tasks.windows import Interval, needs
 
@@ -96,8 +96,8 @@ class Program:
 
     def _finish(self, raw: pa.Table) -> pa.Table:
         """Spark's result with the output's columns, in any order of rows."""
-        window = self._task.window
-        if not isinstance(window, AggregateStep) or window is not self._task.steps[-1]:
+        window = self._task.steps[-1] if self._task.steps else None
+        if not isinstance(window, AggregateStep):
             return raw.select(self._schema.names)
         starts = raw.column(0)
         stime = pc.add(starts, window.size_us - 1)
@@ -139,12 +139,13 @@ class _Compiled:
         self.meter = meter_of(session)
         self._inputs = task.inputs
         self._joins: Joins | None = None
-        steps = task.steps
-        if task.join is not None:
+        steps: Sequence[Step] = task.steps
+        if task.sided:
+            join, *steps = steps
+            assert isinstance(join, JoinStep), "the step with sides"
             schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
-            self._joins = Joins(session, task.join, schemas, task.source_inputs)
-            fields: Sequence[Field] = mapped(task.join)
-            steps = steps[1:]
+            self._joins = Joins(session, join, schemas, task.source_inputs)
+            fields: Sequence[Field] = mapped(join)
         else:
             fields = merged_fields(task.input_schemas)
         self._by_arrival = by_arrival(task)
@@ -224,24 +225,24 @@ class _Stage:
     def __init__(
         self, step: Step, fields: Sequence[Field], *, by_arrival: bool, last: bool
     ) -> None:
-        self._step = step
-        match step:
+        self._step = cast("AnyStep", step)
+        match self._step:
             case FilterStep():
-                self._predicate = leaves_by(step)
+                self._predicate = leaves_by(self._step)
             case MapStep():
-                self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]
+                self._columns = [quoted(STIME), *(output(*each) for each in self._step.outputs)]
             case JoinStep():
                 raise AssertionError("a join is a task's first step")
             case TotalsStep() | TopStep() | TupleWindowsStep():
                 raise AssertionError("a task ends with its table")
             case MatchStep():
-                self._matches = Matches(step, fields, by_arrival=by_arrival)
+                self._matches = Matches(self._step, fields, by_arrival=by_arrival)
             case AggregateStep():
-                self._windows = Windows(step, fields, by_arrival=by_arrival, last=last)
+                self._windows = Windows(self._step, fields, by_arrival=by_arrival, last=last)
             case SessionsStep() | CumulateStep():
-                self._spans = Spans(step, fields, by_arrival=by_arrival)
+                self._spans = Spans(self._step, fields, by_arrival=by_arrival)
             case RankStep():
-                self._ranks = Ranks(step, fields, by_arrival=by_arrival)
+                self._ranks = Ranks(self._step, fields, by_arrival=by_arrival)
 
     def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
         match self._step:

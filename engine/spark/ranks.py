@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.steps import RankStep
 from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.operators.rank import RankStep
 from medusa.engine.spark.columns import quoted
 from medusa.engine.spark.functions import order_of
 

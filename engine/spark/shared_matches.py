@@ -16,6 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.spark.columns import output, quoted
 from medusa.engine.spark.matches import Matches
 from medusa.engine.spark.prepared import Prepared
@@ -24,7 +27,7 @@ from medusa.engine.spark.rows import merged_fields, row_schema
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
-from medusa.engine.tasks.plan import FilterStep, MapStep, MatchStep, Task
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
 
 TASK: Final = "task "

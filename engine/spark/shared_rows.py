@@ -17,6 +17,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.shared.step import Step
 from medusa.engine.spark.columns import output, quoted
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.program import leaves_by
@@ -25,7 +28,7 @@ from medusa.engine.spark.shared_jobs import Order, read_input, shared_out
 from medusa.engine.streams.ordering import between
 from medusa.engine.tasks.canonical import canonical, is_strict
 from medusa.engine.tasks.execution import Result
-from medusa.engine.tasks.plan import FilterStep, MapStep, Step, Task
+from medusa.engine.tasks.plan import Task
 
 MOST_TASKS: Final = 128
 """Tasks of one job: its columns are their number."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -18,8 +18,20 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
-from medusa.engine.language.steps import CumulateStep, Form, SessionsStep
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.rank import RankStep
+from medusa.engine.operators.registry import AnyStep
+from medusa.engine.operators.sessions import SessionsStep
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.top import TopStep
+from medusa.engine.operators.totals.step import TotalsStep
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 from medusa.engine.spark.columns import output, quoted
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.program import leaves_by, mapped
@@ -28,19 +40,7 @@ from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared
 from medusa.engine.spark.windows import TaggedWindows, names_made
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
-from medusa.engine.tasks.plan import (
-    AggregateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    Step,
-    Task,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-)
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
 
 TASK: Final = "task "
@@ -58,13 +58,17 @@ FAR: Final = 2**62
 def what(task: Task) -> tuple[Step, ...]:
     """The steps of a task as far as one plan depends on them: not on the length of the windows, nor
     on the names of the results."""
-    window = task.window
-    assert isinstance(window, AggregateStep), "a task with an aggregate"
+    window = aggregate_of(task)
     plain = replace(window, size_us=0, advance_us=0, grain_us=1)
     if window is task.steps[-1]:
         named = (replace(each, output=f"v{n}") for n, each in enumerate(window.functions))
         plain = replace(plain, functions=tuple(named))
     return tuple(plain if step is window else step for step in task.steps)
+
+
+def aggregate_of(task: Task) -> AggregateStep:
+    """The aggregate of a task that has one."""
+    return next(step for step in task.steps if isinstance(step, AggregateStep))
 
 
 class SharedWindows:
@@ -118,8 +122,7 @@ class SharedWindows:
 
         The same windows of the same files are put there once.
         """
-        window = order.task.window
-        assert isinstance(window, AggregateStep)
+        window = aggregate_of(order.task)
         key = (
             window.size_us,
             window.advance_us,
@@ -149,7 +152,7 @@ class SharedWindows:
     def _build(self, frame: DataFrame) -> DataFrame:
         tags = [quoted(tag) for tag in TAGS]
         fields: Sequence[Field] = self._fields
-        for step in self._steps:
+        for step in cast("Sequence[AnyStep]", self._steps):
             match step:
                 case FilterStep():
                     frame = frame.where(leaves_by(step))

@@ -159,6 +159,6 @@ def _next(group: _Group) -> list[_Waiting]:
 def go_together(one: Order, other: Order) -> bool:
     """Whether two orders of a group can be one job: windows always, others if they read the
     same."""
-    if one.task.window is not None:
+    if one.task.windows is not None:
         return True
     return one.interval == other.interval and one.paths == other.paths

@@ -10,10 +10,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
-from medusa.engine.language.panes import layout
-from medusa.engine.language.steps import AggregateStep, Form
 from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import END, STIME
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.shared.panes import layout
 from medusa.engine.spark.columns import changing, quoted
 
 

@@ -10,9 +10,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.steps import AggregateStep, CumulateStep, SessionsStep, SpanStep
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.sessions import SessionsStep
 from medusa.engine.spark.columns import changing, quoted, within
 from medusa.engine.spark.joins import later
 from medusa.engine.spark.windows import TaggedWindows
@@ -39,7 +41,9 @@ class Spans:
         by_arrival: the input has SEQ, and tuples of one stime are in its order.
     """
 
-    def __init__(self, step: SpanStep, fields: Sequence[Field], *, by_arrival: bool) -> None:
+    def __init__(
+        self, step: SessionsStep | CumulateStep, fields: Sequence[Field], *, by_arrival: bool
+    ) -> None:
         self._step = step
         tags = (_START, _AT, _END)
         whole = AggregateStep(1, 1, step.group_by, step.functions)

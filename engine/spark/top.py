@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.steps import TopStep
 from medusa.engine.objects.query import order_by
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME
+from medusa.engine.operators.top import TopStep
 from medusa.engine.spark.columns import quoted
 from medusa.engine.spark.ranks import ordered
 

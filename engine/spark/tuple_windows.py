@@ -17,9 +17,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.steps import AggregateStep, TupleWindowsStep
-from medusa.engine.language.tuple_windows import layout_of, tuples_schema
 from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of, tuples_schema
 from medusa.engine.spark.columns import SPARK_TYPES, quoted
 from medusa.engine.spark.functions import order_of
 from medusa.engine.spark.windows import TaggedWindows

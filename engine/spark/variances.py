@@ -54,7 +54,7 @@ def variance(function: Function, found: Sequence[Column], type_: FieldType) -> C
 
 
 def _sums(argument: Column) -> list[Column]:
-    """The sums `medusa.engine.language.panes.MOMENTS`."""
+    """The sums `medusa.engine.operators.shared.panes.MOMENTS`."""
     x = argument.cast(T.LongType())
     high, low = F.shiftright(x, _BITS), x.bitwiseAND(F.lit(_MASK))
     squares, crossed, lows = high * high, high * low, low * low  # the last without a sign

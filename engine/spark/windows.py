@@ -13,10 +13,10 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from medusa.engine.language.panes import layout, panes_fields
-from medusa.engine.language.steps import AggregateStep, Form
 from medusa.engine.objects.query import WINDOW_START
 from medusa.engine.objects.schema import END, STIME, Field
+from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
+from medusa.engine.operators.shared.panes import layout
 from medusa.engine.spark.columns import quoted
 from medusa.engine.spark.functions import Functions, functions_of
 from medusa.engine.spark.masks import Masks

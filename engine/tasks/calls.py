@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from medusa.engine.language.steps import FilterStep, MapStep, Step
-from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation, calls_in
-from medusa.engine.language.user_functions import calls_of
+from medusa.engine.language.typed import Call, Expression, FieldRef, calls_in, without_calls
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.shared.step import Step
 from medusa.engine.tasks.plan import Task
 
 
@@ -58,10 +58,10 @@ class Stages:
 
 def stages_of(task: Task) -> Stages | None:
     """The parts of a task of one edition; None: it calls no function."""
-    if not task.steps or not (waiting := list(calls_of(task.steps[-1]))):
+    if not task.steps or not (waiting := list(task.steps[-1].calls)):
         return None
     *steps, step = task.steps
-    carried = dict(_fields(task, step))
+    carried = {each.name: each for each in step.carried(task.output_schema)}
     made: dict[Call, FieldRef] = {}
     stages: list[Stage] = []
     before = task
@@ -75,30 +75,11 @@ def stages_of(task: Task) -> Stages | None:
             named.append(NamedCall(call.function, _arguments(call, output, made, columns), output))
             made[call] = FieldRef(output, call.type)
         number = len(stages)
-        stages.append(_stage(task, before, [*steps, MapStep(tuple(columns.items()))], named))
+        stages.append(_stage(task, before, steps, MapStep(tuple(columns.items())), named))
         carried |= {ref.name: ref for ref in made.values()}
         before = _reader(task, stages[-1], f"{task.name}/call {number}")
         steps = []
-    return Stages(tuple(stages), replace(before, steps=_rewritten(task, step, made)))
-
-
-def _fields(task: Task, step: Step) -> dict[str, FieldRef]:
-    """The fields that a step reads, or leaves in its output, beside the stime."""
-    if isinstance(step, FilterStep):
-        return {each.name: FieldRef(each.name, each.type) for each in task.output_schema.fields}
-    assert isinstance(step, MapStep), "the steps that may call functions"
-    found: dict[str, FieldRef] = {}
-    waiting = [each for _, each in step.outputs]
-    while waiting:
-        match waiting.pop():
-            case FieldRef(name=name, type=type_):
-                if name != STIME:
-                    found[name] = FieldRef(name, type_)
-            case Operation(operands=operands) | Call(operands=operands):
-                waiting += operands
-            case Constant():
-                pass
-    return dict(sorted(found.items()))
+    return Stages(tuple(stages), replace(before, steps=step.with_results(made, task.output_schema)))
 
 
 def _is_ready(call: Call, made: Mapping[Call, FieldRef]) -> bool:
@@ -112,7 +93,7 @@ def _arguments(
     """The columns with a call's arguments; those that no field is are added to `columns`."""
     names = []
     for number, operand in enumerate(call.operands):
-        expression = _without_calls(operand, made)
+        expression = without_calls(operand, made)
         name = f"{output} argument {number}"
         if isinstance(expression, FieldRef) and expression.name != STIME:
             name = expression.name
@@ -121,15 +102,16 @@ def _arguments(
     return tuple(names)
 
 
-def _stage(task: Task, before: Task, steps: Sequence[Step], calls: Sequence[NamedCall]) -> Stage:
-    last = steps[-1]
-    assert isinstance(last, MapStep), "the columns of the calls"
+def _stage(
+    task: Task, before: Task, steps: Sequence[Step], last: MapStep, calls: Sequence[NamedCall]
+) -> Stage:
+    """A stage that ends with the columns of its calls."""
     fields = [Field(name, each.type, nullable=True) for name, each in last.outputs]
     name = f"{task.name}/arguments"
     part = replace(
         before,
         name=name,
-        steps=tuple(steps),
+        steps=(*steps, last),
         output=name,
         output_schema=Schema(name, tuple(fields)),
         editions=(),
@@ -154,38 +136,9 @@ def _reader(task: Task, stage: Stage, name: str) -> Task:
     )
 
 
-def _rewritten(task: Task, step: Step, made: Mapping[Call, FieldRef]) -> tuple[Step, ...]:
-    """The step with the calls' columns in their place."""
-    if isinstance(step, FilterStep):
-        predicates = tuple(_without_calls(each, made) for each in step.predicates)
-        fields = task.output_schema.fields
-        same = MapStep(tuple((each.name, FieldRef(each.name, each.type)) for each in fields))
-        return (FilterStep(predicates, step.port), same)
-    assert isinstance(step, MapStep), "the steps that may call functions"
-    return (MapStep(tuple((name, _without_calls(each, made)) for name, each in step.outputs)),)
-
-
-def _without_calls(expression: Expression, made: Mapping[Call, FieldRef]) -> Expression:
-    match expression:
-        case FieldRef(name=name, type=type_):
-            return FieldRef(name, type_)
-        case Constant():
-            return expression
-        case Call():
-            return made[expression]
-        case Operation(operator=operator, operands=operands, type=type_):
-            return Operation(
-                operator, tuple(_without_calls(each, made) for each in operands), type_
-            )
-
-
 def is_projection(steps: Sequence[Step]) -> bool:
     """Whether steps only choose and rename fields."""
-    match steps:
-        case [MapStep(outputs=outputs)]:
-            return all(isinstance(each, FieldRef) for _, each in outputs)
-        case _:
-            return False
+    return len(steps) == 1 and steps[0].projection is not None
 
 
 def is_time(expression: Expression) -> bool:

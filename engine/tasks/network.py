@@ -7,9 +7,9 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.language.check import check_query
+from medusa.engine.language.folding import widths
 from medusa.engine.language.labels import Readers, label_of, labels
-from medusa.engine.language.panes import panes_name, widths
-from medusa.engine.language.tables import tables_of, totals_of
+from medusa.engine.language.tables import made_of_tables, tables_of
 from medusa.engine.objects.definitions import (
     ANY,
     DEFAULT_HISTORY_US,
@@ -22,6 +22,7 @@ from medusa.engine.objects.definitions import (
 )
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.query_editions import Edition, restored, succeeded
 from medusa.engine.tasks.revised_tasks import revised_streams, with_revisions
@@ -86,7 +87,7 @@ class Network(Struct, frozen=True):
         revised = revised_streams(self.query, self.inputs)
         altered = self.altered.get(base_of(stream), AlteredOutput())
         usual = DEFAULT_HISTORY_US
-        if stream in map(panes_name, totals_of(self.query)):
+        if stream in map(panes_name, made_of_tables(self.query)):
             usual = TABLE_HISTORY_US
         declared = {**self.readers, **dict(self.query.readers), **self._altered_readers}
         definition = StreamDefinition(
@@ -109,7 +110,7 @@ class Network(Struct, frozen=True):
     def _label(self, stream: str, declared: Mapping[str, Readers]) -> tuple[Policy, ...]:
         """The label of a stream that the query makes. Panes hold what an output is made of: readers
         that are declared for the output are none of theirs."""
-        made_of = (*widths(self.query), *totals_of(self.query))
+        made_of = (*widths(self.query), *made_of_tables(self.query))
         of = {panes_name(name): name for name in made_of}.get(base_of(stream))
         if of is None:
             return label_of(labels(self.query, self.inputs, declared), stream)

@@ -6,73 +6,23 @@ one stateful box, one output stream.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from medusa.engine.language import totals, tuple_windows
-from medusa.engine.language.box_types import TypedBox, type_box
 from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.panes import panes_name, panes_schema, split, widths
-from medusa.engine.language.steps import (
-    AggregateStep,
-    CumulateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    NearStep,
-    RankStep,
-    RecallingStep,
-    SessionsStep,
-    SpanStep,
-    Step,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-    TypedAggregate,
-    WindowStep,
-)
+from medusa.engine.language.folding import widths
 from medusa.engine.language.typed import FieldRef
-from medusa.engine.language.user_functions import calls_of, declared
+from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import UserFunction
-from medusa.engine.objects.query import (
-    Aggregate,
-    Box,
-    Cumulate,
-    Filter,
-    Join,
-    Match,
-    Query,
-    Rank,
-    Sessions,
-    Top,
-    Totals,
-    TupleWindows,
-    Union,
-)
+from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.operator import State
+from medusa.engine.operators.shared.step import Near, Part, Step, Windows
+from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
-
-__all__ = [
-    "AggregateStep",
-    "EditionSteps",
-    "FilterStep",
-    "JoinStep",
-    "MapStep",
-    "MatchStep",
-    "RankStep",
-    "SpanStep",
-    "Step",
-    "Task",
-    "TopStep",
-    "TotalsStep",
-    "TupleWindowsStep",
-    "TypedAggregate",
-    "WindowStep",
-    "plan",
-]
-
 
 MAX_TASK_NODES: Final = 16_384
 """Nodes of one task's expressions. Measured: Spark takes 8 s to build so many and 1.8 s of an
@@ -91,7 +41,7 @@ class EditionSteps:
         upto: they make its output up to this boundary, microseconds.
         modified: the boundary of the modification that ended them: `upto`, or later.
         former: steps of the edition before, which a task of panes computes as well; it marks their
-            rows (`medusa.engine.language.panes.Layout.former`). Empty: none.
+            rows (`medusa.engine.operators.shared.panes.Layout.former`). Empty: none.
     """
 
     upto: int
@@ -107,11 +57,11 @@ class Task:
     Attributes:
         name: its output stream's name.
         query: the query's name.
-        inputs: the streams it reads. If the first step is a JoinStep, they are its sides. Else they
+        inputs: the streams it reads. If the first step is `sided`, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one is a WindowStep or a NearStep, of which a JoinStep is
-            the first; none only if inputs are several.
+        steps: applied in order; at most one depends on more than one tuple, and one that is `sided`
+            is the first; none only if inputs are several.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
         of: of a task that makes revisions, the task whose output they revise; else None.
@@ -152,29 +102,34 @@ class Task:
         return sum(step.nodes for step in self.steps)
 
     @property
-    def window(self) -> WindowStep | None:
-        """The step over windows, if there is one."""
-        return next((step for step in self.steps if isinstance(step, WindowStep)), None)
+    def windows(self) -> Windows | None:
+        """The windows that its results are of, if they are."""
+        return next((each for each in self._reaches if isinstance(each, Windows)), None)
+
+    @property
+    def near(self) -> Near | None:
+        """How near in time the tuples are that each result depends on, if they are."""
+        return next((each for each in self._reaches if isinstance(each, Near)), None)
+
+    @property
+    def _reaches(self) -> Iterator[Windows | Near | None]:
+        return (step.reach for step in self.steps)
 
     @property
     def has_state(self) -> bool:
         """Whether its results depend on more of its inputs than one tuple."""
-        return self.window is not None or self.near is not None
+        return any(each is not None for each in self._reaches)
 
     @property
     def tables(self) -> frozenset[str]:
         """The inputs that it reads as tables: of each key the newest tuple, however old."""
-        if self.join is not None and self.join.table:
-            return frozenset({self.join.right})
-        last = self.steps[-1] if self.steps else None
-        return (
-            frozenset(self.inputs) if isinstance(last, TotalsStep) and last.changes else frozenset()
-        )
+        return frozenset(name for step in self.steps for name in step.tables(self.inputs))
 
     @property
     def recalls(self) -> bool:
-        """Whether it reads its own output, as a table: see `medusa.engine.language.totals`."""
-        return any(isinstance(step, RecallingStep) for step in self.steps)
+        """Whether it reads its own output, as a table: see
+        `medusa.engine.operators.totals.step`."""
+        return any(step.recalls for step in self.steps)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
@@ -183,25 +138,17 @@ class Task:
         if self.of is not None:
             return self.of.functions
         steps = (*self.steps, *(step for each in self.editions for step in each.steps))
-        return tuple(dict.fromkeys(call.function for step in steps for call in calls_of(step)))
+        return tuple(dict.fromkeys(call.function for step in steps for call in step.calls))
 
     @property
     def span_us(self) -> int:
         """How long after the stime of a tuple it still makes results of it, microseconds."""
-        if self.near is not None:
-            return self.near.span_us
-        return 0 if self.window is None else self.window.size_us
+        return next((each.span_us for each in self._reaches if each is not None), 0)
 
     @property
-    def near(self) -> NearStep | None:
-        """The step whose results each depend on the tuples that are near them in time."""
-        return next((each for each in self.steps if isinstance(each, NearStep)), None)
-
-    @property
-    def join(self) -> JoinStep | None:
-        """The join, if it has one."""
-        first = self.steps[0] if self.steps else None
-        return first if isinstance(first, JoinStep) else None
+    def sided(self) -> bool:
+        """Whether its inputs are the sides of its first step, and are not merged."""
+        return bool(self.steps) and self.steps[0].sided
 
 
 def plan(
@@ -216,7 +163,8 @@ def plan(
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
     reads it, if the box that makes it is a top or calls a function of a user, and between one
     aggregate, rank, pattern or join and the next. All others are fused away. The results do not
-    depend on the cut. The panes of a window (`medusa.engine.language.panes`) are a task, too.
+    depend on the cut. The panes of a window (`medusa.engine.operators.shared.panes`) are a task,
+    too.
 
     Args:
         schemas: of all streams, as `check_query` gives them.
@@ -253,18 +201,6 @@ def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """How a stream is made: one step over `inputs`; None: their union."""
-
-    inputs: tuple[str, ...]
-    step: Step | None
-
-
-_STATEFUL: Final = (Aggregate, Sessions, Cumulate, TupleWindows, Rank, Match, Join, Totals, Top)
-"""The boxes of which a task has one at most."""
-
-
 class _Network:
     """A query's streams: the boxes that make and read them, and which of them are logs.
 
@@ -278,7 +214,7 @@ class _Network:
         self._schemas = dict(schemas)
         self._readers: dict[str, list[Box]] = {}
         self._nodes: dict[str, Mapping[str, int]] = {}
-        self.made: dict[str, _Made] = {}
+        self.made: dict[str, Part] = {}
         self.kept: set[str] = set()
         folded = widths(query)
         boxes = ordered_boxes(query)
@@ -287,55 +223,33 @@ class _Network:
                 self._readers.setdefault(stream, []).append(box)
         stateful: set[str] = set()
         for box in boxes:
-            fresh = isinstance(box, (Union, Join))
-            before = {} if fresh else self._nodes.get(box.inputs[0], {})
+            before = self._nodes.get(box.inputs[0], {})
             typed = type_box(box, schemas, before, declared(query))
+            carries = any(each in stateful and each not in self.kept for each in box.inputs)
             for stream in typed.schemas:
-                self._make(stream, typed, folded.get(stream))
-                if isinstance(box, _STATEFUL) or self._carries(box, stateful):
+                if carries or operator_of(box).state is not State.NONE:
                     stateful.add(stream)
                 step = typed.steps.get(stream)
-                calls = step is not None and bool(calls_of(step))
-                ends = calls or isinstance(box, Top)  # a top goes on from the table that it makes
-                cut = ends or self._is_cut(stream, after_aggregate=stream in stateful)
-                if cut or stream in keep:
+                self._make(stream, box.inputs, step, folded.get(stream))
+                calls = step is not None and bool(step.calls)
+                if calls or stream in keep or self._is_cut(stream, stream in stateful):
                     self.kept.add(stream)
-                else:
-                    self._nodes[stream] = _nodes_after(step, before)
+                if stream not in self.kept and step is not None:
+                    self._nodes[stream] = step.nodes_after(before)
 
-    def _make(self, stream: str, typed: TypedBox, width_us: int | None) -> None:
+    def _make(
+        self, stream: str, inputs: tuple[str, ...], step: Step | None, width_us: int | None
+    ) -> None:
         """Note how a stream is made. width_us: of the panes that it is folded from, if it is."""
-        inputs, step = typed.box.inputs, typed.steps.get(stream)
-        if isinstance(step, (TotalsStep, TupleWindowsStep)):
-            inputs, step = self._make_of_table(stream, inputs, step)
-        if width_us is not None and isinstance(step, AggregateStep):
-            panes, combined = split(step, width_us)
-            name = panes_name(stream)
-            self.made[name] = _Made(inputs, panes)
-            self.kept.add(name)
-            self._schemas[name] = panes_schema(name, panes)
-            inputs, step = (name,), combined
-        self.made[stream] = _Made(inputs, step)
-
-    def _make_of_table(
-        self, stream: str, inputs: tuple[str, ...], step: TotalsStep | TupleWindowsStep
-    ) -> tuple[tuple[str, ...], Step]:
-        """Note how the table of totals, or of windows of tuples, is made; returns how their results
-        are made of it."""
-        name = panes_name(stream)
-        self.made[name] = _Made(inputs, step)
-        self.kept.add(name)
-        if isinstance(step, TupleWindowsStep):
-            self._schemas[name] = tuple_windows.tuples_schema(name, step)
-            steps: Sequence[FilterStep | MapStep] = tuple_windows.result_steps(step)
-        else:
-            self._schemas[name] = totals.totals_schema(name, step)
-            steps = totals.result_steps(step)
-        *before, last = steps
-        if before:
-            self.made[f"{name}/part"] = _Made((name,), before[0])
-            name = f"{name}/part"
-        return (name,), last
+        parts = [Part(stream, inputs, None)]
+        if step is not None:
+            parts = [*step.parts(stream, inputs, width_us)]
+        for part in parts:
+            self.made[part.stream] = part
+            if part.schema is not None:
+                self._schemas[part.stream] = part.schema
+            if part.kept:
+                self.kept.add(part.stream)
 
     def task(self, output: str, sources: frozenset[str]) -> Task:
         steps: list[Step] = []
@@ -344,8 +258,7 @@ class _Network:
             inputs, step = self.made[stream].inputs, self.made[stream].step
             if step is not None:
                 steps.append(step)
-            joined = isinstance(step, JoinStep)
-            if step is None or joined or inputs[0] not in self.made or inputs[0] in self.kept:
+            if step is None or inputs[0] not in self.made or inputs[0] in self.kept:
                 break
             stream = inputs[0]
         if step is None and len(inputs) == 1:
@@ -365,48 +278,11 @@ class _Network:
             until=self._query.until,
         )
 
-    def _carries(self, box: Box, stateful: set[str]) -> bool:
-        """Whether the path to this box has an aggregate, a pattern or a join."""
-        if isinstance(box, (Union, Join)):
-            return False
-        (stream,) = box.inputs
-        return stream in stateful and stream not in self.kept
-
-    def _is_cut(self, stream: str, *, after_aggregate: bool) -> bool:
+    def _is_cut(self, stream: str, after_state: bool) -> bool:
         readers = self._readers.get(stream, [])
         if len(readers) != 1:
             return True
-        match readers[0]:
-            case Union() | Join():
-                return True
-            case Filter(outputs=ports):
-                return len(ports) > 1
-            case _ if isinstance(readers[0], _STATEFUL):
-                return after_aggregate
-            case _:
-                return False
-
-
-def _nodes_after(step: Step | None, before: Mapping[str, int]) -> Mapping[str, int]:
-    """The nodes of the expression that makes a field, by field that the task has made so far.
-
-    Args:
-        step: None of a union.
-        before: the same, before the step.
-    """
-    match step:
-        case None:
-            return {}
-        case FilterStep():
-            return before
-        case MapStep() | JoinStep():
-            return {name: expression.nodes for name, expression in step.outputs}
-        case AggregateStep() | SessionsStep() | CumulateStep():
-            return {each.name: before.get(each.name, 1) for each in step.group_by}
-        case MatchStep():
-            return {each.name: before.get(each.name, 1) for each in step.partition_by}
-        case RankStep() | TotalsStep() | TopStep() | TupleWindowsStep():
-            return {}
+        return operator_of(readers[0]).needs_log(after_state=after_state)
 
 
 def _identity(schema: Schema) -> MapStep:

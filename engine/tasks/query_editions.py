@@ -22,10 +22,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.language.steps import Form
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
-from medusa.engine.tasks.plan import AggregateStep, EditionSteps, Step, Task, TupleWindowsStep
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.tasks.plan import EditionSteps, Task
 from medusa.engine.tasks.windows import first_whole, whole_after
 from medusa.overlay.errors import ConflictError, InvalidInputError
 
@@ -100,7 +100,8 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
         if old is None or old.inputs != task.inputs:
             raise InvalidInputError(f"{task.name} was not made of these streams before")
         _check_same(task.name, old.output_schema, task.output_schema)
-        _check_kept(task.name, old.steps, task.steps)
+        for before_it, step in zip(old.steps, task.steps, strict=False):
+            step.check_succeeds(task.name, before_it)
         editions = list(old.editions)
         steps = old.steps
         if steps != task.steps and task.name in overlaps:
@@ -121,18 +122,15 @@ def _overlaps(tasks: Iterable[Task]) -> dict[str, int]:
     made by the new parameters, microseconds."""
     found = {}
     for task in tasks:
-        window = task.window
-        if window is not None and window.form is Form.COMBINED and window.overlapping:
+        window = task.windows
+        if window is not None and window.of_panes and window.overlapping:
             found[task.inputs[0]] = window.size_us - window.grain_us
     return found
 
 
 def _of_former(steps: Sequence[Step], begin: int) -> tuple[Step, ...]:
     """The steps over panes of which those after a boundary are made by two editions."""
-    return tuple(
-        replace(step, former_after=begin) if isinstance(step, AggregateStep) else step
-        for step in steps
-    )
+    return tuple(step.of_former(begin) for step in steps)
 
 
 def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
@@ -195,19 +193,6 @@ def _check_same(stream: str, before: Schema, now: Schema) -> None:
         )
 
 
-def _check_kept(stream: str, before: Sequence[Step], now: Sequence[Step]) -> None:
-    """Check that windows of tuples find the tuples that they go on from."""
-    for old, new in zip(before, now, strict=False):
-        if not isinstance(old, TupleWindowsStep) or not isinstance(new, TupleWindowsStep):
-            continue
-        if new.size > old.size or new.fields != old.fields:
-            kept = ", ".join(each.name for each in old.fields) or "none"
-            raise InvalidInputError(
-                f"{stream} would need more of the tuples before than was kept, of each group the "
-                f"last {old.size} with the fields {kept[:200]}: make another query"
-            )
-
-
 def _listed(schema: Schema) -> str:
     fields = (
         f"{each.name} {each.type}{'' if each.size is None else f'({each.size})'}"
@@ -259,7 +244,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
     made = {task.name: task for task in tasks}
     period = 1
     for task in tasks:
-        window = task.window
+        window = task.windows
         if task.near is not None:
             _refuse_mixed(task, changes)
             at = max(at, _whole(task, footing)) if task.name in names else at
@@ -271,7 +256,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
                 period = lcm(period, window.advance_us)
                 continue
             panes = made.get(task.inputs[0])
-            if window.form is not Form.COMBINED or panes is None or changes & {*panes.inputs}:
+            if not window.of_panes or panes is None or changes & {*panes.inputs}:
                 raise InvalidInputError(
                     f"{task.name} is made of overlapping windows over "
                     f"{min(changes.intersection(task.inputs))}: there is no boundary at which none "
@@ -305,6 +290,6 @@ def _refuse_mixed(task: Task, changes: frozenset[str]) -> None:
 def _whole(task: Task, footing: Footing) -> int:
     """The boundary after which its results are whole in inputs that are as they are now."""
     known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
-    if known == BEGINNING or task.window is None:
+    if known == BEGINNING or task.windows is None:
         return whole_after(task, known)
-    return first_whole(task.window, known)
+    return first_whole(task.windows, known)

@@ -9,30 +9,15 @@ from functools import lru_cache
 from msgspec import structs
 
 from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.joins import AS_OF, LEFT, ONE_SIDED, RIGHT
-from medusa.engine.language.panes import panes_name, widths
-from medusa.engine.language.steps import CumulateStep, SessionsStep
-from medusa.engine.language.tables import totals_of
-from medusa.engine.language.typed import FieldRef, Operation
-from medusa.engine.objects.definitions import PANES, StreamEntry
+from medusa.engine.language.folding import widths
+from medusa.engine.language.tables import made_of_tables
+from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.query import Query
-from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.shared.panes import panes_name
+from medusa.engine.operators.shared.step import CASE
 from medusa.engine.streams.revisions.columns import revisions_name, revisions_schema
-from medusa.engine.tasks.plan import (
-    AggregateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    SpanStep,
-    Step,
-    Task,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-    WindowStep,
-)
+from medusa.engine.tasks.plan import Task
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -50,7 +35,7 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
         most = max((found[name] for name in box.inputs if name in found), default=None)
         if most is not None:
             found |= dict.fromkeys(box.outputs, most)
-    made_of = (*widths(query), *totals_of(query))
+    made_of = (*widths(query), *made_of_tables(query))
     return found | {panes_name(name): found[name] for name in made_of if name in found}
 
 
@@ -66,29 +51,13 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
     found: list[Task] = []
     for task in tasks:
         found.append(task)
-        _check_kept(task, revised)
+        if any(name in revised for name in task.inputs):
+            for step in task.steps:
+                step.check_unrevised(task.output, task.inputs[0])
         if task.output in revised:
             _check_repeats(task)
             found.append(_revisions_of(task, revised))
     return tuple(found)
-
-
-def _check_kept(task: Task, revised: Mapping[str, int]) -> None:
-    """Refuse totals, first tuples and windows of tuples of what may be revised: they go on from
-    what they were."""
-    if not task.recalls or not any(name in revised for name in task.inputs):
-        return
-    source, last = task.inputs[0], task.steps[-1]
-    name = task.output if isinstance(last, TopStep) else task.output.removesuffix(f"/{PANES}")
-    if isinstance(last, TupleWindowsStep):
-        raise InvalidInputError(
-            f"{name} numbers the tuples of {source}, which may be revised, and then each later one "
-            "would have another number: say a window, or of a join a buffer, of time"
-        )
-    mend = "declare it without a key" + ("" if isinstance(last, TopStep) else ", or as a table")
-    raise InvalidInputError(
-        f"{name} is a table of what {source} has so far, whose tuples may be revised: {mend}"
-    )
 
 
 def _check_repeats(task: Task) -> None:
@@ -132,32 +101,26 @@ def _revisions_of(task: Task, revised: Mapping[str, int]) -> Task:
 
 def by_arrival(task: Task) -> bool:
     """Whether a task's results depend on its input's order of arrival."""
-    steps = task.steps
-    return (
-        len(task.inputs) == 1
-        and task.inputs[0] in task.source_inputs
-        and bool(steps)
-        and isinstance(steps[0], WindowStep | SpanStep | MatchStep | TupleWindowsStep | TopStep)
-    )
+    (first, *_) = task.inputs
+    in_order = bool(task.steps) and task.steps[0].in_order
+    return in_order and len(task.inputs) == 1 and first in task.source_inputs
 
 
 def numbered_inputs(task: Task) -> frozenset[str]:
     """The inputs whose order of arrival matters to a task's results."""
     if by_arrival(task):
         return frozenset(task.inputs)
-    if task.join is not None and task.join.kind in AS_OF:
-        return task.source_inputs & {task.join.right}
-    return frozenset()
+    return task.source_inputs & (task.steps[0].numbered_sides if task.steps else frozenset())
 
 
 def scenario_task(task: Task) -> Task:
     """The task for several cases at once: each is computed as if there were no others. Its inputs,
     which are merged for windows and single tuples, and its output have a field with the case's
     number."""
-    if task.join is not None:
+    if task.sided:
         return replace(
             task,
-            steps=tuple(_apart(step) for step in task.steps),
+            steps=tuple(step.by_case() for step in task.steps),
             input_schemas=tuple(_with_case(each) for each in task.input_schemas),
             output_schema=_with_case(task.output_schema),
             source_inputs=numbered_inputs(task),
@@ -171,40 +134,12 @@ def scenario_task(task: Task) -> Task:
     return replace(
         task,
         inputs=(name,),
-        steps=tuple(_apart(step) for step in task.steps),
-        input_schemas=(Schema(first.name, (*fields, _CASE), first.time),),
+        steps=tuple(step.by_case() for step in task.steps),
+        input_schemas=(Schema(first.name, (*fields, CASE), first.time),),
         output_schema=_with_case(task.output_schema),
         source_inputs=frozenset((name,)) if by_arrival(task) else frozenset(),
     )
 
 
-_CASE = Field(SCENARIO, FieldType.LONG)
-
-
 def _with_case(schema: Schema) -> Schema:
-    return structs.replace(schema, fields=(*schema.fields, _CASE))
-
-
-def _apart(step: Step) -> Step:
-    match step:
-        case FilterStep():
-            return step
-        case MapStep(outputs):
-            return MapStep((*outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
-        case AggregateStep() | SessionsStep() | CumulateStep():
-            return replace(step, group_by=(*step.group_by, _CASE))
-        case MatchStep():
-            return replace(step, partition_by=(*step.partition_by, _CASE))
-        case RankStep():
-            partition_by = (*step.partition_by, SCENARIO)
-            return replace(step, fields=(*step.fields, _CASE), partition_by=partition_by)
-        case TotalsStep() | TopStep() | TupleWindowsStep():
-            raise AssertionError("what reads its own output is not revised")
-        case JoinStep():
-            left = FieldRef(f"{LEFT}{SCENARIO}", FieldType.LONG)
-            right = FieldRef(f"{RIGHT}{SCENARIO}", FieldType.LONG)
-            same = Operation("=", (left, right), FieldType.BOOL)
-            predicate = Operation("and", (step.predicate, same), FieldType.BOOL)
-            sides = (left,) if step.kind in ONE_SIDED else (left, right)
-            case = Operation("coalesce", sides, FieldType.LONG)
-            return replace(step, predicate=predicate, outputs=(*step.outputs, (SCENARIO, case)))
+    return structs.replace(schema, fields=(*schema.fields, CASE))

@@ -211,7 +211,7 @@ class TaskRunner:
         """
         await self.inputs.wait(boundary)
         await self._executor.prepare()
-        interval = None if self.task.window is None else self._jobs.interval(boundary, END)
+        interval = None if self.task.windows is None else self._jobs.interval(boundary, END)
         if interval is not None:
             with suppress(MedusaError):
                 await self._jobs.run(boundary, END, interval)

@@ -56,9 +56,9 @@ def waiting(task: Task, output: int, inputs: Mapping[str, int], seconds: float) 
         return None
     found = Waiting(behind, at, seconds)
     if ahead > at:
-        held = Held.UNION if task.join is None else Held.JOIN
+        held = Held.JOIN if task.sided else Held.UNION
         return replace(found, held=held, until=ahead)
-    window = task.at(output).window
+    window = task.at(output).windows
     if window is None or output in {BEGINNING, END}:
         return found
     closed = (output + 1 - window.size_us) // window.advance_us

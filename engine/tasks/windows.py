@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.tasks.plan import JoinStep, Task, WindowStep
+from medusa.engine.operators.shared.step import Windows
+from medusa.engine.tasks.plan import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
         return None
     lo, hi = after, upto
     edition = task.at(after)
-    window = edition.window
+    window = edition.windows
     if edition.near is not None and after != BEGINNING:
-        lo = max(BEGINNING, after - edition.near.horizon_us)
+        lo = max(BEGINNING, after - edition.near.horizon_us())
     if window is not None:
         # Python's integers floor towards minus infinity: right for negative stime; they do not
         # overflow at BEGINNING and END
@@ -68,17 +69,8 @@ def horizon_us(task: Task, stream: str | None = None) -> int:
     """
     if task.of is not None:
         return task.history_us + task.of.span_us if task.of.has_state else 0
-    if task.join is not None and stream is not None:
-        return _side_horizon_us(task.join, stream)
-    if task.near is not None:
-        return task.near.horizon_us
-    window = task.window
-    return 0 if window is None else window.size_us - window.grain_us
-
-
-def _side_horizon_us(join: JoinStep, stream: str) -> int:
-    sides = ((join.left, join.left_horizon_us), (join.right, join.right_horizon_us))
-    return max(span for name, span in sides if name == stream)
+    reach = task.near or task.windows
+    return 0 if reach is None else reach.horizon_us(stream)
 
 
 def needed_after(task: Task, boundary: int, stream: str | None = None) -> int:
@@ -110,10 +102,10 @@ def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
     """
     if stream in task.tables:
         return BEGINNING
-    join = task.at(after).join
-    if join is None or after == BEGINNING:
+    edition = task.at(after)
+    if not edition.sided or after == BEGINNING:
         return interval.lo
-    return max(interval.lo, after - _side_horizon_us(join, stream))
+    return max(interval.lo, after - horizon_us(edition, stream))
 
 
 def whole_after(task: Task, boundary: int) -> int:
@@ -129,13 +121,13 @@ def whole_after(task: Task, boundary: int) -> int:
     raise AssertionError("the first edition begins before everything")
 
 
-def first_whole(window: WindowStep, boundary: int) -> int:
+def first_whole(window: Windows, boundary: int) -> int:
     """The last microsecond of the last window that is not whole in an input after `boundary`."""
     begins = boundary + 1 - window.grain_us
     number = -(-(begins + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1
 
 
-def _first_window(window: WindowStep, stime: int) -> int:
+def _first_window(window: Windows, stime: int) -> int:
     """The number k of the first window [k * advance, k * advance + size) that holds `stime`."""
     return (stime - window.size_us) // window.advance_us + 1

@@ -11,7 +11,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.language.panes import panes_name
+from medusa.engine.operators.shared.panes import panes_name
 from medusa.testnet.bench import Entry, entry
 from medusa.testnet.bench.flows import SCHEMA, SECOND_US, STREAM, output, windows
 from medusa.testnet.bench.running import Running

@@ -15,7 +15,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.language.panes import panes_name
+from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.streams.config import EngineConfig
 from medusa.overlay.concurrency import one_error
 from medusa.testnet.bench import Entry, entry

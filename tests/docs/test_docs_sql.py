@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.language.same_query import is_same
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written

@@ -13,15 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from medusa.engine.language.box_shapes import MAX_OVERLAP, MAX_WINDOW_US
 from medusa.engine.language.check import MAX_BOXES
 from medusa.engine.language.document import Document
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.language.sql import script
 from medusa.engine.language.sql.network import MAX_OUTPUTS
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, Join, Map, Query, streams_read, streams_written
 from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.operators.shared.aggregation import MAX_OVERLAP
+from medusa.engine.operators.shared.operator import MAX_WINDOW_US
 from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import InvalidInputError
 

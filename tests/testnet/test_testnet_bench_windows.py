@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from medusa.engine.language.check import MAX_BOXES, check_query
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.query import Query
 from medusa.testnet.bench.crowd import filters, many_windows
 from medusa.testnet.bench.flows import SCHEMA, SECOND_US, SOURCES, STREAM, flows, pieces, windows

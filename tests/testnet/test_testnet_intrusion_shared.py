@@ -21,7 +21,7 @@ from deadline import DEADLINE_S
 from rich.console import Console
 from shared_intrusion_traces import TRACED, traces_in
 
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.readers import Readers

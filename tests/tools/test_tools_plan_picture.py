@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from rich.console import Console
 
-from medusa.engine.tasks.explaining import ExplainedTask, ExplainedWindow, Explanation
+from medusa.engine.operators.shared.operator import ExplainedWindow
+from medusa.engine.tasks.explaining import ExplainedTask, Explanation
 from medusa.tools.commands.medusa.plan_picture import DEEPEST, plan_picture
 
 pytestmark = pytest.mark.quick

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
 
 from medusa.contracts.market.events import TaskHere, TaskOut
 from medusa.contracts.market.messages import Item
 from medusa.contracts.terms import UNITS_PER_CORE
-from medusa.engine.language.steps import CumulateStep, SessionsStep
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.moves.assignments import Assignments
@@ -17,33 +15,8 @@ from medusa.engine.replication.moves.checks import check_worker, network_of
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.queries.host import QueryHost
-from medusa.engine.tasks.plan import (
-    AggregateStep,
-    FilterStep,
-    JoinStep,
-    MapStep,
-    MatchStep,
-    RankStep,
-    Task,
-    TopStep,
-    TotalsStep,
-    TupleWindowsStep,
-)
+from medusa.engine.tasks.plan import Task
 from medusa.overlay.errors import NotAuthorisedError, NotFoundError
-
-KINDS: Final = {
-    FilterStep: "filter",
-    MapStep: "map",
-    AggregateStep: "aggregate",
-    SessionsStep: "sessions",
-    CumulateStep: "cumulate",
-    RankStep: "rank",
-    JoinStep: "join",
-    MatchStep: "match",
-    TotalsStep: "totals",
-    TupleWindowsStep: "aggregate",
-    TopStep: "top",
-}
 
 
 @dataclass(frozen=True)
@@ -111,8 +84,8 @@ class Tasks:
 
 def kinds_of(task: Task) -> tuple[str, ...]:
     """The kinds of a task's boxes, as contracts name them."""
-    kinds = {KINDS[type(step)] for step in task.steps}
-    if len(task.inputs) > 1 and task.join is None:
+    kinds = {step.word for step in task.steps}
+    if len(task.inputs) > 1 and not task.sided:
         kinds.add("union")
     return tuple(sorted(kinds))
 

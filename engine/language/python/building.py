@@ -17,7 +17,6 @@ from datetime import timedelta
 
 from medusa.engine.language.aggregates import function_of
 from medusa.engine.language.box_texts import measure_of, order_of
-from medusa.engine.language.matches import conditioned, read_pattern
 from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.query import (
     Aggregate,
@@ -38,6 +37,7 @@ from medusa.engine.objects.query import (
     Union,
     longest_session,
 )
+from medusa.engine.operators.match.pattern import conditioned, read_pattern
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 

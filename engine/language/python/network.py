@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from medusa.engine.language.box_shapes import check_shape
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.classes import applied
 from medusa.engine.language.history_range import check_history_range
@@ -11,6 +10,7 @@ from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.typing import check_shape
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 

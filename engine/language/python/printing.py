@@ -13,8 +13,6 @@ from medusa.engine.language.aggregates import call_of
 from medusa.engine.language.box_texts import measure_text, order_text
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.document import Document
-from medusa.engine.language.joins import AS_OF
-from medusa.engine.language.matches import pattern_text
 from medusa.engine.language.spans import span_text
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.query import (
@@ -40,6 +38,8 @@ from medusa.engine.objects.query import (
     streams_written,
 )
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.join.sides import AS_OF
+from medusa.engine.operators.match.pattern import pattern_text
 from medusa.overlay.names import ObjectName
 
 LINE: Final = 100

@@ -8,7 +8,6 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.joins import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.expressions import (
     Substitute,
@@ -21,6 +20,7 @@ from medusa.engine.language.sql.relation import Column, Relation, of_stream
 from medusa.engine.language.sql.within import Within
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.join.sides import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 
 _KINDS: Final = {
     ("", ""): JoinKind.INNER,

@@ -7,7 +7,6 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.matches import PREVIOUS, read_pattern
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.expressions import expression_text, interval_us, name_text
 from medusa.engine.language.sql.match_grammar import MatchTable
@@ -16,6 +15,7 @@ from medusa.engine.language.sql.relation import Relation, of_stream
 from medusa.engine.language.sql.within import Within
 from medusa.engine.objects.query import Contiguity, Function, Map, Match, Measure, PatternStep
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.match.pattern import PREVIOUS, read_pattern
 
 _FUNCTIONS: Final = {
     "FIRST": Function.FIRSTVAL,

@@ -8,22 +8,14 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from medusa.engine.language.box_shapes import MAX_BOX_NAME
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import MAX_BOXES
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.expressions import name_text
 from medusa.engine.language.user_functions import Declared
-from medusa.engine.objects.query import (
-    Box,
-    Filter,
-    Join,
-    Map,
-    Top,
-    Totals,
-    Union,
-)
+from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.typing import MAX_BOX_NAME, type_box
 
 MAX_OUTPUTS: Final = 4096
 """Expressions for the output fields of all boxes of a query: a `*` stands for up to 256 of them.
@@ -133,8 +125,8 @@ class Boxes:
             typed = type_box(box, self.schemas, functions=self._functions)
         self.schemas.update(typed.schemas)
         self._boxes.append(box)
-        if isinstance(box, (Totals, Top)) or (isinstance(box, Map) and box.input in self.tables):
-            self.tables.add(box.output)
+        if operator_of(box).makes_table(self.tables):
+            self.tables.update(box.outputs)
         return [typed.schemas[stream] for stream in box.outputs]
 
     def _check_size(self, box: Box, at: exp.Expr | int) -> None:
@@ -143,8 +135,7 @@ class Boxes:
             raise self._source.refusal(
                 f"the query is more than {MAX_BOXES} boxes: make several queries of it", at
             )
-        if isinstance(box, (Map, Join)):
-            self._outputs += len(box.expressions)
+        self._outputs += operator_of(box).fields_made
         if self._outputs > MAX_OUTPUTS:
             raise self._source.refusal(
                 f"the query computes more than {MAX_OUTPUTS:,} fields: make several queries of it, "

@@ -37,16 +37,14 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.functions import UserFunction, unpinned
 from medusa.engine.objects.query import (
     Box,
-    Join,
-    Map,
     Query,
     Sessions,
-    Totals,
     longest_session,
     streams_read,
     streams_written,
 )
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.operators.registry import operator_of
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 
@@ -180,14 +178,7 @@ def _check_tables(query: Query, given: frozenset[str]) -> None:
     """Refuse boxes that read a table as the stream of its changes. given: the tables it reads."""
     tables = tables_of(query, given) | given
     for box in query.boxes:
-        match box:
-            case Map() | Totals(changes=True):
-                read: tuple[str, ...] = ()
-            case Join(table=True):
-                read = (box.left,)
-            case _:
-                read = box.inputs
-        for stream in read:
+        for stream in operator_of(box).changes_read:
             if stream in tables:
                 raise InvalidInputError(
                     f"box {box.name!a} reads the changes of the table {stream}, and SQL reads its "

@@ -8,9 +8,9 @@ from typing import Final
 from sqlglot import Token, TokenType
 
 from medusa.engine.language.expression_tokens import FUNCTION, tokens_of
-from medusa.engine.language.matches import PREVIOUS, pattern_text
 from medusa.engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
 from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
+from medusa.engine.operators.match.pattern import PREVIOUS, pattern_text
 
 _ANY: Final = PatternStep("").condition
 

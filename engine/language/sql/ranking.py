@@ -18,7 +18,6 @@ from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.expressions import name_text
 from medusa.engine.language.sql.projection import Item
 from medusa.engine.language.sql.relation import Column, Ranking, Relation
-from medusa.engine.language.totals import MOST_PLACES
 from medusa.engine.language.unread import read_whole
 from medusa.engine.objects.query import (
     AggregateFunction,
@@ -30,6 +29,7 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import STIME, Schema
+from medusa.engine.operators.top import MOST_PLACES
 
 NUMBERED_BY: Final = "rank_key_"
 """The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""

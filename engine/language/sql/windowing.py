@@ -19,8 +19,8 @@ from medusa.engine.language.sql.relation import (
 )
 from medusa.engine.language.sql.window_grammar import RowsTable, WindowTable
 from medusa.engine.language.sql.within import Within
-from medusa.engine.language.tuple_windows import check_sizes
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START, longest_session
+from medusa.engine.operators.tuple_windows import check_sizes
 
 
 def in_windows(relation: Relation, node: WindowTable, source: Source, within: Within) -> Relation:

@@ -8,9 +8,7 @@ from decimal import Decimal
 from typing import Final
 
 from medusa.engine.language.aggregates import function_of
-from medusa.engine.language.box_shapes import check_shape
 from medusa.engine.language.box_texts import measure_of, order_of
-from medusa.engine.language.matches import conditioned, read_pattern
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import (
     Aggregate,
@@ -32,6 +30,8 @@ from medusa.engine.objects.query import (
     Union,
     longest_session,
 )
+from medusa.engine.operators.match.pattern import conditioned, read_pattern
+from medusa.engine.operators.typing import check_shape
 from medusa.overlay.errors import InvalidInputError
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from medusa.engine.language.aggregates import call_of
 from medusa.engine.language.box_texts import measure_text, order_text
-from medusa.engine.language.matches import pattern_text
 from medusa.engine.objects.query import (
     Aggregate,
     Box,
@@ -23,6 +22,7 @@ from medusa.engine.objects.query import (
     TupleWindows,
     Union,
 )
+from medusa.engine.operators.match.pattern import pattern_text
 
 
 def parameters_of(box: Box) -> list[tuple[str, str]]:

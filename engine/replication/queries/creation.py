@@ -6,7 +6,7 @@ from functools import partial
 from medusa.dht.catalog import Catalog
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.language.check import MAX_BOXES
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.language.tables import tables_read
 from medusa.engine.objects.catalog_records import STREAM, find
 from medusa.engine.objects.definitions import (

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
+from medusa.engine.operators.shared.step import Windows
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.parquet import write_parquet
@@ -28,7 +29,7 @@ from medusa.engine.streams.revisions.resolving import read_rows
 from medusa.engine.tasks.execution import Executor, Result
 from medusa.engine.tasks.inputs import TaskInputs
 from medusa.engine.tasks.jobs import EpochJobs, Jobs
-from medusa.engine.tasks.plan import Task, WindowStep
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import numbered_inputs, scenario_task
 from medusa.engine.tasks.revisions.scenarios import (
     POSITION,
@@ -100,7 +101,7 @@ class RevisionJobs:
         }
         self._shape = self._shapes[case.inputs[0]]
         # the streams of each input of the cases
-        joined = self._of.join is not None
+        joined = self._of.sided
         self._sides: dict[str, tuple[str, ...]] = {name: (name,) for name in case.inputs}
         if not joined:
             self._sides = {case.inputs[0]: self._main}
@@ -129,7 +130,7 @@ class RevisionJobs:
     async def run(self, after: int, upto: int, interval: Interval) -> Result:
         if self._of.near is not None:
             return await self._near(after, interval)
-        window = self._of.window
+        window = self._of.windows
         signed_rows = partial(self._signed, self._shape)
         revisions = await self._read(self._revisions, interval.lo, upto, signed_rows)
         if window is None:
@@ -145,7 +146,7 @@ class RevisionJobs:
     async def _compute_windows(
         self,
         cases: Scenarios,
-        window: WindowStep,
+        window: Windows,
         revisions: pa.Table,
         after: int,
         upto: int,

@@ -36,10 +36,10 @@ from medusa.engine.objects.schema import (
     STIME,
     Schema,
 )
+from medusa.engine.operators.shared.step import Windows
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.revisions.columns import SIGN, multiplied, net, with_sign
 from medusa.engine.streams.revisions.corrections import Kind
-from medusa.engine.tasks.plan import WindowStep
 
 POSITION: Final = "position "
 """The column with a revision's position; no field's name has a blank."""
@@ -152,9 +152,7 @@ class Revised:
     positions: tuple[int, ...]
 
 
-def revised_windows(
-    revisions: pa.Table, window: WindowStep, after: int, upto: int
-) -> list[Revised]:
+def revised_windows(revisions: pa.Table, window: Windows, after: int, upto: int) -> list[Revised]:
     """The windows whose revision comes out in (after, upto], in order.
 
     Args:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import trio
 
 from medusa.engine.language.check import MAX_BOXES, check_query
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.query import Query
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import SparkExecutor, open_executor

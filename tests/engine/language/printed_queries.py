@@ -9,7 +9,6 @@ from typing import Any
 import msgspec
 
 import medusa
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import check_query
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.sql.printing import query_as_sql
@@ -22,6 +21,7 @@ from medusa.engine.objects.query import (
     streams_written,
 )
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document
 
 MIT = "medusa://mit.edu/"

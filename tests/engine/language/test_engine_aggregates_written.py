@@ -16,12 +16,13 @@ from medusa.engine.language.aggregates import (
     function_of,
     millionths,
 )
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import check_query
-from medusa.engine.language.panes import has_room, panes_fields
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
 from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.operators.aggregate.step import AggregateStep, panes_fields
+from medusa.engine.operators.shared.panes import has_room
+from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document
 from medusa.overlay.errors import InvalidInputError
 
@@ -189,8 +190,9 @@ def test_the_fields_of_results() -> None:
 
 def fields_of(*functions: AggregateFunction) -> list[str]:
     partial, _ = tasks(*functions, pane=10)
-    assert partial.window is not None
-    return [each.name for each in panes_fields(partial.window)]
+    (step,) = partial.steps
+    assert isinstance(step, AggregateStep)
+    return [each.name for each in panes_fields(step)]
 
 
 def test_functions_share_the_tuples_of_their_values() -> None:

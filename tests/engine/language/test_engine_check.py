@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import MAX_BOXES, check_query
 from medusa.engine.objects.query import (
     Aggregate,
@@ -22,6 +21,7 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
+from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

@@ -10,10 +10,9 @@ from reference_sketch import counted, improved_raw
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.distinct import RANK_BITS, REGISTERS
-from medusa.engine.language.panes import panes_fields
-from medusa.engine.language.steps import Form
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
 from medusa.engine.reference.distinct import estimate, merged, place
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
@@ -87,9 +86,10 @@ def approximate(argument: str, output: str) -> AggregateFunction:
 
 def test_a_pane_has_a_row_for_each_register() -> None:
     partial, combined = tasks((approximate("n", "a"), AggregateFunction(Function.COUNT, None, "c")))
-    assert partial.window is not None
-    assert partial.window.form is Form.PARTIAL
-    assert [(each.name, each.type) for each in panes_fields(partial.window)] == [
+    (step,) = partial.steps
+    assert isinstance(step, AggregateStep)
+    assert step.form is Form.PARTIAL
+    assert [(each.name, each.type) for each in panes_fields(step)] == [
         ("g", F.INT),
         ("pv0", F.SHORT),
         ("pr0", F.BYTE),
@@ -107,12 +107,14 @@ def test_a_pane_has_a_row_for_each_register() -> None:
 def test_sketches_of_one_argument_are_one() -> None:
     """Several arguments, and the set beside the sketch, are in parts of their own."""
     partial, _ = tasks((approximate("n", "a"), approximate("n", "b")))
-    assert partial.window is not None
-    assert [each.name for each in panes_fields(partial.window)] == ["g", "pv0", "pr0", "pformer"]
+    (step,) = partial.steps
+    assert isinstance(step, AggregateStep)
+    assert [each.name for each in panes_fields(step)] == ["g", "pv0", "pr0", "pformer"]
     exact = AggregateFunction(Function.COUNT_DISTINCT, "n", "c")
     partial, _ = tasks((exact, approximate("n", "a"), approximate("s", "b")))
-    assert partial.window is not None
-    assert [each.name for each in panes_fields(partial.window)] == [
+    (step,) = partial.steps
+    assert isinstance(step, AggregateStep)
+    assert [each.name for each in panes_fields(step)] == [
         "g",
         "ppart",
         "pv0",

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from medusa.engine.language.box_shapes import MAX_PORTS
 from medusa.engine.language.check import check_query
 from medusa.engine.language.expression_tokens import FUNCTIONS
 from medusa.engine.language.operators import CAST, OPERATORS, nullable
@@ -26,6 +25,7 @@ from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.filter import MAX_PORTS
 from medusa.engine.reading import read_document
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import plan

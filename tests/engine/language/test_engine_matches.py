@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
 
 from examples import examples
-from medusa.engine.language.box_types import type_box
 from medusa.engine.language.check import check_query
-from medusa.engine.language.matches import (
-    MAX_TUPLES,
-    conditioned,
-    most_tuples,
-    pattern_text,
-    read_pattern,
-)
-from medusa.engine.language.steps import MatchStep
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.operators.match.automaton import most_tuples
+from medusa.engine.operators.match.pattern import (
+    MAX_TUPLES,
+    conditioned,
+    pattern_text,
+    read_pattern,
+)
+from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document
 from medusa.engine.reference.interpreter import Row, canonical, run_task
 from medusa.engine.reference.matches import matched

@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 
 from medusa.engine.language.aggregates import call_of
 from medusa.engine.language.check import MAX_BOXES, check_query
-from medusa.engine.language.panes import pane_us, panes_name, with_panes
-from medusa.engine.language.steps import Form
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep, Form
+from medusa.engine.operators.shared.panes import pane_us, panes_name
 from medusa.engine.spark.training import every_function
 from medusa.engine.tasks.explaining import explain
 from medusa.engine.tasks.network import Network
@@ -94,10 +95,14 @@ def test_the_peer_decides_the_panes_of_a_query() -> None:
     assert with_panes(query(600 * S, 10 * S), 1).panes == (), "no room for another task"
 
 
+def aggregates_of(task: Task) -> list[AggregateStep]:
+    return [step for step in task.steps if isinstance(step, AggregateStep)]
+
+
 def test_a_folded_window_is_two_tasks_with_the_same_result() -> None:
     plain, folded = query(600 * S, 10 * S), with_panes(query(600 * S, 10 * S), MAX_BOXES)
     tasks = tasks_of(folded)
-    assert [task.window.form for task in tasks.values() if task.window] == [
+    assert [step.form for task in tasks.values() for step in aggregates_of(task)] == [
         Form.PARTIAL,
         Form.COMBINED,
     ]
@@ -151,10 +156,10 @@ def test_a_folded_window_is_whole_where_one_of_tuples_is(
     folded = Query(box.name, box.boxes, panes=(("w", width),))
     panes, result = tasks_of(folded).values()
     assert whole_after(result, whole_after(panes, begins)) == whole_after(plain, begins)
-    assert plain.window is not None
-    assert result.window is not None
+    assert plain.windows is not None
+    assert result.windows is not None
     begun = whole_after(panes, begins)
-    assert first_whole(result.window, begun) == first_whole(plain.window, begins)
+    assert first_whole(result.windows, begun) == first_whole(plain.windows, begins)
     assert whole_after(result, BEGINNING) == BEGINNING
 
 

@@ -9,8 +9,6 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from medusa.engine.language.aggregates import ORDERED
-from medusa.engine.language.box_types import type_box
-from medusa.engine.language.joins import AS_OF, OF_TABLES, ONE_SIDED
 from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -36,6 +34,8 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, END, Field, FieldType, Schema
+from medusa.engine.operators.join.sides import AS_OF, OF_TABLES, ONE_SIDED
+from medusa.engine.operators.typing import type_box
 
 F = FieldType
 

@@ -18,8 +18,6 @@ from reference_aggregates import later_sql
 from reference_networks import orders
 
 from medusa.engine.language.aggregates import ORDERED
-from medusa.engine.language.box_types import type_box
-from medusa.engine.language.joins import AS_OF, ONE_SIDED
 from medusa.engine.objects.query import (
     Aggregate,
     AggregateFunction,
@@ -37,6 +35,8 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.operators.join.sides import AS_OF, ONE_SIDED
+from medusa.engine.operators.typing import type_box
 
 F = FieldType
 SOURCE_FIELDS = (

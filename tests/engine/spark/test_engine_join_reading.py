@@ -8,9 +8,9 @@ from itertools import product
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.joins import AS_OF
 from medusa.engine.objects.query import Join, JoinKind, Query
 from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.operators.join.sides import AS_OF
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs, read_from

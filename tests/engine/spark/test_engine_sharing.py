@@ -21,6 +21,7 @@ from medusa.engine.objects.query import (
     Query,
 )
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.shared_jobs import Order, SharedJob, shared_out
 from medusa.engine.spark.shared_windows import in_windows
@@ -189,8 +190,8 @@ def test_cpu_time_is_shared_out_by_weights() -> None:
 def test_an_order_whose_windows_hold_too_many_rows_runs_alone(advance: int) -> None:
     stimes = pa.array(range(20), pa.int64())
     rows = pa.table({"stime": stimes, "n": pa.array(range(20), pa.int32())})
-    window = task(0, window=True).window
-    assert window is not None
+    (window,) = task(0, window=True).steps
+    assert isinstance(window, AggregateStep)
     window = replace(window, size_us=10, advance_us=advance)
     given = Order(task(0, window=True), {"s": ONE}, -1, 19, Interval(-1, 19))
     held = 20 if advance == 10 else 35  # the first of the windows begins before the rows

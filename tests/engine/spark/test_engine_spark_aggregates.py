@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.steps import TypedAggregate
 from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.reference.bags import bucket
 from medusa.engine.spark.bags import bin_of
 from medusa.engine.spark.buckets import bucket_of, estimate

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from medusa.engine.language.box_shapes import MAX_OVERLAP
 from medusa.engine.language.check import check_query
 from medusa.engine.language.parse_expression import parse_expression
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
 from medusa.engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.operators.shared.aggregation import MAX_OVERLAP
 from medusa.engine.spark.columns import column
 from medusa.engine.spark.program import Program, within
 from medusa.engine.spark.session import Spark

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medusa.engine.language.box_types import type_box
-from medusa.engine.language.steps import JoinStep
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.typing import type_box
 from medusa.engine.spark import joins
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.windows import Interval

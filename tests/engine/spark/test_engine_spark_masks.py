@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.steps import AggregateStep
 from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
 from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
+from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.spark.masks import Masks
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
@@ -44,7 +44,7 @@ def test_totals_are_a_table_and_what_it_is_made_of() -> None:
     )
     assert (state.recalls, totals.recalls) == (True, False)
     assert totals.steps == (
-        "the totals alone, without the values that they have counted",
+        "the results alone, without the values that they are made of",
         "answer: the totals, of what they are made of",
     )
     assert (totals.reads, totals.key) == ((state.stream,), ("k",))

@@ -21,7 +21,10 @@ from medusa.engine.objects.query import (
     streams_written,
 )
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.tasks.plan import AggregateStep, FilterStep, MapStep, plan
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 
 COUNT = (AggregateFunction(Function.COUNT, None, "n"),)

@@ -4,7 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, END, Schema
-from medusa.engine.tasks.plan import AggregateStep, FilterStep, Step, Task
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.shared.step import Step
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import Interval, horizon_us, needs
 
 

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from medusa.engine.language.check import MAX_BOXES, check_query
 from medusa.engine.language.document import Document
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import (
     QueryEntry,
     StreamDefinition,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from medusa.engine.functions.allowed import NO_FUNCTIONS, FunctionsConfig
 from medusa.engine.language.check import MAX_BOXES
-from medusa.engine.language.panes import with_panes
+from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.tasks.explaining import Explanation, explain

@@ -6,10 +6,10 @@ import pytest
 from reference_interpreter import run_query
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.matches import pattern_text
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.match.pattern import pattern_text
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

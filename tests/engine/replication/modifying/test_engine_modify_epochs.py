@@ -21,11 +21,12 @@ from reference_networks import SOURCES, queries, rows
 
 from examples import examples
 from medusa.engine.language.check import check_query
+from medusa.engine.language.folding import widths
 from medusa.engine.language.modification import BoxChange, modified_query
-from medusa.engine.language.panes import panes_name, widths
 from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
 from medusa.engine.replication.records.query_history import modified, settled
 from medusa.engine.replication.records.stored_query import StoredQuery

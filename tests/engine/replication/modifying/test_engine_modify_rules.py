@@ -34,7 +34,8 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.tasks.plan import Task, WindowStep, plan
+from medusa.engine.operators.shared.step import Windows
+from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.query_editions import Footing, earliest
 from medusa.overlay.errors import ConflictError, InvalidInputError
 
@@ -280,9 +281,9 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     """What is promised of a boundary, window by window, around it."""
     changes = reached(tasks, names)
     for task in tasks:
-        window, near = task.window, task.near
+        window, near = task.windows, task.near
         if near is not None:
-            oldest = at + 1 - near.horizon_us  # that the first new result may be made of
+            oldest = at + 1 - near.horizon_us()  # that the first new result may be made of
             if changes & set(task.inputs) and oldest <= at:
                 return False  # it would mix tuples of both editions
             known = max(footing.usable.get(name, BEFORE) for name in task.inputs)
@@ -300,7 +301,7 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     return True
 
 
-def windows(window: WindowStep, one: int, other: int) -> list[tuple[int, int]]:
+def windows(window: Windows, one: int, other: int) -> list[tuple[int, int]]:
     """The first and last microsecond of those around both times, and between them."""
     span, advance = 2 * window.size_us, window.advance_us
     numbers = range((min(one, other) - span) // advance, (max(one, other) + span) // advance)

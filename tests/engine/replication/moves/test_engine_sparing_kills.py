@@ -23,9 +23,9 @@ from engine_peers import begin
 from kill_sweeps import FORGETTING
 from killed_peers import let_crash
 
-from medusa.engine.language.panes import panes_name
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.streams.messages import StreamStatus
 from medusa.overlay.errors import MedusaError
 from medusa.testnet.bench.flows import (

@@ -2,7 +2,7 @@
 
 Which tuple is the nth depends on all before it. So a task counts them in what it makes,
 `OUT/panes`, which it reads as a table up to the boundary from which it goes on, as totals do
-(`medusa.engine.language.totals`). `OUT/panes` has
+(`medusa.engine.operators.totals.step`). `OUT/panes` has
 
 * for each tuple of the input its number in its group, and the fields that functions take. Its part
   is 1 and the number's remainder by the size: so a folded table has the last tuples of each group,
@@ -15,20 +15,81 @@ Which tuple is the nth depends on all before it. So a task counts them in what i
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar
 
-from medusa.engine.language.steps import FilterStep, MapStep, TupleWindowsStep, TypedAggregate
 from medusa.engine.language.typed import Constant, FieldRef, Operation, fields_in
-from medusa.engine.objects.query import TupleWindows
+from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of
+from medusa.engine.operators.shared.panes import made_of_table, panes_name
+from medusa.engine.operators.shared.step import Part, Step
 from medusa.overlay.errors import InvalidInputError
 
-MOST_TUPLES: Final = 1_000
-"""Tuples of a window: as many of each group are read in each job."""
 
-MOST_WINDOWS: Final = 100
-"""Windows that a tuple is in: a job has as many copies of it."""
+@dataclass(frozen=True, slots=True)
+class TupleWindowsStep(Step):
+    """Windows of so many tuples: see `medusa.engine.objects.query.TupleWindows`. Its output has the
+    tuples as well.
+
+    Attributes:
+        fields: of the input, that the functions take.
+    """
+
+    size: int
+    advance: int
+    partial: bool
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+    fields: tuple[Field, ...]
+    number: str = ""
+
+    word: ClassVar[str] = "aggregate"
+    recalls: ClassVar[bool] = True
+
+    @property
+    def nodes(self) -> int:
+        return nodes_of(self.functions)
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    @property
+    def reach(self) -> None:
+        return None
+
+    def by_case(self) -> TupleWindowsStep:
+        raise AssertionError("what reads its own output is not revised")
+
+    def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:
+        name = panes_name(stream)
+        table = Part(name, inputs, self, tuples_schema(name, self), kept=True)
+        return [table, *made_of_table(stream, name, result_steps(self))]
+
+    def check_unrevised(self, output: str, source: str) -> None:
+        raise InvalidInputError(
+            f"{output.removesuffix(f'/{PANES}')} numbers the tuples of {source}, which may be "
+            "revised, and then each later one would have another number: say a window, or of a "
+            "join a buffer, of time"
+        )
+
+    def check_succeeds(self, stream: str, old: Step) -> None:
+        """Windows of tuples find the tuples that they go on from."""
+        if not isinstance(old, TupleWindowsStep):
+            return
+        if self.size > old.size or self.fields != old.fields:
+            kept = ", ".join(each.name for each in old.fields) or "none"
+            raise InvalidInputError(
+                f"{stream} would need more of the tuples before than was kept, of each group the "
+                f"last {old.size} with the fields {kept[:200]}: make another query"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,27 +150,3 @@ def fields_taken(functions: tuple[TypedAggregate, ...], schema: Schema) -> tuple
     arguments = [each.argument for each in functions if each.argument is not None]
     names = {name for each in arguments for name in fields_in(each)} - {STIME}
     return tuple(each for each in schema.fields if each.name in names)
-
-
-def check_tuple_windows(box: TupleWindows) -> None:
-    """Check size, advance and functions. Raises: InvalidInputError: names the mistake."""
-    if not box.functions:
-        raise InvalidInputError("windows of tuples need at least one function")
-    check_sizes(box.size, box.advance)
-
-
-def check_sizes(size: int, advance: int) -> None:
-    """Check the numbers of tuples of windows. Raises: InvalidInputError: names the mistake."""
-    if not 1 <= size <= MOST_TUPLES:
-        raise InvalidInputError(
-            f"its windows have {size:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
-        )
-    if not 1 <= advance <= MOST_TUPLES:
-        raise InvalidInputError(
-            f"its windows advance by {advance:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
-        )
-    if size > MOST_WINDOWS * advance:
-        raise InvalidInputError(
-            f"a tuple is in {-(-size // advance)} of its windows; at most {MOST_WINDOWS} "
-            f"are allowed: let them have fewer tuples, or advance by more"
-        )

@@ -41,21 +41,20 @@ ones (`medusa.engine.tasks.query_editions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Final
 
-import msgspec
-
 from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.steps import AggregateStep, Form, TypedAggregate
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.definitions import PANES, REVISIONS
-from medusa.engine.objects.query import Aggregate, Function, Query
-from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.objects.query import Aggregate, Function
+from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType
+from medusa.engine.operators.shared.aggregation import TypedAggregate
+from medusa.engine.operators.shared.step import Part, Step
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 
@@ -85,6 +84,16 @@ def panes_name(stream: str) -> str:
     return f"{stream}/{PANES}"
 
 
+def made_of_table(stream: str, table: str, steps: Sequence[Step]) -> Iterator[Part]:
+    """How a stream is made of the table beside it. steps: one or two."""
+    *before, last = steps
+    for step in before:
+        part = f"{table}/part"
+        yield Part(part, (table,), step)
+        table = part
+    yield Part(stream, (table,), last)
+
+
 def pane_us(size_us: int, advance_us: int) -> int | None:
     """The width of the panes of a window, microseconds: the greatest divisor of its size and its
     advance that `_WIDTHS_US` allows. None: it is better made of its tuples."""
@@ -100,22 +109,6 @@ def pane_us(size_us: int, advance_us: int) -> int | None:
     return width if (overlaps or panes >= LONG) and 1 < panes <= LIMIT_PANES else None
 
 
-def with_panes(query: Query, most: int) -> Query:
-    """The query with the widths of its panes decided: they are part of its definition, so that each
-    peer makes the same tasks of it.
-
-    Args:
-        most: tasks that it may have.
-    """
-    decided: list[tuple[str, int]] = []
-    for box in query.boxes:
-        if isinstance(box, Aggregate) and len(query.boxes) + len(decided) < most:
-            width = pane_us(box.size_us, box.advance_us)
-            if width is not None and has_room(box):
-                decided.append((box.name, width))
-    return msgspec.structs.replace(query, panes=tuple(decided))
-
-
 def has_room(box: Aggregate) -> bool:
     """Whether the panes have a name and fields within the limits."""
     try:
@@ -124,35 +117,6 @@ def has_room(box: Aggregate) -> bool:
         return False
     fields = sum(9 if each.function in VARIANCES else 3 for each in box.functions)
     return len(box.group_by) + fields + 2 <= MAX_FIELDS
-
-
-def check_panes(query: Query) -> None:
-    """Check the widths of a query's panes.
-
-    Raises:
-        InvalidInputError: one is for no window of the query, or does not divide it.
-    """
-    windows = {box.name: box for box in query.boxes if isinstance(box, Aggregate)}
-    for name, width in query.panes:
-        box = windows.get(name)
-        if box is None:
-            raise InvalidInputError(f"query {query.name}: panes of {name[:64]!a}, no aggregate")
-        if width < 1 or box.size_us % width or box.advance_us % width:
-            raise InvalidInputError(
-                f"query {query.name}: box {name!a} is folded from panes of {width / 1e6:g} s: its "
-                "window and its advance must be multiples of that; or make another query"
-            )
-        if not has_room(box):
-            raise InvalidInputError(f"query {query.name}: box {name!a} is too large for panes")
-    if len(dict(query.panes)) < len(query.panes):
-        raise InvalidInputError(f"query {query.name}: panes of one box are named twice")
-
-
-def widths(query: Query) -> Mapping[str, int]:
-    """The width of the panes by the stream that is folded from them, microseconds."""
-    given = dict(query.panes)
-    boxes = [box for box in query.boxes if isinstance(box, Aggregate)]
-    return {box.output: given[box.name] for box in boxes if box.name in given}
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,19 +271,3 @@ def _states(name: str, each: TypedAggregate) -> Iterator[Field]:
 MOMENTS: Final = ("n", "h", "l", "hhh", "hhl", "hlh", "hll", "llh", "lll")
 """What is summed of integers x = h 2^32 + l, 0 <= l < 2^32: 1, h, l, and the halves of h h, h l and
 l l, of which the lower one is from 0 to 2^32 - 1. So 2^31 tuples cannot make a sum overflow."""
-
-
-def split(step: AggregateStep, width_us: int) -> tuple[AggregateStep, AggregateStep]:
-    """A window's step as that of its panes, and that which combines them."""
-    panes = replace(step, size_us=width_us, advance_us=width_us, form=Form.PARTIAL)
-    return panes, replace(step, form=Form.COMBINED, grain_us=width_us)
-
-
-def panes_schema(name: str, step: AggregateStep) -> Schema:
-    """The schema of a stream of panes."""
-    return Schema(name, panes_fields(step))
-
-
-def panes_fields(step: AggregateStep) -> tuple[Field, ...]:
-    """The fields of panes."""
-    return (*step.group_by, *layout(step.group_by, step.functions).fields)

@@ -12,25 +12,71 @@ in it, once, a tuple with the number of the function as its part.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import ClassVar
 
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.language.steps import FilterStep, MapStep, TotalsStep, TypedAggregate
 from medusa.engine.language.typed import Constant, FieldRef, Operation
-from medusa.engine.objects.query import Function, Top, Totals
+from medusa.engine.objects.definitions import PANES
+from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of
+from medusa.engine.operators.shared.panes import made_of_table, panes_name
+from medusa.engine.operators.shared.step import Part, Step
 from medusa.overlay.errors import InvalidInputError
 
-ADDED: Final = frozenset({Function.COUNT, Function.SUM, Function.AVG})
-"""The functions of a table: a tuple that goes is taken away from them."""
 
-KNOWN: Final = ADDED | {Function.MIN, Function.MAX, Function.COUNT_DISTINCT}
-"""The functions of totals. They are made of what they were and of the new tuples."""
+@dataclass(frozen=True, slots=True)
+class TotalsStep(Step):
+    """Totals of groups, with what they are made of.
 
-MOST_PLACES: Final = 32
-"""The first tuples of a partition that are kept: each place is a pass over the new tuples."""
+    Attributes:
+        changes: the key of the input, if it is read as a table; else empty.
+        deleted: the input's field that says that a key is deleted; "": there is none.
+    """
+
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+    changes: tuple[str, ...] = ()
+    deleted: str = ""
+
+    word: ClassVar[str] = "totals"
+    recalls: ClassVar[bool] = True
+
+    @property
+    def nodes(self) -> int:
+        return nodes_of(self.functions)
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def in_order(self) -> bool:
+        return False
+
+    @property
+    def reach(self) -> None:
+        return None
+
+    def by_case(self) -> TotalsStep:
+        raise AssertionError("what reads its own output is not revised")
+
+    def tables(self, inputs: Sequence[str]) -> frozenset[str]:
+        return frozenset(inputs) if self.changes else frozenset()
+
+    def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:
+        name = panes_name(stream)
+        table = Part(name, inputs, self, totals_schema(name, self), kept=True)
+        return [table, *made_of_table(stream, name, result_steps(self))]
+
+    def check_unrevised(self, output: str, source: str) -> None:
+        raise InvalidInputError(
+            f"{output.removesuffix(f'/{PANES}')} is a table of what {source} has so far, whose "
+            "tuples may be revised: declare it without a key, or as a table"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,46 +183,3 @@ def result_steps(step: TotalsStep) -> tuple[FilterStep | MapStep, ...]:
     part = FieldRef(layout.part, FieldType.INT)
     is_total = Operation("=", (part, Constant(0, FieldType.INT)), FieldType.BOOL)
     return (FilterStep((is_total,), 0), mapped)
-
-
-def results_schema(
-    name: str, groups: Sequence[Field], functions: Sequence[TypedAggregate], *, changes: bool
-) -> Schema:
-    """The schema of totals."""
-    counts = {Function.COUNT, Function.COUNT_DISTINCT}
-    fields = [
-        *groups,
-        *(Field(e.output, e.type, nullable=e.function not in counts) for e in functions),
-        *([Field(DELETED, FieldType.BOOL, nullable=True)] if changes else []),
-    ]
-    return Schema(name, tuple(fields), key=tuple(each.name for each in groups))
-
-
-def check_totals(box: Totals) -> None:
-    """Check groups and functions. Raises: InvalidInputError: names the mistake."""
-    if not box.group_by:
-        raise InvalidInputError("totals need at least one group")
-    if not box.functions:
-        raise InvalidInputError("totals need at least one function")
-    known = ADDED if box.changes else KNOWN
-    for each in box.functions:
-        if each.function not in known:
-            of = "of a table" if box.changes else "without a window"
-            raise InvalidInputError(
-                f"{each.function} {of} is not there; there are {', '.join(sorted(known))}"
-            )
-
-
-def check_top(box: Top) -> None:
-    """Check the number of places. Raises: InvalidInputError: it is out of range."""
-    if not 1 <= box.most <= MOST_PLACES:
-        raise InvalidInputError(f"it keeps {box.most} places; 1 to {MOST_PLACES} are allowed")
-    if not box.order_by or not box.partition_by:
-        raise InvalidInputError("it needs an order, and fields by which it is partitioned")
-    if not box.place and box.most > 1:
-        raise InvalidInputError("its tuples are told apart by their place: name the field")
-
-
-def top_key(partition_by: Sequence[str], place: str) -> tuple[str, ...]:
-    """The key of the first tuples of partitions."""
-    return (*partition_by, *([place] if place else []))

@@ -1,0 +1,98 @@
+"""Windows that grow: each comes out at every step, with all of its tuples so far."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from medusa.engine.objects.query import Cumulate
+from medusa.engine.objects.schema import Field
+from medusa.engine.operators.shared.aggregation import (
+    MAX_OVERLAP,
+    TypedAggregate,
+    check_functions,
+    functions_in_words,
+    group_fields,
+    groups_in_words,
+    nodes_of,
+    nodes_of_groups,
+    typed_functions,
+)
+from medusa.engine.operators.shared.operator import (
+    MAX_WINDOW_US,
+    BoxClass,
+    Inputs,
+    Operator,
+    State,
+    TypedBox,
+    seconds,
+)
+from medusa.engine.operators.shared.spans import spans_schema
+from medusa.engine.operators.shared.step import CASE, Near, Step
+from medusa.overlay.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class CumulateStep(Step):
+    """Windows that grow; see `medusa.engine.objects.query.Cumulate`."""
+
+    step_us: int
+    size_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    word: ClassVar[str] = "cumulate"
+
+    @property
+    def nodes(self) -> int:
+        return nodes_of(self.functions)
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return nodes_of_groups(self.group_by, before)
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    @property
+    def reach(self) -> Near:
+        return Near(self.size_us - 1, self.size_us - 1)
+
+    def by_case(self) -> CumulateStep:
+        return replace(self, group_by=(*self.group_by, CASE))
+
+
+class CumulateOperator(Operator[Cumulate, CumulateStep]):
+    word = "cumulate"
+    state = State.INPUT
+    box_class = BoxClass.CONVERGENT
+
+    def check(self) -> None:
+        step, size = self.box.step_us, self.box.size_us
+        if not 0 < size <= MAX_WINDOW_US:
+            raise InvalidInputError(f"its window of {size / 1e6:g} s is not between 0 and 366 days")
+        if step <= 0 or size % step:
+            raise InvalidInputError(
+                f"its step of {step / 1e6:g} s does not divide its size of {size / 1e6:g} s"
+            )
+        if size > step * MAX_OVERLAP:
+            raise InvalidInputError(
+                f"a window grows in {MAX_OVERLAP} steps at most: take longer ones"
+            )
+        check_functions(self.box.functions)
+
+    def typed(self, inputs: Inputs) -> TypedBox[CumulateStep]:
+        box, given = self.box, inputs.of(self.box.input)
+        groups = group_fields(box.group_by, given)
+        functions = typed_functions(box.functions, given)
+        made = spans_schema(box.output, groups, functions, given)
+        step = CumulateStep(box.step_us, box.size_us, groups, functions)
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        step, size = seconds(self.box.step_us), seconds(self.box.size_us)
+        return (
+            f"windows that grow every {step} up to {size}{groups_in_words(self.box.group_by)}: "
+            f"{functions_in_words(self.box.functions)}"
+        )

@@ -1,0 +1,141 @@
+"""Sequences of tuples that fit a pattern."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.language.user_functions import refuse_calls
+from medusa.engine.objects.query import Function, Match, Measure
+from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
+from medusa.engine.operators.match.pattern import PREVIOUS, check_pattern, pattern_text
+from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable
+from medusa.engine.operators.shared.operator import (
+    MAX_WINDOW_US,
+    BoxClass,
+    Inputs,
+    Operator,
+    State,
+    TypedBox,
+    seconds,
+)
+from medusa.overlay.errors import InvalidInputError
+
+
+class MatchOperator(Operator[Match, MatchStep]):
+    word = "match"
+    state = State.INPUT
+    box_class = BoxClass.CONVERGENT
+
+    def check(self) -> None:
+        if not 0 < self.box.within_us <= MAX_WINDOW_US:
+            raise InvalidInputError("within must be more than 0 and at most 366 days")
+        check_pattern(self.box)
+
+    def typed(self, inputs: Inputs) -> TypedBox[MatchStep]:
+        box, schema = self.box, inputs.schemas[self.box.input]
+        fields = {each.name: each for each in schema.fields}
+        for name in box.partition_by:
+            if name not in fields:
+                raise InvalidInputError(
+                    f"it is partitioned by {name[:64]!a}, which is no field; there are "
+                    f"{', '.join(fields)[:200]}"
+                )
+        partition = tuple(fields[name] for name in box.partition_by)
+        variables = _variables(box, schema, inputs)
+        measures = tuple(_measure(each, variables, fields) for each in box.measures)
+        results = (_measured(each, fields, variables) for each in measures)
+        made = Schema(box.output, (*partition, *results))
+        check_schema(made)
+        step = MatchStep(partition, variables, box.within_us, box.contiguity, measures)
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        box = self.box
+        by = f" by {', '.join(box.partition_by)}" if box.partition_by else ""
+        return (
+            f"match of {pattern_text(box.steps)}{by}, within {seconds(box.within_us)}, contiguity "
+            f"{box.contiguity}"
+        )
+
+
+def _predicate(text: str, seen: Schema, inputs: Inputs) -> Expression:
+    found = inputs.fields(seen).predicate(text)
+    refuse_calls(found, "a pattern")
+    return found
+
+
+def _variables(box: Match, schema: Schema, inputs: Inputs) -> tuple[Variable, ...]:
+    found: list[Variable] = []
+    seen = [*schema.fields, *_fields_of(PREVIOUS, schema)]
+    for step in box.steps:
+        if not step.negated:
+            seen += _fields_of(step.variable, schema)
+        try:
+            condition = _predicate(step.condition, Schema(box.output, tuple(seen)), inputs)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"condition of {step.variable}: {error}") from None
+        if step.negated:
+            last = found[-1]
+            forbidden = (*last.forbidden, condition)
+            found[-1] = Variable(
+                last.name, last.condition, last.least, last.most, last.reluctant, forbidden
+            )
+        else:
+            found.append(Variable(step.variable, condition, step.least, step.most, step.reluctant))
+    return tuple(found)
+
+
+def _fields_of(variable: str, schema: Schema) -> list[Field]:
+    """The fields of the last tuple of a variable, which there may not be."""
+    return [
+        msgspec.structs.replace(each, name=f"{variable}.{each.name}", nullable=True)
+        for each in (*schema.fields, Field(STIME, FieldType.TIMESTAMP))
+    ]
+
+
+def _measure(
+    measure: Measure, variables: Sequence[Variable], fields: dict[str, Field]
+) -> TypedMeasure:
+    names = [each.name for each in variables]
+    if measure.variable and measure.variable not in names:
+        raise InvalidInputError(f"!{measure.variable} takes no tuples that could be measured")
+    place = names.index(measure.variable) if measure.variable else None
+    argument = None
+    if measure.field:
+        types = {STIME: FieldType.TIMESTAMP} | {name: each.type for name, each in fields.items()}
+        if measure.field not in types:
+            raise InvalidInputError(
+                f"measure {measure.output[:64]!a}: there is no field {measure.field[:64]!a}; "
+                f"there are {', '.join(types)[:200]}"
+            )
+        argument = FieldRef(measure.field, types[measure.field])
+    type_ = aggregate_type(measure.function, None if argument is None else argument.type)
+    if type_ is None:
+        given = "nothing" if argument is None else argument.type
+        raise InvalidInputError(
+            f"measure {measure.output[:64]!a}: {measure.function} does not take {given}"
+        )
+    return TypedMeasure(measure.function, place, argument, measure.output, type_)
+
+
+def _measured(
+    measure: TypedMeasure, fields: dict[str, Field], variables: Sequence[Variable]
+) -> Field:
+    """The output field of a measure."""
+    if measure.function is Function.COUNT:
+        return Field(measure.output, measure.type)
+    given = fields.get(measure.argument.name) if measure.argument is not None else None
+    size = None
+    if measure.function not in {Function.SUM, Function.AVG} and given is not None:
+        size = given.size
+    taken = measure.variable is None or variables[measure.variable].least > 0
+    nullable = not taken or (given is not None and given.nullable)
+    may_not_fit = measure.function is Function.SUM and measure.type is FieldType.LONG
+    return Field(measure.output, measure.type, size, nullable or may_not_fit)
+
+
+# -- automaton -------------------------------------------------------------------------------------

@@ -1,0 +1,88 @@
+"""The step of a match: the variables of its pattern, and its results, with types."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.operators.shared.aggregation import nodes_of_groups
+from medusa.engine.operators.shared.step import CASE, Near, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of a pattern; see `medusa.engine.objects.query.PatternStep`.
+
+    Attributes:
+        condition: over fields called `f`, `V.f` and `prev.f`.
+        forbidden: no tuple for which one of these is true may follow its last one, up to the next
+            variable's first.
+    """
+
+    name: str
+    condition: Expression
+    least: int
+    most: int | None
+    reluctant: bool
+    forbidden: tuple[Expression, ...] = ()
+
+    @property
+    def counted(self) -> int:
+        """Its tuples are counted up to this number: more make no difference."""
+        return max(self.least, 1) if self.most is None else self.most
+
+
+@dataclass(frozen=True, slots=True)
+class TypedMeasure:
+    """`function(variable.field) AS output`, of type `type`.
+
+    Attributes:
+        variable: its place in the pattern; None: all tuples of the match.
+        argument: the field; None: the tuples themselves are counted.
+    """
+
+    function: Function
+    variable: int | None
+    argument: FieldRef | None
+    output: str
+    type: FieldType
+
+
+@dataclass(frozen=True, slots=True)
+class MatchStep(Step):
+    """Sequences of tuples that fit a pattern; see `medusa.engine.objects.query.Match`."""
+
+    partition_by: tuple[Field, ...]
+    variables: tuple[Variable, ...]
+    within_us: int
+    contiguity: Contiguity
+    measures: tuple[TypedMeasure, ...]
+
+    word: ClassVar[str] = "match"
+
+    @property
+    def nodes(self) -> int:
+        each = sum(
+            variable.condition.nodes + sum(forbidden.nodes for forbidden in variable.forbidden)
+            for variable in self.variables
+        )
+        # each variable's condition stands where a tuple comes to it, after any one before it
+        return len(self.variables) * (each + 2 * len(self.measures))
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return nodes_of_groups(self.partition_by, before)
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    @property
+    def reach(self) -> Near:
+        return Near(self.within_us, self.within_us)
+
+    def by_case(self) -> MatchStep:
+        return replace(self, partition_by=(*self.partition_by, CASE))

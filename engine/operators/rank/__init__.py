@@ -1,0 +1,105 @@
+"""The first tuples of windows of stime, in an order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Final
+
+import msgspec
+
+from medusa.engine.language.box_texts import order_text
+from medusa.engine.objects.query import OrderBy, Rank
+from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema, check_schema
+from medusa.engine.operators.shared.operator import (
+    MAX_WINDOW_US,
+    BoxClass,
+    Inputs,
+    Operator,
+    State,
+    TypedBox,
+    refuse_repeated,
+    seconds,
+)
+from medusa.engine.operators.shared.order import check_order, newest_first
+from medusa.engine.operators.shared.step import CASE, Step, Windows
+from medusa.overlay.errors import InvalidInputError
+
+MAX_RANKS: Final = 1_000
+"""Tuples of a window and partition that a rank gives: a list that somebody reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankStep(Step):
+    """The first tuples of windows [k * size, (k + 1) * size) of stime; see
+    `medusa.engine.objects.query.Rank`.
+
+    Attributes:
+        fields: of the input, and of the output before the place.
+        newest_first: equal tuples are in the reverse of the stream's order.
+    """
+
+    size_us: int
+    fields: tuple[Field, ...]
+    partition_by: tuple[str, ...]
+    order_by: tuple[OrderBy, ...]
+    most: int
+    place: str
+    newest_first: bool
+
+    word: ClassVar[str] = "rank"
+
+    @property
+    def nodes(self) -> int:
+        return 1
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    @property
+    def reach(self) -> Windows:
+        return Windows(self.size_us, self.size_us)
+
+    def by_case(self) -> RankStep:
+        partition_by = (*self.partition_by, SCENARIO)
+        return replace(self, fields=(*self.fields, CASE), partition_by=partition_by)
+
+
+class RankOperator(Operator[Rank, RankStep]):
+    word = "rank"
+    state = State.INPUT
+    box_class = BoxClass.CONVERGENT
+
+    def check(self) -> None:
+        box = self.box
+        if not 0 < box.size_us <= MAX_WINDOW_US:
+            raise InvalidInputError(f"its window of {box.size_us / 1e6:g} s is not up to 366 days")
+        if not 0 < box.most <= MAX_RANKS:
+            raise InvalidInputError(
+                f"it gives the first {box.most:,} tuples; 1 to {MAX_RANKS:,} can be"
+            )
+        refuse_repeated("field of its order", [each.field for each in box.order_by])
+        refuse_repeated("field of its partitions", box.partition_by)
+
+    def typed(self, inputs: Inputs) -> TypedBox[RankStep]:
+        box, schema = self.box, inputs.schemas[self.box.input]
+        check_order(box, schema)
+        place = (Field(box.place, FieldType.LONG),) if box.place else ()
+        time = schema.time if box.size_us == 1 else None
+        made = Schema(box.output, (*schema.fields, *place), time)
+        check_schema(made)
+        made = msgspec.structs.replace(made, key=schema.key)
+        parts = (box.partition_by, box.order_by, box.most, box.place, newest_first(box, schema))
+        step = RankStep(box.size_us, schema.fields, *parts)
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        box = self.box
+        order = ", ".join(map(order_text, box.order_by)) or "arrival"
+        by = "".join(f" and {name}" for name in box.partition_by)
+        window = "instant" if box.size_us == 1 else f"window of {seconds(box.size_us)}"
+        return f"the first {box.most:,} of each {window}{by}, by {order}"

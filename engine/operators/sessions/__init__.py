@@ -1,0 +1,99 @@
+"""Sessions: aggregates of tuples that come shortly after one another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from medusa.engine.objects.query import Sessions
+from medusa.engine.objects.schema import Field
+from medusa.engine.operators.shared.aggregation import (
+    TypedAggregate,
+    check_functions,
+    functions_in_words,
+    group_fields,
+    groups_in_words,
+    nodes_of,
+    nodes_of_groups,
+    typed_functions,
+)
+from medusa.engine.operators.shared.operator import (
+    MAX_WINDOW_US,
+    BoxClass,
+    Inputs,
+    Operator,
+    State,
+    TypedBox,
+    seconds,
+)
+from medusa.engine.operators.shared.spans import spans_schema
+from medusa.engine.operators.shared.step import CASE, Near, Step
+from medusa.overlay.errors import InvalidInputError
+
+
+@dataclass(frozen=True, slots=True)
+class SessionsStep(Step):
+    """Sessions of each group; see `medusa.engine.objects.query.Sessions`."""
+
+    gap_us: int
+    longest_us: int
+    group_by: tuple[Field, ...]
+    functions: tuple[TypedAggregate, ...]
+
+    word: ClassVar[str] = "sessions"
+
+    @property
+    def nodes(self) -> int:
+        return nodes_of(self.functions)
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return nodes_of_groups(self.group_by, before)
+
+    @property
+    def in_order(self) -> bool:
+        return True
+
+    @property
+    def reach(self) -> Near:
+        # the tuple that shows that the session was too long is at most a gap behind its longest,
+        # and the session begins a gap after the tuple before it
+        span_us = self.longest_us + 2 * self.gap_us
+        return Near(span_us, span_us)
+
+    def by_case(self) -> SessionsStep:
+        return replace(self, group_by=(*self.group_by, CASE))
+
+
+class SessionsOperator(Operator[Sessions, SessionsStep]):
+    word = "sessions"
+    state = State.INPUT
+    box_class = BoxClass.CONVERGENT
+
+    def check(self) -> None:
+        gap, longest = self.box.gap_us, self.box.longest_us
+        if not 0 < longest <= MAX_WINDOW_US:
+            raise InvalidInputError(
+                f"its longest session of {longest / 1e6:g} s is not between 0 and 366 days"
+            )
+        if not 0 < gap <= longest:
+            raise InvalidInputError(
+                f"its gap of {gap / 1e6:g} s must be more than 0 and at most its longest session, "
+                f"{longest / 1e6:g} s"
+            )
+        check_functions(self.box.functions)
+
+    def typed(self, inputs: Inputs) -> TypedBox[SessionsStep]:
+        box, given = self.box, inputs.of(self.box.input)
+        groups = group_fields(box.group_by, given)
+        functions = typed_functions(box.functions, given)
+        made = spans_schema(box.output, groups, functions, given)
+        step = SessionsStep(box.gap_us, box.longest_us, groups, functions)
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        gap, longest = seconds(self.box.gap_us), seconds(self.box.longest_us)
+        return (
+            f"sessions with gaps of {gap} at most, cut if longer than {longest}"
+            f"{groups_in_words(self.box.group_by)}: {functions_in_words(self.box.functions)}"
+        )

@@ -1,0 +1,282 @@
+"""One kind of box: everything that is asked about it, but how Spark and the reference compute it.
+
+Each kind has a subclass in its room. Mypy names what a new one has left out: the abstract methods,
+and its place in `medusa.engine.operators.registry`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import ClassVar, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from medusa.engine.language.operators import nullable
+from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.language.user_functions import Declared
+from medusa.engine.objects.query import Box
+from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.shared.step import Step
+from medusa.overlay.errors import InvalidInputError
+
+MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
+"""A year: the input of a window is kept for as long as the window lasts."""
+
+
+class BoxClass(StrEnum):
+    """Which tuples a box gives after a restart; each class contains those before it."""
+
+    REPEATABLE = "repeatable"
+    """Restarted empty at any earlier point of its input, it gives the same tuples."""
+    CONVERGENT = "convergent"
+    """Convergent-capable: restarted so, it gives the same tuples after a while."""
+    DETERMINISTIC = "deterministic"
+    """From the same state and the same sequence of input tuples, it gives the same tuples."""
+    ARBITRARY = "arbitrary"
+    """Its tuples depend on the order or the time in which tuples of several streams arrive, or on
+    what else a user's function looks at."""
+
+
+class State(Enum):
+    """What a result of a box depends on."""
+
+    NONE = "one tuple"
+    INPUT = "the tuples of its inputs that are near it in time"
+    OUTPUT = "what the box has made before, which it reads as a table"
+
+
+B = TypeVar("B", bound=Box)
+S_co = TypeVar("S_co", bound=Step, covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBox(Generic[S_co]):
+    """A box that type-checks.
+
+    Attributes:
+        schemas: by output stream.
+        steps: by output stream; a union has none.
+    """
+
+    box: Box
+    schemas: Mapping[str, Schema]
+    steps: Mapping[str, S_co]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a box is typed against.
+
+    Attributes:
+        schemas: of its input streams at least.
+        nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
+        functions: those of users that its expressions may call.
+    """
+
+    schemas: Mapping[str, Schema]
+    nodes: Mapping[str, int] | None = None
+    functions: Declared | None = None
+
+    def of(self, stream: str) -> Given:
+        """An input, for expressions over its fields."""
+        return Given(self.schemas[stream], self.nodes, self.functions)
+
+    def fields(self, schema: Schema) -> Given:
+        """The same, of fields that no step before makes."""
+        return Given(schema, None, self.functions)
+
+
+class Given:
+    """The fields that expressions of a box see.
+
+    The parser is imported with the first expression: clients and idle peers start without sqlglot.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        nodes: Mapping[str, int] | None = None,
+        functions: Declared | None = None,
+    ) -> None:
+        self.schema = schema
+        self.fields = {field.name: field for field in schema.fields}
+        self._types = {field.name: field.type for field in schema.fields}
+        self._nodes = nodes
+        self._functions = functions
+
+    def expression(self, text: str) -> Expression:
+        from medusa.engine.language.parse_expression import parse_expression  # see above
+
+        return parse_expression(text, self._types, self._nodes, self._functions)
+
+    def predicate(self, text: str) -> Expression:
+        from medusa.engine.language.parse_expression import parse_predicate  # see above
+
+        return parse_predicate(text, self._types, self._nodes, self._functions)
+
+    def may_be_null(self, name: str) -> bool:
+        """Whether the field is nullable; `stime` is not."""
+        return name in self.fields and self.fields[name].nullable
+
+    def named(self, name: str, expression: Expression) -> Field:
+        """The output field of an expression over this input."""
+        if isinstance(expression, FieldRef) and expression.name in self.fields:
+            return msgspec.structs.replace(self.fields[expression.name], name=name)
+        return Field(name, expression.type, None, nullable(expression, self.may_be_null))
+
+
+class ExplainedWindow(Struct, frozen=True):
+    """One aggregate.
+
+    Attributes:
+        size_s, advance_s: of its windows, seconds.
+        pane_s: the width of the panes that they are folded from, seconds; None: of their tuples.
+        why: the reason.
+    """
+
+    box: str
+    size_s: float
+    advance_s: float
+    pane_s: float | None
+    why: str
+
+
+class Operator(ABC, Generic[B, S_co]):
+    """One box, and what its kind says about it.
+
+    Attributes:
+        word: the kind, as documents and contracts name it.
+        state: what its results depend on.
+        box_class: its class, unless it calls a function of a user that is not deterministic.
+        has_step: it does something to its tuples, besides putting them into one order.
+        made_of_table: its output is made of a table beside it.
+    """
+
+    word: ClassVar[str]
+    has_step: ClassVar[bool] = True
+    made_of_table: ClassVar[bool] = False
+
+    def __init__(self, box: B) -> None:
+        self.box = box
+
+    @property
+    @abstractmethod
+    def state(self) -> State: ...
+
+    @property
+    @abstractmethod
+    def box_class(self) -> BoxClass: ...
+
+    @abstractmethod
+    def check(self) -> None:
+        """Check its parameters, as far as that needs no schema.
+
+        Raises:
+            InvalidInputError: names the mistake.
+        """
+
+    @abstractmethod
+    def typed(self, inputs: Inputs) -> TypedBox[S_co]:
+        """The box with typed expressions; its parameters are checked.
+
+        Raises:
+            InvalidInputError: it does not type-check; names the field and the reason.
+        """
+
+    @abstractmethod
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        """What the box does, for people, to make a stream: one of its outputs, or what that is made
+        of.
+
+        Args:
+            width_us: of the panes that its output is folded from, microseconds, if it is.
+        """
+
+    def needs_log(self, *, after_state: bool) -> bool:
+        """Whether a stream that it alone reads must be a log.
+
+        Args:
+            after_state: the task that makes the stream has a box with state already.
+        """
+        return after_state and self.state is not State.NONE
+
+    @property
+    def tables_read(self) -> tuple[str, ...]:
+        """The streams that it reads as tables."""
+        return ()
+
+    @property
+    def changes_read(self) -> tuple[str, ...]:
+        """The streams of which it reads the tuples as such, whether or not they are tables."""
+        return tuple(each for each in self.box.inputs if each not in self.tables_read)
+
+    def makes_table(self, tables: Collection[str]) -> bool:
+        """Whether of its output the newest tuple of each key counts. tables: the tables before
+        it."""
+        del tables
+        return False
+
+    @property
+    def fields_made(self) -> int:
+        """How many expressions have the fields of its output."""
+        return 0
+
+    @property
+    def gap(self) -> str:
+        """How long its windows are, and how often one begins, if tuples fall between them."""
+        return ""
+
+    @property
+    def panes_us(self) -> int | None:
+        """The width of the panes, microseconds, that its output is best folded from."""
+        return None
+
+    def check_panes(self, width_us: int) -> None:
+        """Check that its output can be folded from panes of a width.
+
+        Raises:
+            InvalidInputError: it cannot; the reason, for people.
+        """
+        del width_us
+        raise InvalidInputError(f"panes of {self.box.name[:64]!a}, no aggregate")
+
+    def explained(self, width_us: int | None) -> ExplainedWindow | None:
+        """Whether its windows are folded from panes, and why. width_us: of the panes."""
+        del width_us
+        return None
+
+
+@contextmanager
+def about(what: str) -> Iterator[None]:
+    """Put `what` before the text of an InvalidInputError of the block."""
+    try:
+        yield
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{what}: {error}") from None
+
+
+def refuse_repeated(what: str, names: Sequence[str]) -> None:
+    for name, times in Counter(names).items():
+        if times > 1:
+            raise InvalidInputError(f"{what} {name[:80]!a} occurs {times} times")
+
+
+def listed(fields: Sequence[tuple[str, FieldType]]) -> str:
+    """Fields with their types, for people."""
+    text = ", ".join(f"{name} {type_}" for name, type_ in fields)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def renamed(schema: Schema, name: str) -> Schema:
+    return Schema(name, schema.fields, schema.time, schema.key)
+
+
+def seconds(microseconds: int) -> str:
+    """A length of time in an explanation."""
+    return f"{microseconds / 1e6:g} s"

@@ -1,0 +1,23 @@
+"""Aggregates whose results say when they begin and end: sessions, and windows that grow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START
+from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
+from medusa.engine.operators.shared.aggregation import TypedAggregate, result_fields
+from medusa.engine.operators.shared.operator import Given
+
+
+def spans_schema(
+    name: str, groups: Sequence[Field], functions: Sequence[TypedAggregate], given: Given
+) -> Schema:
+    """The schema of their output. Raises: InvalidInputError: a field has two meanings."""
+    times = (Field(WINDOW_START, FieldType.TIMESTAMP), Field(WINDOW_END, FieldType.TIMESTAMP))
+    made = Schema(name, (*times, *groups, *result_fields(functions, given)))
+    check_schema(made)
+    key = (WINDOW_START, WINDOW_END, *(each.name for each in groups))
+    return msgspec.structs.replace(made, key=key)

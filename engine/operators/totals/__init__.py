@@ -1,0 +1,75 @@
+"""Totals of groups so far, as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from medusa.engine.language.aggregates import COUNTS
+from medusa.engine.objects.query import Function, Totals
+from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
+from medusa.engine.operators.shared.aggregation import (
+    functions_in_words,
+    group_fields,
+    groups_in_words,
+    typed_functions,
+)
+from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, State, TypedBox
+from medusa.engine.operators.totals.step import TotalsStep, totals_schema
+from medusa.overlay.errors import InvalidInputError
+
+ADDED: Final = frozenset({Function.COUNT, Function.SUM, Function.AVG})
+"""The functions of a table: a tuple that goes is taken away from them."""
+
+KNOWN: Final = ADDED | {Function.MIN, Function.MAX, Function.COUNT_DISTINCT}
+"""The functions of totals. They are made of what they were and of the new tuples."""
+
+
+class TotalsOperator(Operator[Totals, TotalsStep]):
+    word = "totals"
+    state = State.OUTPUT
+    box_class = BoxClass.DETERMINISTIC
+    made_of_table = True
+
+    def check(self) -> None:
+        if not self.box.group_by:
+            raise InvalidInputError("totals need at least one group")
+        if not self.box.functions:
+            raise InvalidInputError("totals need at least one function")
+        known = ADDED if self.box.changes else KNOWN
+        for each in self.box.functions:
+            if each.function not in known:
+                of = "of a table" if self.box.changes else "without a window"
+                raise InvalidInputError(
+                    f"{each.function} {of} is not there; there are {', '.join(sorted(known))}"
+                )
+
+    def typed(self, inputs: Inputs) -> TypedBox[TotalsStep]:
+        box, given = self.box, inputs.of(self.box.input)
+        schema = given.schema
+        if box.changes and not schema.key:
+            raise InvalidInputError(f"{box.input} is no table: its schema has no key")
+        groups = group_fields(box.group_by, given)
+        functions = typed_functions(box.functions, given)
+        results = (Field(e.output, e.type, nullable=e.function not in COUNTS) for e in functions)
+        deleted = [Field(DELETED, FieldType.BOOL, nullable=True)] if box.changes else []
+        made = Schema(box.output, (*groups, *results, *deleted), key=box.group_by)
+        check_schema(made)
+        key = schema.key if box.changes else ()
+        step = TotalsStep(groups, functions, key, DELETED if key and schema.deletes else "")
+        check_schema(totals_schema(box.output, step))
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        if stream == self.box.output:
+            return "the totals, of what they are made of"
+        of = "the rows of a table" if self.box.changes else "all so far"
+        by, functions = groups_in_words(self.box.group_by), functions_in_words(self.box.functions)
+        return f"a table of the totals of {of}{by}: {functions}"
+
+    @property
+    def tables_read(self) -> tuple[str, ...]:
+        return (self.box.input,) if self.box.changes else ()
+
+    def makes_table(self, tables: Collection[str]) -> bool:
+        return True

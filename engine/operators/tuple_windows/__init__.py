@@ -1,0 +1,86 @@
+"""Windows of so many tuples."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from medusa.engine.objects.query import TupleWindows
+from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
+from medusa.engine.operators.shared.aggregation import (
+    functions_in_words,
+    group_fields,
+    groups_in_words,
+    result_fields,
+    typed_functions,
+)
+from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, State, TypedBox
+from medusa.engine.operators.tuple_windows.step import (
+    TupleWindowsStep,
+    fields_taken,
+    tuples_schema,
+)
+from medusa.overlay.errors import InvalidInputError
+
+MOST_TUPLES: Final = 1_000
+"""Tuples of a window: as many of each group are read in each job."""
+
+MOST_WINDOWS: Final = 100
+"""Windows that a tuple is in: a job has as many copies of it."""
+
+
+class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
+    word = "aggregate"
+    state = State.OUTPUT
+    box_class = BoxClass.DETERMINISTIC
+    made_of_table = True
+
+    def check(self) -> None:
+        if not self.box.functions:
+            raise InvalidInputError("windows of tuples need at least one function")
+        check_sizes(self.box.size, self.box.advance)
+
+    def typed(self, inputs: Inputs) -> TypedBox[TupleWindowsStep]:
+        box, given = self.box, inputs.of(self.box.input)
+        groups = group_fields(box.group_by, given)
+        functions = typed_functions(box.functions, given)
+        number = (Field(box.number, FieldType.LONG),) if box.number else ()
+        made = Schema(box.output, (*groups, *result_fields(functions, given), *number))
+        check_schema(made)
+        fields = fields_taken(functions, given.schema)
+        parts = (box.size, box.advance, box.partial, groups, functions, fields, box.number)
+        step = TupleWindowsStep(*parts)
+        check_schema(tuples_schema(box.output, step))
+        return TypedBox(box, {box.output: made}, {box.output: step})
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        box = self.box
+        if stream == box.output:
+            return "the windows, without the tuples that they are made of"
+        over = f"windows of {box.size:,} tuples that advance by {box.advance:,}"
+        over += groups_in_words(box.group_by)
+        over += f", their last tuple's number as {box.number}" if box.number else ""
+        return f"{over}: {functions_in_words(box.functions)}"
+
+    @property
+    def gap(self) -> str:
+        size, advance = self.box.size, self.box.advance
+        if advance <= size:
+            return ""
+        return f"{size:,} rows long, and one begins each {advance:,} rows"
+
+
+def check_sizes(size: int, advance: int) -> None:
+    """Check the numbers of tuples of windows. Raises: InvalidInputError: names the mistake."""
+    if not 1 <= size <= MOST_TUPLES:
+        raise InvalidInputError(
+            f"its windows have {size:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
+        )
+    if not 1 <= advance <= MOST_TUPLES:
+        raise InvalidInputError(
+            f"its windows advance by {advance:,} tuples; 1 to {MOST_TUPLES:,} are allowed"
+        )
+    if size > MOST_WINDOWS * advance:
+        raise InvalidInputError(
+            f"a tuple is in {-(-size // advance)} of its windows; at most {MOST_WINDOWS} "
+            f"are allowed: let them have fewer tuples, or advance by more"
+        )

@@ -1,0 +1,57 @@
+"""A box, checked and typed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from medusa.engine.language.user_functions import Declared
+from medusa.engine.objects.query import Box
+from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.registry import AnyStep, operator_of
+from medusa.engine.operators.shared.operator import Inputs, TypedBox, about, refuse_repeated
+from medusa.overlay.errors import InvalidInputError
+
+MAX_BOX_NAME: Final = 64
+"""Characters: error messages and screens show it."""
+
+
+def check_shape(box: Box) -> None:
+    """Check names, ports and windows, which need no schema.
+
+    Raises:
+        InvalidInputError: names the box and the reason.
+    """
+    with about(f"box {box.name[:MAX_BOX_NAME]!a}"):
+        if not 0 < len(box.name) <= MAX_BOX_NAME or not box.name.isprintable():
+            raise InvalidInputError(f"its name must have 1 to {MAX_BOX_NAME} printable characters")
+        streams = (*box.inputs, *box.outputs)
+        for stream in streams:
+            if not stream or not stream.isprintable():
+                raise InvalidInputError(f"{stream[:80]!a} is not the name of a stream")
+        refuse_repeated("stream", streams)
+        operator_of(box).check()
+
+
+def type_box(
+    box: Box,
+    inputs: Mapping[str, Schema],
+    nodes: Mapping[str, int] | None = None,
+    functions: Declared | None = None,
+) -> TypedBox[AnyStep]:
+    """The box with typed expressions.
+
+    Args:
+        inputs: schemas of its input streams at least.
+        nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
+        functions: those of users that its expressions may call.
+
+    Raises:
+        InvalidInputError: it does not type-check; names the box, the field and the reason.
+    """
+    check_shape(box)
+    with about(f"box {box.name!a}"):
+        for stream in box.inputs:
+            if stream not in inputs:
+                raise InvalidInputError(f"there is no stream {stream}")
+        return operator_of(box).typed(Inputs(inputs, nodes, functions))

@@ -1,0 +1,66 @@
+"""Unions: the tuples of several streams in one order. A task merges its inputs anyway, so a union
+has no step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, Never
+
+from medusa.engine.objects.query import Union
+from medusa.engine.objects.schema import Field, Schema
+from medusa.engine.operators.shared.operator import (
+    BoxClass,
+    Inputs,
+    Operator,
+    State,
+    TypedBox,
+    listed,
+)
+from medusa.overlay.errors import InvalidInputError
+
+MAX_INPUTS: Final = 256
+"""Inputs of a union: each may be a log to wait for."""
+
+
+class UnionOperator(Operator[Union, Never]):
+    word = "union"
+    state = State.NONE
+    box_class = BoxClass.DETERMINISTIC
+    has_step = False
+
+    def check(self) -> None:
+        if not 0 < len(self.box.inputs) <= MAX_INPUTS:
+            raise InvalidInputError(f"a union takes 1 to {MAX_INPUTS} inputs")
+
+    def typed(self, inputs: Inputs) -> TypedBox[Never]:
+        box = self.box
+        schemas = [inputs.schemas[stream] for stream in box.inputs]
+        first = schemas[0]
+        shape = [(field.name, field.type) for field in first.fields]
+        for stream, schema in zip(box.inputs, schemas, strict=True):
+            other = [(field.name, field.type) for field in schema.fields]
+            if other != shape:
+                raise InvalidInputError(
+                    f"its inputs must have the same fields: {stream} has {listed(other)}, "
+                    f"{box.inputs[0]} has {listed(shape)}"
+                )
+        fields = tuple(_widest(each) for each in zip(*(s.fields for s in schemas), strict=True))
+        time = first.time if all(schema.time == first.time for schema in schemas) else None
+        return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
+
+    def needs_log(self, *, after_state: bool) -> bool:
+        return True
+
+    def in_words(self, stream: str, width_us: int | None) -> str:
+        return "union: into order"
+
+
+def _widest(fields: Sequence[Field]) -> Field:
+    """One field that takes the values of all of these."""
+    sizes = [field.size for field in fields if field.size is not None]
+    return Field(
+        fields[0].name,
+        fields[0].type,
+        max(sizes) if len(sizes) == len(fields) else None,
+        any(field.nullable for field in fields),
+    )
