@@ -117,7 +117,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups 
 
 
 def group_of(nodeid: str) -> str:
-    """The tests of a group run in one process, one after the other."""
+    """Return the group of a test: the tests of a group run in one process, one after the other."""
     file = nodeid.partition("::")[0]
     folder, _, name = file.rpartition("/")
     if folder.endswith("hostile") and not name.endswith(ALONE):
@@ -161,7 +161,7 @@ def in_order(turns: dict[str, int]) -> list[str]:
 def on_virtual_time(
     test: Callable[[], Awaitable[None]], clock: Clock | None, instruments: Sequence[Instrument]
 ) -> None:
-    """As pytest-trio runs a test that names `autojump_clock`; here a mark or a fixture may."""
+    """Run the test on virtual time, as pytest-trio does for a test that names `autojump_clock`."""
     clock = clock or MockClock(autojump_threshold=0)
     trio.run(test, clock=clock, instruments=instruments)
 
@@ -171,7 +171,8 @@ QUEUE = PROCESSES, COMPUTES, PEERS
 
 
 def turn_of(item: pytest.Item) -> int:
-    """Whether a test starts processes, or runs peers or simulates them, or only computes."""
+    """Say when a test has its turn: it starts processes, runs or simulates peers, or only
+    computes."""
     if SHARED.keys() & getattr(item, "fixturenames", ()):
         return PROCESSES
     if any(item.get_closest_marker(name) for name in ("process", "spark")):
@@ -187,7 +188,7 @@ def is_async(item: pytest.Item) -> bool:
 def _few_processes_at_a_time(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[None]:
-    """See `AT_ONCE`."""
+    """Let at most `AT_ONCE` tests with processes run at a time."""
     if request.node.get_closest_marker("process") is None:
         yield
         return
@@ -198,7 +199,7 @@ def _few_processes_at_a_time(
 
 @contextmanager
 def one_of(files: list[Path]) -> Iterator[None]:
-    """Holds the lock of a file, as soon as one of them is nobody's."""
+    """Hold the lock of one of these files, as soon as one is free."""
     for path in itertools.cycle(files):
         with path.open("w") as file:
             try:
@@ -212,15 +213,15 @@ def one_of(files: list[Path]) -> Iterator[None]:
 
 @pytest.fixture
 def own_spark() -> None:
-    """For a test whose peer has a Spark in this process, which may have run those of the shared
-    Spark before: see `spark_of_tests`."""
+    """End the shared Spark before a test whose peer starts one in this process: see
+    `spark_of_tests`."""
     stop_shared()
 
 
 @pytest.fixture
 async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Town]:
-    """Peers that a test settles. The marks `town` of the test and of its module say what else
-    `open_town` is given; the test's go first."""
+    """Give a test its peers. The marks `town` of the test and of its module have arguments of
+    `open_town`; those of the test have precedence."""
     from engine_peers import open_town
 
     settings: dict[str, object] = {}

@@ -1,4 +1,4 @@
-"""When a test gives up waiting for what must come."""
+"""The deadline after which a test stops waiting."""
 
 from typing import Final
 

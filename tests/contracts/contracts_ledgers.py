@@ -1,4 +1,4 @@
-"""Ledgers in files, and what two parties sign for them."""
+"""Ledgers in files, and the receipts that two parties sign for them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def opened(path: Path, own: bytes = A) -> Iterator[Ledger]:
 def next_receipt(
     ledger: Ledger, deal: Deal, rows: int = 1_000, after: int | None = None, seconds: int = 30
 ) -> Settled:
-    """The next of that deal, signed by both."""
+    """Return the next receipt of that deal, signed by both."""
     billed = ledger.billed(deal.key)
     start = after if after is not None else deal.start if billed is None else billed
     last = ledger.last(deal.account)

@@ -1,5 +1,5 @@
-"""A bare network of Brains: messages and moves take time, some are lost; and one Brain with nobody
-around it but who a test says. For tests only."""
+"""For tests: a network of Brains without peers, in which messages and moves take time and some are
+lost; and one Brain whose neighbours the test plays."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def item(task: str, owner: int, load: float = 1.0) -> Item:
 
 @dataclass
 class World:
-    """Where every task really is. `placed`: task -> (worker, giver, contract, price)."""
+    """A network of Brains. `placed` says where every task really is: task -> (worker, giver,
+    contract, price)."""
 
     config: MarketConfig = field(default_factory=MarketConfig)
     capacity: float = CAPACITY
@@ -83,7 +84,7 @@ class World:
         return brain
 
     def connect(self, links: Iterable[tuple[int, int, int, int]]) -> None:
-        """(one, other, min price, max price), all anew."""
+        """Replace all contracts: (one, other, min price, max price)."""
         partners: dict[str, list[Partner]] = {peer: [] for peer in self.brains}
         for one, other, low, high in links:
             contract = f"{min(one, other)}-{max(one, other)}"
@@ -101,7 +102,8 @@ class World:
             self.tell(name(node), TaskHere(self.items[task]))
 
     def restart(self, node: int) -> None:
-        """It is killed, and starts again with what it runs; what it promised is forgotten."""
+        """Kill the Brain and start it again with the tasks that it runs; it forgets its
+        promises."""
         old = self.brains[name(node)]
         new = Brain(old.peer, self.cost, self.capacity, self.config, self.rng, old.number)
         self.brains[old.peer] = new
@@ -129,7 +131,7 @@ class World:
             self._push(max(brain.wake_at, self.now), peer, None)
 
     def run(self, until: float) -> None:
-        """Until that time, or until nothing is left to happen."""
+        """Run until that time, or until no event is left."""
         while self._queue and self._queue[0][0] <= until:
             self.now, _, peer, what = heapq.heappop(self._queue)
             if what is None:
@@ -195,7 +197,7 @@ class World:
         self.tell(peer, MoveEnded(task, ok=True))
 
     def home(self, task: str) -> None:
-        """The owner takes it home."""
+        """Let the owner take the task home."""
         worker, giver, _, _ = self.placed[task]
         if not giver:
             return
@@ -226,7 +228,8 @@ class World:
 
 
 def crowd(nodes: int, contracts: int, load: float, prices: tuple[int, int], *, seed: int) -> World:
-    """Random contracts (each node signs so many with others), Zipf^0.5 skewed unit tasks."""
+    """Return random contracts (each node signs that many with others), and unit tasks whose number
+    is skewed by Zipf^0.5."""
     world = World(seed=seed)
     rng = random.Random(seed)
     for node in range(nodes):
@@ -266,7 +269,7 @@ def brain(*partners: Partner, tasks: int = 0, config: MarketConfig | None = None
 
 
 def wait(made: Brain, until: float) -> list[Effect]:
-    """All it does up to that time, left alone."""
+    """Return all effects of the Brain up to that time, without any input."""
     effects: list[Effect] = []
     while made.wake_at <= until:
         now = made.wake_at
@@ -284,7 +287,7 @@ def offers(effects: list[Effect]) -> list[tuple[str, Offer]]:
 
 
 def answer(made: Brain, offer: Offer, peer: str = B) -> Answer:
-    """Its answer to an offer."""
+    """Return its answer to an offer."""
     effects = made.handle(Received(peer, offer), 100) + wait(made, 101)
     (said,) = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Answer)]
     return said

@@ -1,4 +1,4 @@
-"""Two parties of a federation, a third, and their papers."""
+"""Two parties of a federation, a third participant, and their documents."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _NONCES = itertools.count(1)
 
 
 def federation(name: str = "demo") -> Membership:
-    """mit.edu founded it; utah.edu and brown.edu are members, evil.org is not."""
+    """Return a federation that mit.edu founded: utah.edu and brown.edu are members, evil.org is
+    not."""
     membership = Membership.found(MIT, NOW, name)
     for root in (UTAH, BROWN):
         membership.admit(MIT, root.certificate, NOW)
@@ -28,7 +29,7 @@ def federation(name: str = "demo") -> Membership:
 
 
 def proposal(membership: Membership, terms: Terms = LOAD, **changes: Any) -> Proposal:
-    """mit.edu proposes to utah.edu, from NOW for thirty days, unless changed."""
+    """Return a proposal of mit.edu to utah.edu, from NOW for thirty days, with these changes."""
     values: dict[str, Any] = {
         "federation": membership.federation,
         "proposer": "mit.edu",

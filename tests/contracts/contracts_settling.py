@@ -64,7 +64,7 @@ def key_of(peer: bytes) -> Ed25519PublicKey:
 
 
 class Crash(BaseException):
-    """The process is gone."""
+    """The process of a peer dies."""
 
 
 class CrashingConnection(sqlite3.Connection):
@@ -91,7 +91,7 @@ class CrashingConnection(sqlite3.Connection):
 
 @dataclass
 class Contracts:
-    """Agreements. over: ids that have ended, and when."""
+    """Agreements. over: ids of those that have ended, with the time of the end."""
 
     known: dict[str, tuple[frozenset[bytes], Terms]]
     over: dict[str, float] = field(default_factory=dict)
@@ -122,7 +122,7 @@ def standard_contracts() -> Contracts:
 
 
 def tuples(task: str, after: int, upto: int) -> int:
-    """How many input tuples a task has in (after, upto]; unevenly spread."""
+    """Return how many input tuples a task has in (after, upto]; they are spread unevenly."""
     pace = 3 + len(task) % 5
     return (upto * pace // (7 * 10_000)) - (after * pace // (7 * 10_000))
 
@@ -149,7 +149,7 @@ class Placed:
 
     @property
     def delivered(self) -> int:
-        """How far the owner has got."""
+        """Return the boundary up to which the owner has the output."""
         return max(self.start, self.boundary - self.lag)
 
     def deals(self) -> list[Deal]:
@@ -204,12 +204,12 @@ class Node:
         self.settlement = Settlement(desk, ContractsConfig())
 
     def crash_soon(self, transactions: int, *, after: bool = False) -> None:
-        """Die at that transaction from now, before or after its commit. 0: not at all."""
+        """Die at that transaction from now, before or after its commit; 0 means not at all."""
         self.connection.countdown = transactions
         self.connection.when = "after" if after else "before"
 
     def restart(self) -> None:
-        """After a crash the driver tells again what it had not finished telling."""
+        """Start again; the driver repeats the events that it had not finished."""
         self.start()
         for placed in self.world.placed:
             if self.own in placed.chain:
@@ -218,7 +218,8 @@ class Node:
                     self.end(placed)
 
     def agree(self, placed: Placed) -> None:
-        """A move is committed once all have agreed: who crashes meanwhile is asked again."""
+        """Commit a move once all peers have agreed; a peer that crashes meanwhile is asked
+        again."""
         for deal in placed.deals():
             if self.own in {deal.payer, deal.payee}:
                 try:
@@ -232,7 +233,7 @@ class Node:
             placed.told.add(self.own)
 
     def handle(self, event: Event) -> None:
-        """The event, and what follows from it; a crash loses what was not sent yet."""
+        """Handle the event and its effects; a crash loses the messages that were not sent yet."""
         try:
             effects = self.settlement.handle(event, self.world.now)
         except Crash:
@@ -245,7 +246,7 @@ class Node:
                 self.perform(effect)
 
     def answer(self) -> None:
-        """What a slow one still has to count."""
+        """Answer the counts that a slow node has postponed."""
         asked, self.asked = self.asked, []
         for count in asked:
             self.handle(self.count(count))
@@ -291,7 +292,7 @@ class World:
         return found
 
     def place(self, task: str, *chain: bytes, lag: float = 0) -> Placed:
-        """Move a task: it runs from where it got to at the end of that chain of peers."""
+        """Move a task to the end of that chain of peers; it continues from its last boundary."""
         boundary = 10 * S
         for before in self.placed:
             if before.task == task:
@@ -309,13 +310,13 @@ class World:
         return placed
 
     def end(self, placed: Placed, *tell: bytes) -> None:
-        """The placement is over. The owner knows at once; tell: who else does."""
+        """End the placement. The owner knows at once. tell: the other peers that learn of it."""
         placed.end = placed.delivered
         for peer in (placed.chain[0], *tell):
             self.node(peer).end(placed)
 
     def run(self, seconds: float) -> None:
-        """Tasks get on; time passes, in one step."""
+        """Let tasks make progress and time pass, in one step."""
         self.now += seconds
         for placed in self.placed:
             if placed.end is None:
@@ -326,13 +327,13 @@ class World:
                 node.handle(Tick())
 
     def deliver(self, index: int = 0, *, keep: bool = False) -> None:
-        """One message arrives. keep: and will again."""
+        """Deliver one message. keep: leave a second copy under way."""
         sender, to, message = self.wire[index] if keep else self.wire.pop(index)
         if to in self.nodes:
             self.node(to).handle(Received(sender, message))
 
     def settle(self, seconds: float = 2_000.0) -> None:
-        """Everything gets through, for so long; `run` and `deliver` in small steps."""
+        """Deliver everything for so long, with `run` and `deliver` in small steps."""
         until = self.now + seconds
         while self.now < until or self.wire:
             steps = 0
@@ -343,7 +344,8 @@ class World:
             self.run(5.0)
 
     def both_ledgers_agree(self) -> None:
-        """Every receipt is at both ends, signed by both; sums are equal; both chains hold."""
+        """Check that both ledgers have every receipt, signed by both, with equal sums and valid
+        chains."""
         ends: dict[Account, list[list[bytes]]] = {}
         for node in self.nodes.values():
             node.ledger.verify()
@@ -364,10 +366,10 @@ class World:
             assert sum(b.earned for b in sums) == sum(b.spent for b in sums)
 
     def paid_tuples(self, deal: Deal) -> int:
-        """How many tuples of that placement were paid for, by the payer's ledger."""
+        """Return how many tuples of that placement were paid for, by the payer's ledger."""
         return self.node(deal.payer).ledger.rows_paid(deal.key, -(2**62))
 
 
 def deal_of(rate: Rate = RATE, task: str = TASK, term_number: int = 1, start: int = 10 * S) -> Deal:
-    """A plays the payer, C the payee."""
+    """Return a deal in which A pays C."""
     return Deal(AC, A, C, task, term_number, start, rate, int(NOW * S))

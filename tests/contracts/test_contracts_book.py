@@ -1,5 +1,6 @@
-"""The book: states, merging in any order, bounds, damaged files, what a menu covers, and what it
-says about a payment of some time: a revocation counts from when it came here."""
+"""The book merges contracts in any order, keeps its bounds, survives damaged files, knows what a
+menu covers, and decides whether a contract counts for a payment: a revocation counts from its
+arrival."""
 
 from __future__ import annotations
 

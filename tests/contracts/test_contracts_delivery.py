@@ -1,4 +1,5 @@
-"""Delivery between real overlays: to the peers of both parties, to nobody else, until it works."""
+"""Real overlays deliver documents to the peers of both parties and to no others, and retry until it
+works."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ def admitted() -> Membership:
 
 @dataclass
 class Running:
-    """A peer that runs. changes: what its listeners were told."""
+    """A peer that runs. changes: the changes that its listeners received."""
 
     overlay: Overlay
     contracts: Contracts
@@ -92,7 +93,7 @@ class Running:
 
 @dataclass
 class Peer:
-    """One peer's home."""
+    """The home of one peer."""
 
     folder: Path
     root: Root

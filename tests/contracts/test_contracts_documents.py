@@ -1,5 +1,5 @@
-"""Documents: round trips, one encoding, and everything that makes one worthless. Terms: what a
-contract may say, and what is refused by name."""
+"""Documents survive a round trip and have one encoding; the tests alter them in every way that
+makes one invalid. Terms that a contract may not have are refused by name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ OTHER = federation("other")
 
 
 def sealed(root: Root, body: object, membership: Membership = ONE) -> bytes:
-    """Signed without being checked, as a forger would."""
+    """Sign a document without checking it, as a forger would."""
     domain = f"{DOMAIN} {membership.federation}"
     return encode(signed(root.private_key, domain, encode(body)))
 

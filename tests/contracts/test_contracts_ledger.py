@@ -1,4 +1,4 @@
-"""The ledger: append-only, chained, crash-safe; whatever is altered shows, by name."""
+"""The ledger only grows, is chained, and survives crashes; it names every altered entry."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def test_an_altered_file_is_detected_and_named(tmp_path: Path, sql: str, reason:
 
 
 def test_a_chain_made_anew_without_a_receipt_is_detected(tmp_path: Path) -> None:
-    """Who alters the file may compute digests too; the receipts hold on to each other."""
+    """An attacker who alters the file may recompute digests; the missing receipt still shows in the
+    later ones."""
     path = tmp_path / "ledger"
     filled(path)
     with closing(sqlite3.connect(path)) as connection, connection:

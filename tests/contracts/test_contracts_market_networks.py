@@ -1,6 +1,6 @@
-"""Networks of Brains: the figures of NSDI 2004, small enough for every run of the tests (the full
-one is `medusa-testnet bpm`); and some Brains under drops, delays, duplicates, crashes, moves
-that fail and contracts that end."""
+"""Networks of Brains reach the figures of NSDI 2004, in a size that every run can afford
+(`medusa-testnet bpm` is the full one); small ones stay correct under drops, delays, duplicates,
+crashes, failing moves and ending contracts."""
 
 from itertools import combinations
 
@@ -178,7 +178,8 @@ class Market(RuleBasedStateMachine):
             assert set(held.outs) == ours
 
     def teardown(self) -> None:
-        """Once all is well again, nobody is above capacity, and nothing more is said."""
+        """After all faults have ended, check that no peer is above capacity and that no message
+        follows."""
         world = self.world
         self.network(0.0, 0.1)
         world.copies = lambda: 1

@@ -1,5 +1,5 @@
-"""Money is conserved: over drops, doubles, delays, lies and crashes at any step, what is owed is
-paid, once, and both ledgers say the same."""
+"""Money is conserved: under drops, duplicates, delays, lies and crashes at any step, every debt is
+paid once, and both ledgers agree."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ peers = st.sampled_from([A, C, D, E])
 
 
 class Money(RuleBasedStateMachine):
-    """A gives tasks to C, C passes some on to D, and D to E."""
+    """A gives tasks to C, C passes some of them to D, and D to E."""
 
     def __init__(self) -> None:
         super().__init__()

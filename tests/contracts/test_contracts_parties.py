@@ -22,7 +22,8 @@ PARTY = st.sampled_from(sorted(ROOTS))
 
 
 class Parties(RuleBasedStateMachine):
-    """The oracle is what each root has signed: nothing else makes a contract, or ends one."""
+    """Two parties; the oracle is the set of documents that each root has signed: nothing else makes
+    or ends a contract."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""Receipts, disputes and rates: what is believed, what is refused, and what an interval costs."""
+"""Receipts, disputes and rates: the tests say which receipts are believed, which are refused, and
+what an interval costs."""
 
 from __future__ import annotations
 

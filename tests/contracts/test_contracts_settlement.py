@@ -1,4 +1,4 @@
-"""Settlement: what is refused, disputed, healed and paid, message by message."""
+"""Settlement, message by message: it refuses, disputes, repairs and pays."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError,
 
 
 def proposal_at(world: World, node: bytes = A) -> tuple[bytes, Proposal]:
-    """The first proposal on its way to that peer, taken off the wire, and its sender."""
+    """Take the first proposal to that peer off the wire; return it with its sender."""
     for index, (sender, to, message) in enumerate(world.wire):
         if to == node and isinstance(message, Proposal):
             del world.wire[index]
@@ -52,7 +52,7 @@ def proposal_at(world: World, node: bytes = A) -> tuple[bytes, Proposal]:
 
 
 def billed(world: World) -> tuple[Placed, Proposal]:
-    """A task of A runs at C, and the first receipt is under way."""
+    """Return a task of A that runs at C, with the first receipt under way."""
     placed = world.place(TASK, A, C)
     world.run(31)
     sender, proposal = proposal_at(world)
@@ -61,14 +61,14 @@ def billed(world: World) -> tuple[Placed, Proposal]:
 
 
 def told(world: World, proposal: Proposal, peer: bytes = C) -> Message | None:
-    """What A answers to a proposal from that peer."""
+    """Return A's answer to a proposal from that peer."""
     world.wire.clear()
     world.node(A).handle(Received(peer, proposal))
     return world.wire[0][2] if world.wire else None
 
 
 def changed(proposal: Proposal, signer: str = "c", **changes: Any) -> Proposal:
-    """The proposal with other content, signed (by C), its amount made to fit."""
+    """Return the proposal with other content, signed by C, with a matching amount."""
     receipt = msgspec.structs.replace(read_receipt(proposal.payload), **changes)
     amount = receipt.rate.amount(receipt.after, receipt.upto, receipt.rows)
     return propose(PEERS[signer].private_key, msgspec.structs.replace(receipt, amount=amount))
@@ -107,7 +107,7 @@ def test_a_task_passed_on_is_paid_along_the_chain() -> None:
 
 
 def test_middlemen_bill_on_what_was_paid_before_a_crash() -> None:
-    """A has paid C up to u1. All others have forgotten, and E bills up to u2."""
+    """A has paid C up to u1. All others have lost their state, and E bills up to u2."""
     world = World(names="acde")
     placed = world.place(TASK, A, C, D, E)
     world.run(31)

@@ -1,4 +1,5 @@
-"""Catalogs of three participants that have met, and the kinds of objects that they publish."""
+"""Catalogs of three participants that know each other, and the kinds of objects that they
+publish."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ LARGE = Thing("large", tuple(range(5000)))
 
 @asynccontextmanager
 async def three(world: World) -> AsyncIterator[tuple[object, ...]]:
-    """Homes of mit.edu, utah.edu and cmu.edu, running and met."""
+    """Give running homes of mit.edu, utah.edu and cmu.edu that know each other."""
     homes = [world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu")]
     async with AsyncExitStack() as stack:
         for home in homes:

@@ -38,7 +38,7 @@ def wall_clock() -> float:
 
 
 class Network:
-    """Delivers datagrams after a while, or loses them."""
+    """Delivers datagrams after a delay, or loses them."""
 
     def __init__(self, nursery: trio.Nursery, seed: int = 1, loss: float = 0.0) -> None:
         self.rng = Random(seed)
@@ -78,7 +78,7 @@ async def open_network(seed: int = 1, loss: float = 0.0) -> AsyncIterator[Networ
 
 @dataclass
 class FakeWire:
-    """What the overlay's datagrams do: the receiver learns who has signed."""
+    """Plays the overlay's datagrams: the receiver learns who has signed."""
 
     network: Network
     peer_id: bytes
@@ -93,8 +93,8 @@ class FakeWire:
 
 @dataclass
 class FakeContacts:
-    """The peer table. Everybody's is the same dict, filled before or while the nodes run; whose
-    peer it is, `owners` says, or it is one of its own participant."""
+    """Plays the peer table. All nodes share one dict, which the test fills; `owners` names the
+    participant of a peer, and a peer without an entry is a participant of its own."""
 
     own: bytes
     table: dict[bytes, Address]
@@ -115,7 +115,7 @@ class FakeContacts:
 
 @dataclass
 class Shelf:
-    """Replicas without judgement: any bytes under any key."""
+    """A store that accepts any bytes under any key."""
 
     values: dict[bytes, list[bytes]] = field(default_factory=dict)
     refusal: MedusaError | None = None
@@ -152,7 +152,7 @@ def address_of(number: int) -> Address:
 async def open_members(
     network: Network, count: int, config: DhtConfig | None = None, *, first: int = 0
 ) -> AsyncIterator[list[Member]]:
-    """`count` nodes that know each other's addresses, and have met."""
+    """Give `count` running nodes that know each other."""
     rng = Random(network.rng.random())
     table = {rng.randbytes(20): address_of(first + n) for n in range(count)}
     async with AsyncExitStack() as stack:
@@ -317,7 +317,8 @@ class BareServer(Server):
 async def open_bare(
     network: Network, count: int, *, guarded: bool = True
 ) -> AsyncIterator[list[BareServer]]:
-    """The package's nodes, bootstrapped from the first. guarded: the loop survives its errors."""
+    """Give running nodes of the package, bootstrapped from the first. guarded: the loop survives
+    its errors."""
     async with trio_asyncio.open_loop() as loop:
         if guarded:
             loop.set_exception_handler(lambda _loop, _context: None)

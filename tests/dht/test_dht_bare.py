@@ -1,8 +1,6 @@
-"""Every defect of the bare package that the bridge exists for: it fails, and ours does not.
-
-One test a defect, in two halves. Where the half on the bare package fails after an upgrade, that
-part of the bridge may go.
-"""
+"""Every defect of the bare package that the bridge mends: one test for each shows that the bare
+package fails and that ours does not. If the half on the bare package fails after an upgrade, remove
+that part of the bridge."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ KEY = digest(b"key")
 
 
 def forged(name: ObjectName, publisher: bytes, body: bytes, world: World, signer: bytes) -> Record:
-    """A record that says it is of `publisher`; `signer` will sign it."""
+    """Return a record that claims to be of `publisher`, signed by `signer`."""
     now_us = int((EPOCH + trio.current_time()) * 1e6)
     return Record("text", False, str(name), publisher, now_us + 1, now_us, now_us + 10**9, body)
 
@@ -198,7 +196,8 @@ SEEDS, KEYS = examples(1, soak=3), 20
 async def test_lost_datagrams_lose_keys_of_the_bare_package_and_hardly_any_of_ours(
     autojump_clock: trio.testing.MockClock, loss: float
 ) -> None:
-    """Measured elsewhere, of 200: 181 / 166 / 112 without and 200 / 200 / 198 with three tries."""
+    """A run elsewhere found 181 / 166 / 112 of 200 keys with the bare package, and 200 / 200 / 198
+    with three tries."""
     bare = ours = 0
     for seed in range(SEEDS):
         async with open_network(seed, loss) as network, open_bare(network, 30) as servers:
@@ -217,7 +216,7 @@ async def found_of(
     store: Callable[[N, str, str], Awaitable[None]],
     fetch: Callable[[N, str], Awaitable[object]],
 ) -> int:
-    """How many of the keys, each stored from one node, are found from another."""
+    """Store each key from one node; return how many of them another node finds."""
     found = 0
     for number in range(keys):
         writer, reader = rng.sample(nodes, 2)
@@ -267,7 +266,8 @@ async def test_one_lost_reply_evicts_a_peer_from_the_bare_table_and_not_from_our
 async def test_hand_over_of_the_bare_package_hashes_twice_and_picks_wrong_nodes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """For many keys, a node joins; who holds a key must be the nearest to the key itself."""
+    """A node joins for many keys; the key's holder must be the node that is nearest to the key
+    itself."""
     rng = Random(3)
     keys = [rng.randbytes(20) for _ in range(40)]
     ids = [rng.randbytes(20) for _ in range(3)]
@@ -286,7 +286,7 @@ async def test_hand_over_of_the_bare_package_hashes_twice_and_picks_wrong_nodes(
             handed.append(key)
 
         async def call_ping(self, _node: Node) -> None:
-            """Its full bucket asks for this; nothing hangs on it here."""
+            """The full bucket calls this; the test needs no answer."""
 
     async with trio_asyncio.open_loop():
         for own, other in (ids[:2], ids[1::-1]):
@@ -320,7 +320,7 @@ async def test_hand_over_of_the_bare_package_hashes_twice_and_picks_wrong_nodes(
 
 
 async def settled(act: Callable[[Node], None], node: Node) -> None:
-    """In the asyncio loop: do it, and let the tasks it started run."""
+    """Run it in the asyncio loop, with all tasks that it starts."""
     act(node)
     await asyncio.sleep(0)
 
@@ -431,7 +431,7 @@ async def test_a_reply_is_accepted_from_anybody_by_the_bare_package_and_from_the
 
 
 async def test_a_bare_table_may_miss_the_nearest_node_and_ours_does_not() -> None:
-    """The package's search stops at the first k that it comes by."""
+    """The package's search stops at the first k nodes that it meets."""
     rng = Random(5)
     wrong = 0
     async with trio_asyncio.open_loop(), open_network() as network:

@@ -50,7 +50,8 @@ async def test_withdrawn_is_not_found_and_may_be_published_again(world: World) -
 
 
 async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
-    """A node that missed it still holds the old record, and loses against it to the end."""
+    """A node that missed the withdrawal still holds the old record; every lookup prefers the
+    withdrawal."""
     async with three(world) as (mit, _, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         world.network.down.add(cmu.address)

@@ -1,4 +1,4 @@
-"""The catalog over restarts, partitions and losses, and under clocks that are wrong."""
+"""The catalog works over restarts, partitions and losses, and with wrong clocks."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ async def test_a_newcomer_answers_and_is_answered(world: World) -> None:
 async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_has(
     world: World,
 ) -> None:
-    """Whatever bit it is: the peer starts, and all that is declared again is found again."""
+    """Whichever bit flips, the peer starts and finds every object again once its user has declared
+    it again."""
     rng = Random(7)
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
     objects = {NAME.child(f"o{number}"): Thing(f"v{number}") for number in range(30)}
@@ -140,7 +141,8 @@ async def test_what_a_peer_declares_from_its_files_is_no_news_where_it_is_known(
 async def test_a_peer_finds_its_own_whatever_its_clock_and_is_found_once_it_is_right(
     world: World, wrong_s: float
 ) -> None:
-    """Started with a wrong clock, it is cut off: what it declares then counts once it is set."""
+    """A peer that starts with a wrong clock is cut off; its declarations count once the clock is
+    right."""
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
     off_s = 0.0
     mit.clock = lambda: EPOCH + trio.current_time() + off_s

@@ -32,7 +32,7 @@ async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -
 def hostile(
     home: object, version: int, body: bytes = b"", **changes: object
 ) -> tuple[bytes, bytes]:
-    """Key and record that this home signs, whatever it says."""
+    """Return a key and a record with any content, signed by this home."""
     now_us = int((EPOCH + trio.current_time()) * 1e6)
     fields: dict[str, object] = {
         "kind": "thing",
@@ -137,7 +137,8 @@ async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) 
 
 
 async def test_a_peer_not_known_yet_is_believed_once_it_is(world: World) -> None:
-    """A new peer publishes before the others have its certificate."""
+    """A new peer publishes before the others have its certificate; they believe it once they
+    have."""
     async with three(world) as (mit, utah, _):
         world.revoked.add(mit.peer_id)
         mit.catalog._store._publisher_of = lambda peer: mit_publisher(world, peer)

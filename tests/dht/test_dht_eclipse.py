@@ -1,4 +1,4 @@
-"""One participant with many nodes: near a key, near a victim, or everywhere, telling lies."""
+"""One participant has many nodes that lie: near a key, near a victim, or everywhere."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HONEST, HOSTILE = 10, 40
 
 @dataclass
 class Siege:
-    """Honest nodes, each of a participant of its own, and a gang that has crowded in."""
+    """Honest nodes, each of its own participant, and a gang of nodes of one participant."""
 
     honest: list[Member]
     gang: Gang
@@ -59,7 +59,8 @@ async def besieged(
     first: bool = True,
     slow_s: float = 0.0,
 ) -> AsyncIterator[Siege]:
-    """first: the gang is there before the others. around: what its ids are near."""
+    """Give a siege. first: the gang starts before the others. around: the point near which its ids
+    are."""
     rng = Random(11)
     async with open_network() as network:
         gang = Gang(network, lie, slow_s)
@@ -90,7 +91,8 @@ async def besieged(
 
 
 async def all_can_be_found(siege: Siege, at_least: int) -> None:
-    """What honest nodes put is on so many of them, and every other one finds it, in time."""
+    """Check that enough honest nodes hold what they put, and that every other node finds it in
+    time."""
     for number, member in enumerate(siege.honest[:3]):
         key, value = KEY[:-1] + bytes([number]), b"value %d" % number
         began = trio.current_time()
@@ -155,7 +157,7 @@ NAME = ObjectName.parse("medusa://mit.edu/thing")
 async def test_an_old_version_is_shown_to_nobody_and_a_new_one_published(
     network: Network, tmp_path: Path, lie: Lie
 ) -> None:
-    """Well signed, it was true once; whoever is asked first must not end the lookup with it."""
+    """The gang returns an old, validly signed version; the lookup must not end with it."""
     rng = Random(5)
     async with AsyncExitStack() as stack:
         world, gang = World(network, tmp_path), Gang(network, lie)
@@ -239,7 +241,7 @@ def test_without_crowds_it_is_distance_alone() -> None:
 
 @given(st.integers(0, 100), st.integers(1, 8))
 def test_whoever_is_many_and_quick_is_not_all_that_is_heard(evil: int, honest: int) -> None:
-    """A lookup ends early only after each participant that is near was heard, or is silent."""
+    """A lookup ends early only after each near participant has answered or timed out."""
     owners = {Node(bytes([0, n]) * 10): EVIL for n in range(evil)}
     owners |= {Node(bytes([1, n]) * 10): f"{n}.edu" for n in range(honest)}
     by_id = {node.id: owner for node, owner in owners.items()}

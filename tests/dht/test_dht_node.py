@@ -1,4 +1,4 @@
-"""Nodes among themselves: finding, churn, floods, and a clean end. In virtual time."""
+"""Nodes find each other, survive churn and floods, and end cleanly, in virtual time."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ async def test_refusals_keep_their_class_and_reason(network: Network) -> None:
 
 
 async def test_ids_of_nodes_that_nobody_knows_are_not_followed(network: Network) -> None:
-    """A liar may name any ids; addresses come from the peer table alone."""
+    """A liar may name any ids; nodes take addresses from the peer table alone."""
     async with open_members(network, 3) as (reader, liar, _):
         made_up = [bytes([n]) * 20 for n in range(20)]
         liar.node._bridge._protocol._nearest = lambda _key, _asker: made_up

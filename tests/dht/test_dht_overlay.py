@@ -54,7 +54,7 @@ LARGE = Thing("x" * 20_000)
 
 
 class Peer:
-    """A home folder and what runs from it."""
+    """A home folder and the peer that runs from it."""
 
     def __init__(self, folder: Path, root: Root, membership: Membership) -> None:
         folder.mkdir()
@@ -71,7 +71,7 @@ class Peer:
         bootstrap: tuple[Address, ...] = (),
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Until `stop`; in a task of its own, so that peers may stop in any order."""
+        """Run until `stop`, in a task of its own, so that peers may stop in any order."""
         config = OverlayConfig(bootstrap=bootstrap, preset=Preset.LOCAL)
         self._halt, self._halted = trio.Event(), trio.Event()
         async with (
@@ -91,7 +91,8 @@ class Peer:
 
 @asynccontextmanager
 async def three(folder: Path) -> AsyncIterator[tuple[Peer, Peer, Peer, trio.Nursery]]:
-    """Peers of mit.edu, utah.edu and cmu.edu that have met, and where to start them again."""
+    """Give peers of mit.edu, utah.edu and cmu.edu that know each other, and can be started
+    again."""
     membership = Membership.found(ROOTS[0], NOW, "demo")
     for root in ROOTS[1:]:
         membership.admit(ROOTS[0], root.certificate, NOW)

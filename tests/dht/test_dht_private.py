@@ -1,4 +1,5 @@
-"""Private objects: what a record shows of them, and who is given them."""
+"""Private objects: a record hides them, and a peer gives the body only to permitted
+participants."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ SECRET = Thing("what it is", ("utah.edu",))
 
 @asynccontextmanager
 async def met(world: World, *participants: str) -> AsyncIterator[list[Home]]:
-    """Homes of these, running and met, that give things to whom they are for."""
+    """Give running homes that know each other, and give bodies to permitted participants."""
     homes = [world.home(name) for name in participants]
     async with AsyncExitStack() as stack:
         for home in homes:
@@ -89,7 +90,7 @@ async def test_who_had_it_has_it_while_its_owner_is_away(world: World) -> None:
 
 
 async def test_another_peer_of_the_owner_answers(world: World) -> None:
-    """It holds the record, and so has fetched the body, although nobody has asked it for that."""
+    """The other peer holds the record, and so has fetched the body without being asked."""
     async with met(world, "mit.edu", "mit.edu", "utah.edu", "evil.org") as homes:
         mit, _sibling, utah, evil = homes
         await mit.catalog.publish(THING, NAME, SECRET)

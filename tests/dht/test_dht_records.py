@@ -1,4 +1,4 @@
-"""What a stranger's datagrams and records must pass: whatever the bytes, a frame or DecodeError."""
+"""Any bytes in a stranger's datagram or record give a frame or a DecodeError."""
 
 from __future__ import annotations
 

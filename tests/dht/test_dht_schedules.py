@@ -1,4 +1,4 @@
-"""When to greet whom, when to renew what, and the settings behind both."""
+"""The schedules of greetings and renewals, and the settings behind both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merge rules, limits and persistence of the records."""
+"""The store merges, bounds and keeps records."""
 
 from __future__ import annotations
 
@@ -351,7 +351,8 @@ def test_what_sqlite_kept_beside_a_lost_file_is_nothing(tmp_path: Path, clock: C
 def test_records_of_the_future_hold_no_place_and_answer_nobody(
     store: RecordStore, clock: Clock
 ) -> None:
-    """A sibling whose clock is 100 days ahead, stored here while ours was too; or from before."""
+    """The record of a sibling whose clock is 100 days ahead was stored while ours was, too, or by
+    an earlier run."""
     clock.now += 100 * 86_400
     ahead_us = 100 * 86_400 * 1_000_000
     for subject in (ONE, MANY):

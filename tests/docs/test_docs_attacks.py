@@ -15,7 +15,7 @@ HEADER: Final = "| # | attack | what happens now | shown by |"
 
 
 def rows() -> Iterator[list[str]]:
-    """The cells of the rows of the table."""
+    """Yield the cells of the rows of the table."""
     table = PAGE.read_text().partition(f"{HEADER}\n")[2].partition("\n\n")[0]
     for line in table.splitlines()[1:]:
         yield [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -29,7 +29,8 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def shown_by(cell: str) -> Iterator[tuple[str, str]]:
-    """File and function of each test that a cell names; a file may be that of the one before."""
+    """Yield the file and the function of each test that a cell names; a file may be that of the one
+    before."""
     path = ""
     for named, function in re.findall(r"`([\w/.]*)::(\w+)`", cell):
         path = named or path

@@ -54,7 +54,7 @@ BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTA
 
 @dataclass(frozen=True)
 class Block:
-    """Commands, or a program: at which line of which page, and what they are said to print."""
+    """Commands or a program, with their page and line, and the lines that they must print."""
 
     page: str
     line: int
@@ -63,7 +63,7 @@ class Block:
 
     @property
     def command(self) -> str:
-        """For the shell."""
+        """The block as a command for the shell."""
         if self.language == "sh":
             return self.text
         goes_on = "for epoch in" in self.text and "break" not in self.text

@@ -23,7 +23,8 @@ DOCUMENTS: Final = [
 
 
 def whole(text: str) -> str:
-    """The document that a part of one, an element or the beginning of a query, is shown from."""
+    """Complete the part of a document that a page shows: an element, or the beginning of a
+    query."""
     if text.startswith("<query"):
         busy = (EXAMPLES / "busy.xml").read_text()
         return re.sub(r"<query [^>]*>", text.strip(), busy)

@@ -1,5 +1,5 @@
-"""The pages of the repository, and the habits of its developers: what a page names is there, lines
-wrap, hooks run what `make check` runs, and the locked versions are versions that are allowed."""
+"""Pages and habits: the files that pages name exist, lines wrap, hooks run the checks of `make
+check`, and locked versions are allowed ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def outside_code(page: str) -> Iterator[tuple[int, str]]:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_lines_wrap(page: str) -> None:
-    """A row of a table cannot wrap."""
+    """Lines wrap, except rows of tables."""
     long = [
         number
         for number, line in outside_code(page)
@@ -54,7 +54,7 @@ def test_lines_wrap(page: str) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
 def test_what_a_page_names_is_there(page: str) -> None:
-    """The changelog names files of its time."""
+    """All pages but the changelog, which names files of its time."""
     spans = CODE.findall((REPOSITORY / page).read_text())
     named = {name for span in spans for name in NAMED.findall(span) if not name.startswith(MADE)}
     assert {name for name in named if not any(REPOSITORY.glob(name.rstrip("/")))} == set()

@@ -19,7 +19,8 @@ from medusa.engine.spark.session import Spark
 
 @pytest.fixture(scope="session")
 def shared_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
-    """Started when first used. Tests may kill it; take `spark` to have it alive."""
+    """Start the shared Spark when it is first used. Tests may kill it; take `spark` to have it
+    alive."""
     spark = Spark(SparkConfig(), tmp_path_factory.mktemp("spark"))
     spark_of_tests.SHARED.append(spark)
     yield spark
@@ -34,31 +35,31 @@ def spark(shared_spark: Spark) -> Spark:
 
 @pytest.fixture
 def spark_stopped(shared_spark: Spark) -> None:
-    """For a test that starts a Spark of its own: while the shared one runs it is refused."""
+    """Stop the shared Spark for a test that starts one of its own."""
     shared_spark.stop()
 
 
 @pytest.fixture
 def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks are computed by the reference interpreter: see `engine_interpreted`."""
+    """Let the reference interpreter compute tasks: see `engine_interpreted`."""
     interpret(monkeypatch)
 
 
 @pytest.fixture
 def made(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Made:
-    """The detectors of the peers that are opened from now on, which say what a test tells them."""
+    """Replace the detectors of peers that are opened from now on by ones that the test controls."""
     return detectors(monkeypatch)
 
 
 @pytest.fixture
 async def places(town: Town) -> list[Place]:
-    """Three peers of one participant."""
+    """Give three peers of one participant."""
     return await town.siblings(3)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of four megabytes."""
+    """Give a disk of four megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
     done = subprocess.run(

@@ -26,7 +26,8 @@ FILE: Final = "crash.json"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """Die at a kill point.
+    """An order to die at a kill point.
+
 
     Attributes:
         when: before the step runs, or after it has returned.
@@ -42,29 +43,29 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def both(point: KillPoint, call: int = 1) -> list[Order]:
-    """To die before the step, and after it."""
+    """Orders to die before the step, and after it."""
     return [Order(point, "before", call), Order(point, "after", call)]
 
 
 def arm(home: Path, order: Order) -> None:
-    """Have the peer that runs in `home` die there."""
+    """Order the peer that runs in `home` to die at that kill point."""
     file = home / FILE
     file.with_suffix(".new").write_bytes(msgspec.json.encode(order))
     file.with_suffix(".new").rename(file)
 
 
 def is_armed(home: Path) -> bool:
-    """Whether it has not died of the order yet."""
+    """Whether the peer has not died of the order yet."""
     return (home / FILE).exists()
 
 
 def disarm(home: Path) -> None:
-    """It may live, if it still does."""
+    """Withdraw the order, if the peer still lives."""
     (home / FILE).unlink(missing_ok=True)
 
 
 class Crasher:
-    """Dies of the order in a peer's home. kill: never returns, in a real peer."""
+    """Ends the process by the order in a peer's home. kill: in a real peer it never returns."""
 
     def __init__(self, home: Path, kill: Callable[[], Any]) -> None:
         self._file = home / FILE
@@ -72,7 +73,7 @@ class Crasher:
         self._calls: Counter[tuple[Order, int]] = Counter()
 
     def reach(self, point: KillPoint, when: When) -> None:
-        """Die, if that was the order."""
+        """Die here, if the order says so."""
         try:
             given = self._file.stat().st_mtime_ns
             order = msgspec.json.decode(self._file.read_bytes(), type=Order)
@@ -87,7 +88,7 @@ class Crasher:
 
 
 def die() -> NoReturn:
-    """As from outside, with no chance to tidy up."""
+    """Die as by a signal from outside, without a chance to clean up."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("SIGKILL was survived")
 

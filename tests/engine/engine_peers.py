@@ -73,14 +73,15 @@ def rows(pairs: Iterable[Row], name: str | None = "x") -> pa.Table:
 
 
 def executor_of(place: Place) -> Executor:
-    """What computes a peer's tasks that call no functions of users."""
+    """Return the executor of a peer's tasks that call no functions of users."""
     executor = place.up.engine.executor
     assert isinstance(executor, CallingExecutor)
     return executor.executor
 
 
 def scattered(number: int) -> int:
-    """A value that takes its four bytes in a log, which has the differences of integers."""
+    """Return a value that takes its full four bytes in a log, which stores differences of
+    integers."""
     return number * 2_654_435_761 % 2**31
 
 
@@ -91,7 +92,7 @@ def pairs_of(table: pa.Table) -> list[Row]:
 
 
 async def until(condition: Callable[[], bool | Awaitable[bool]], what: str = "") -> None:
-    """Poll a state that nothing announces, or that a peer is asked for, with a deadline."""
+    """Poll, with a deadline, a state for which there is no event."""
     pause_s = LOOK_S
     with trio.move_on_after(DEADLINE_S):
         while not await _holds(condition()):
@@ -106,7 +107,7 @@ async def _holds(found: bool | Awaitable[bool]) -> bool:
 
 
 async def next_rows(subscription: Subscription) -> pa.Table:
-    """The rows of the next epoch that has any."""
+    """Return the rows of the next epoch that is not empty."""
     with trio.fail_after(DEADLINE_S):
         async for epoch in subscription:
             if epoch.table.num_rows:
@@ -115,7 +116,7 @@ async def next_rows(subscription: Subscription) -> pa.Table:
 
 
 async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
-    """The next rows of a subscription, however they are cut into epochs."""
+    """Return the next rows of a subscription, however they are cut into epochs."""
     found: list[Row] = []
     with trio.move_on_after(DEADLINE_S):
         while len(found) < rows_wanted:
@@ -125,7 +126,7 @@ async def received(subscription: Subscription, rows_wanted: int) -> list[Row]:
 
 
 async def to_the_end(subscription: Subscription) -> list[Row]:
-    """All its rows, until the stream ends."""
+    """Return all rows until the stream ends."""
     found: list[Row] = []
     with trio.fail_after(DEADLINE_S):
         async for epoch in subscription:
@@ -136,7 +137,7 @@ async def to_the_end(subscription: Subscription) -> list[Row]:
 
 @dataclass
 class Place:
-    """A home, and the peer that runs in it now, if one does."""
+    """A home, with the peer that runs in it, if any."""
 
     home: Home
     participant: str
@@ -166,7 +167,7 @@ class Place:
         return wall_clock() + self.clock_off_s
 
     def errors(self) -> list[str]:
-        """What it says is wrong."""
+        """Return the troubles that the peer reports."""
         events = self.up.engine.overlay.events.recent()
         return [event.text for event in events if event.level == "error"]
 
@@ -192,7 +193,7 @@ class Place:
         return f"medusa://{self.participant}/{path}"
 
     def state(self, path: str, variant: str = "") -> StreamState:
-        """What this peer keeps of a stream; `path` may be a whole name."""
+        """Return the peer's state of a stream; `path` may be a whole name."""
         name = path if path.startswith("medusa://") else self.name(path)
         state = self.up.engine.store.get(name, variant)
         assert state is not None, f"{name} is not kept by {self.participant}"
@@ -216,7 +217,8 @@ async def _close(switch: Switch) -> None:
 
 
 class Town:
-    """Some peers, started and stopped one by one; the first participant founds the federation."""
+    """Peers that the test starts and stops one by one; the first participant founds the
+    federation."""
 
     def __init__(self, folder: Path, engine: EngineConfig, overlay: OverlayTiming) -> None:
         self._folder = folder
@@ -235,7 +237,7 @@ class Town:
         contracts: ContractsConfig | None = None,
         **engine: float,
     ) -> Place:
-        """A new peer of a participant, admitted and running. engine: its own settings."""
+        """Start a new peer of a participant and admit it. engine: settings of its own."""
         number = len(list(self._folder.iterdir()))
         home = Home(self._folder / f"{number}-{participant}")
         if self._first is None:
@@ -259,7 +261,8 @@ class Town:
         return place
 
     async def settle_all(self, *participants: str) -> list[Place]:
-        """Peers that know one another, one for each; of a participant named again, a sibling."""
+        """Start a peer for each name, until they know each other; a repeated name gives a
+        sibling."""
         places: list[Place] = []
         for participant in participants:
             known = any(place.participant == participant for place in places)
@@ -268,7 +271,7 @@ class Town:
         return places
 
     async def siblings(self, count: int) -> list[Place]:
-        """Peers of mit.edu that know one another."""
+        """Start peers of mit.edu that know each other."""
         return await self.settle_all(*["mit.edu"] * count)
 
     def _home_of(self, participant: str) -> Home:
@@ -279,7 +282,7 @@ class Town:
         )
 
     async def start(self, place: Place) -> None:
-        """Run the peer of a place, at the port it had before if it had one."""
+        """Start the peer of a place, at its former port if it had one."""
         opened = open_peer(place.home, place.config, wall=place.wall)
         with trio.fail_after(DEADLINE_S):
             place.peer, switch = await self._enter(opened)
@@ -287,12 +290,12 @@ class Town:
         self._running[str(place.home.folder)] = switch
 
     async def stop(self, place: Place) -> None:
-        """In order, as on SIGTERM."""
+        """Stop the peer in order, as on SIGTERM."""
         await _close(self._running.pop(str(place.home.folder)))
         place.peer = None
 
     async def open(self, opened: AbstractAsyncContextManager[T]) -> T:
-        """Enter a context that is or holds a client. The town leaves it before its peers stop."""
+        """Enter the context of a client. The town leaves it before its peers stop."""
         inside, switch = await self._enter(opened)
         self._clients.append(switch)
         return inside
@@ -301,21 +304,21 @@ class Town:
         return await self.open(place.client())
 
     async def founder(self) -> tuple[Place, AsyncMedusaClient]:
-        """mit.edu, and a client of it."""
+        """Start mit.edu; return it with a client."""
         mit = await self.settle("mit.edu")
         return mit, await self.client(mit)
 
     async def clients(self, *places: Place) -> list[AsyncMedusaClient]:
-        """One of each."""
+        """Open a client of each peer."""
         return [await self.client(place) for place in places]
 
     async def close_clients(self) -> None:
-        """Wait until all that they posted is stored."""
+        """Close the clients, which wait until all their posts are stored."""
         while self._clients:
             await _close(self._clients.pop())
 
     async def _enter(self, opened: AbstractAsyncContextManager[T]) -> tuple[T, Switch]:
-        """Enter it in a task of its own, which leaves it when the first event is set."""
+        """Enter the context in a task of its own, which leaves it when the first event is set."""
         told, over = switch = trio.Event(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[T]) -> None:
@@ -349,7 +352,7 @@ async def open_town(
     overlay: OverlayTiming | None = None,
     **engine: float | Timing,
 ) -> AsyncIterator[Town]:
-    """Peers under `folder`; whatever runs at the end of the block is stopped."""
+    """Give peers under `folder`, and stop all of them at the end of the block."""
     config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]
     town = Town(folder, config, overlay or OverlayTiming())
     async with trio.open_nursery() as nursery:
@@ -360,8 +363,8 @@ async def open_town(
 
 
 async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **options: object) -> str:
-    """A stream of `schema_of`, at the peer asked unless `leader` says another. Every member may
-    read it, unless `readers` says another."""
+    """Create a stream of `schema_of`, led by the peer that is asked or by `leader`, and readable by
+    every member or by `readers`."""
     schema = schema_of(place.participant)
     await client.create_schema(schema)
     name = place.name(path)
@@ -374,17 +377,17 @@ async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **opti
 def passing(
     place: Place, name: str, source: str, output: str, predicate: str = "value > 1"
 ) -> Query:
-    """A query of one box."""
+    """Return a query of one box."""
     return Query(place.name(name), (Filter("pass", source, (output,), (predicate,)),))
 
 
 async def known(client: AsyncMedusaClient) -> dict[str, tuple[str, ...]]:
-    """Names of all objects, by kind."""
+    """Return the names of all objects that the peer knows, by kind."""
     return (await client.list_objects()).names
 
 
 def files(place: Place) -> list[str]:
-    """The folders and files of a peer's streams and queries, without those of their logs."""
+    """Return the folders and files of a peer's streams and queries, without those of their logs."""
     data = place.home.data
     return sorted(
         str(path.relative_to(data))

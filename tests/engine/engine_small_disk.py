@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def fill(disk: Path) -> Path:
-    """Leave no room at all."""
+    """Fill the disk completely."""
     filler = disk / "filler"
     with filler.open("wb", buffering=0) as file:
         while True:

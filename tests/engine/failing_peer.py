@@ -58,26 +58,26 @@ _STANDARD_ERROR: Final = 2
 
 
 class Order(msgspec.Struct, frozen=True):
-    """calls: of the system. error: the number that they give."""
+    """calls: system calls that fail. error: the number that they return."""
 
     calls: tuple[str, ...]
     error: int = errno.EIO
 
 
 def possible() -> bool:
-    """Whether this machine can have such a peer."""
+    """Whether this machine can run such a peer."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 def fail(home: Path, order: Order) -> None:
-    """Let the disk of the peer that runs in `home` fail; it does once the file is gone."""
+    """Let the disk of the peer that runs in `home` fail; it fails once the file has disappeared."""
     file = home / FILE
     file.with_suffix(".new").write_bytes(msgspec.json.encode(order))
     file.with_suffix(".new").rename(file)
 
 
 def install(order: Order) -> None:
-    """From now on, for all threads of this process, for ever."""
+    """Let the system calls of all threads of this process fail from now on."""
     program = [(_LOAD, 0, 0, _NUMBER_AT)]
     plain = [_NUMBERS[call] for call in order.calls if call != "write"]
     for place, number in enumerate(plain):

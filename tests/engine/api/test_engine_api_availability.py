@@ -1,4 +1,5 @@
-"""What a client asks of a query's availability, at whole peers: kept, overridden, refused, told."""
+"""A client asks for the availability of a query, at whole peers: the peers keep it, override it, or
+refuse it, and report it."""
 
 from __future__ import annotations
 
@@ -111,7 +112,8 @@ def _replica(peers: tuple[PeerStatus, ...], peer: str) -> ReplicaStatus | None:
 
 
 def _told(peers: tuple[PeerStatus, ...], mode: Mode) -> bool:
-    """Whether both say something, and the primary that the secondary has what it made."""
+    """Whether both peers report the query, and the primary reports that the secondary has its
+    results."""
     replicas = [replica for peer in peers for replica in peer.replicas]
     return len(replicas) == 2 and any(
         (each.role, each.state) == ("primary", "caught up")

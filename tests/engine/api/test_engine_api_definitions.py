@@ -1,4 +1,5 @@
-"""Schemas, streams and queries defined at whole peers: by whom, how often, and what is refused."""
+"""Schemas, streams and queries are defined at whole peers: by the right participants, once, or
+refused."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:
 
 
 async def test_at_once_it_is_defined_once(town: Town) -> None:
-    """Ten callers, one object: all are told the same."""
+    """Ten callers create one object at once; all receive the same answer."""
     mit, client = await town.founder()
     source = await make_stream(client, mit, "s")
     query = passing(mit, "q", source, mit.name("out"))
@@ -146,7 +147,8 @@ async def test_only_ones_own_names_and_by_ones_own(town: Town) -> None:
 
 
 async def test_a_sibling_carries_it_out(town: Town) -> None:
-    """Two peers of one participant: any takes the call, the one that keeps the object does it."""
+    """Any of two peers of one participant takes the call, and the one that keeps the object carries
+    it out."""
     one, two = await town.settle_all("mit.edu", "mit.edu")
     client, other = await town.clients(one, two)
     source = await make_stream(client, one, "s", leader=two.id)
@@ -206,7 +208,7 @@ async def test_streams_that_cannot_be(town: Town) -> None:
 
 
 async def test_queries_that_cannot_be(town: Town) -> None:
-    """Each is refused by a message that names the thing, and leaves nothing behind."""
+    """The message names the object, and no trace remains."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     source = await make_stream(client, mit, "s")
@@ -300,7 +302,8 @@ async def test_what_a_query_produces_takes_no_posts(town: Town) -> None:
 
 
 async def test_stale_producers_do_not_send_a_call_in_circles(town: Town) -> None:
-    """A peer that is asked by a peer for what it does not have says so, and asks nobody else."""
+    """A peer that another peer asks for something that it lacks says so, and asks no further
+    peer."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         source = await make_stream(client, mit, "s", writers=("*",))
@@ -317,7 +320,8 @@ async def test_stale_producers_do_not_send_a_call_in_circles(town: Town) -> None
 async def test_documents_are_read_and_planned_beside_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that a client defines, one that a sibling is to stand by for, and a task that it runs."""
+    """A client's definition, a sibling's query to stand by for, and a task to run are all read in
+    threads."""
     interpret(monkeypatch)
     beside: list[tuple[str, bool]] = []
 

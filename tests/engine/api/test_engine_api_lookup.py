@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 
 async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(town: Town) -> None:
-    """Whether the sibling has made something else of that name is not known."""
+    """Nobody can tell whether the dead sibling has changed the object of that name."""
     one, two = await town.siblings(2)
     async with one.client() as client:
         source = await make_stream(client, one, "s")

@@ -1,4 +1,4 @@
-"""post_event at whole peers: by whom, of what, how often, how late, and on how full a disk."""
+"""post_event at whole peers: by permitted writers, repeated, late, and on a full disk."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def post_one(
     table: pa.Table,
     offsets: tuple[bytes, bytes] | None = None,
 ) -> Posted:
-    """One post in a call of its own, not checked by a client of ours."""
+    """Send one post in a call of its own, unchecked by our client."""
     async with connection.open("post_event", PostEvent(stream, "p")) as duplex:
         await duplex.send(Post(sequence, offsets=offsets), encode(table))
         return (await duplex.receive(Posted))[0]
@@ -95,7 +95,8 @@ async def test_who_may_post(town: Town) -> None:
 
 
 async def test_what_does_not_fit_is_refused_where_it_enters(town: Town) -> None:
-    """By the client before it is sent, and by the home whoever sends it; nothing is stored."""
+    """The client refuses a bad post before it sends it, and the leader whoever sends it; nothing is
+    stored."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     stream = await make_stream(client, mit, "s", writers=("*",))
@@ -152,7 +153,7 @@ async def test_numbers_of_posts(town: Town) -> None:
 
 
 async def test_a_writer_takes_no_number_of_anothers_producer(town: Town) -> None:
-    """By whichever name it calls itself, and through whichever peer each of them posts."""
+    """A writer takes another producer's name, and posts through any peer."""
     mit, utah, evil = [await town.settle(f"{name}.edu") for name in ("mit", "utah", "evil")]
     await town.acquainted(mit, utah, evil)
     client = await town.client(mit)
@@ -214,7 +215,7 @@ async def test_a_stream_of_the_present_goes_on_by_the_clock(town: Town) -> None:
 
 
 async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Town) -> None:
-    """Not from the next post on, however long after it that comes."""
+    """The wait begins at the restart, not at the next post."""
     mit = await town.settle("mit.edu")
     async with mit.client() as gone, mit.client() as other:
         stream = await make_stream(gone, mit, "s", idle_timeout_us=300_000)
@@ -229,7 +230,8 @@ async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Tow
 
 @pytest.mark.town(disk_bytes=300000, timing=Timing(tend_s=0.02))
 async def test_no_room_left_is_told_and_passes(town: Town) -> None:
-    """A reader that does not read fills the disk; the poster hears of it; nothing is lost."""
+    """A reader that does not read fills the disk; the poster receives the reason; no tuple is
+    lost."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     count = 2_000
     client = await town.client(mit)
@@ -265,7 +267,8 @@ async def test_no_room_left_is_told_and_passes(town: Town) -> None:
 
 
 async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: Town) -> None:
-    """At the home, over its restarts; asked through any peer; each participant has its own."""
+    """The leader keeps the position over restarts, answers through any peer, and keeps one for each
+    participant."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", writers=("*",))
@@ -296,7 +299,7 @@ async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: T
 
 
 async def test_two_that_post_the_same_at_a_time_store_it_once(town: Town) -> None:
-    """Whatever pieces each of them makes of it: one is refused, and may go on afterwards."""
+    """Both cut the rows into other posts: one is refused, and may continue afterwards."""
     mit = await town.settle("mit.edu")
     one = await town.open(mit.client(producer="p"))
     other = await town.open(mit.client(producer="p"))

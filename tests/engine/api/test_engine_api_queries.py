@@ -1,4 +1,4 @@
-"""Queries that run at whole peers: stopped, started, deleted, restarted, and begun late."""
+"""Queries at whole peers are stopped, started, deleted, restarted, and begun late."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def odd(place: Place, name: str, source: str, output: str) -> Query:
 
 
 def counting(place: Place, name: str, source: str, output: str) -> Query:
-    """Rows in windows of ten microseconds, every five."""
+    """Return a query that counts rows in windows of ten microseconds, every five."""
     functions = (AggregateFunction(Function.COUNT, None, "rows"),)
     box = Aggregate("count", source, output, 10, 5, (), functions)
     return Query(place.name(name), (box,))
 
 
 async def pass_time(client: AsyncMedusaClient, place: Place, stream: str, stimes: range) -> None:
-    """A row at each microsecond, all in the log as one epoch."""
+    """Post a row at each microsecond; the log has all of them as one epoch."""
     await client.post_event(stream, rows([(s, s) for s in stimes]), boundary=stimes[-1])
     await client.flush()
     await until(lambda: place.state(stream).log.boundary >= stimes[-1])
@@ -56,7 +56,7 @@ def odd_rows(stimes: range) -> list[Row]:
 
 
 async def windows(subscription: Subscription) -> list[tuple[int, int]]:
-    """(window start, rows) to the end."""
+    """Return (window start, rows) to the end of the stream."""
     found: list[tuple[int, int]] = []
     async for epoch in subscription:
         starts = epoch.table.column("window_start").cast(pa.int64()).to_pylist()
@@ -70,7 +70,8 @@ async def two(town: Town) -> tuple[Place, Place]:
 
 
 async def test_a_stopped_query_misses_nothing(town: Town) -> None:
-    """Its input is kept, however little history the stream declares, here and at another peer."""
+    """The peers of the source and of the query keep its input, however short the stream's history
+    is."""
     mit, utah = await two(town)
     client, other = await town.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=1)

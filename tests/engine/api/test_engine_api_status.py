@@ -1,4 +1,5 @@
-"""status at whole peers: what members tell one another, and what is made of a liar's word."""
+"""status at whole peers: members tell each other the permitted parts, and a liar's status does no
+harm."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def task_status(name: str, owner: str = "") -> TaskStatus:
 
 
 async def seen(town: Town, by: Place, other: Place) -> PeerStatus:
-    """One peer, as a client of another one is told."""
+    """Return one peer as a client of another peer sees it."""
     await town.acquainted(by, other)
     async with by.client() as client:
         snapshot = await client.status()

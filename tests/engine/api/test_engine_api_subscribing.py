@@ -1,4 +1,4 @@
-"""subscribe at whole peers: from where, through whom, how slowly, and over restarts."""
+"""subscribe at whole peers: from any boundary, through any peer, slowly, and over restarts."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_who_may_read(town: Town) -> None:
 
 
 async def test_it_goes_on_when_peers_come_back(town: Town) -> None:
-    """Cut anywhere on the way, in the middle of it: every tuple comes, once and in order."""
+    """The connection breaks anywhere; every tuple still comes, once and in order."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client(producer="p") as client, utah.client() as other:
         stream = await make_stream(client, mit, "s")
@@ -168,7 +168,8 @@ async def test_it_goes_on_when_peers_come_back(town: Town) -> None:
 
 @pytest.mark.town(recent_bytes=2**20)
 async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> None:
-    """It is sent what its credit allows, the rest waits on disk; others read and post on."""
+    """The reader receives what its credit allows, and the rest waits on disk; other readers and
+    posters continue."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other, third = await town.clients(mit, utah, utah)
     stream = await make_stream(client, mit, "s", history_us=1)
@@ -199,7 +200,8 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> 
 
 
 async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
-    """Over its own absence and over a restart of the peer; one without a name is not."""
+    """A stream keeps tuples for a named subscriber over its absence and over a restart of the peer,
+    and not for one without a name."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client = await town.client(mit)
     streams = {
@@ -230,7 +232,7 @@ async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
 
 @pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
 async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(town: Town, kind: Kind) -> None:
-    """A participant may be called as a kind of hold is, and its subscriber as a task."""
+    """A participant may have the name of a kind of hold, and its subscriber that of a task."""
     mit, evil = await town.settle("mit.edu"), await town.settle(kind)
     await town.acquainted(mit, evil)
     client, other = await town.clients(mit, evil)
@@ -261,7 +263,7 @@ async def test_a_lease_runs_out(town: Town) -> None:
 async def test_a_peer_that_is_starting_or_stopping(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its overlay answers already, or still; what it says is that it is not available now."""
+    """The peer's overlay answers already, or still; the call gets "not available now"."""
     opened, closed = trio.Event(), trio.Event()
     load, close = StreamStore.load, StreamStore.close
 
@@ -316,7 +318,7 @@ async def test_a_peer_that_is_starting_or_stopping(
 async def test_a_producer_that_hangs_up_is_asked_again(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It ends the call at once, against all custom: the mirror lives, and so does its peer."""
+    """The producer ends the call at once, without an error, although it lives."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     stream = await make_stream(client, mit, "s")
@@ -337,7 +339,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
 
 
 async def test_hostile_acknowledgements(town: Town) -> None:
-    """They harm nobody but the one who sends them."""
+    """They harm only the client that sends them."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client = await town.client(mit)
     stream = await make_stream(client, mit, "s")

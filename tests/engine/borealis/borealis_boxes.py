@@ -54,7 +54,7 @@ TABLE = """<schema name="fleet_tuple"> <field name="since" type="int"/>
 def document(
     kind: str, parameters: Mapping[str, str], inputs: str = "s", outputs: str = "out"
 ) -> str:
-    """A box of a kind."""
+    """Return a document with one box of that type."""
     streams = "".join(f'<in stream="{each}"/>' for each in inputs.split())
     streams += "".join(f'<out stream="{each}"/>' for each in outputs.split())
     given = "".join(
@@ -75,13 +75,14 @@ def table_box(kind: str, source: str, sql: str, more: str = "") -> str:
 
 
 def check_printed(query: Query, inputs: Mapping[str, Schema]) -> None:
-    """A query of a document is the same behind SQL and Python."""
+    """Check that a query of a document stays the same when it is printed as SQL and as Python and
+    read again."""
     assert is_same(read_sql(query_as_sql(query, inputs), inputs), query, inputs)
     assert is_same(run(query_as_python(query)), query, inputs)
 
 
 def read(text: str) -> Document:
-    """The document; what it is printed as, in our dialect, is the same."""
+    """Read the document; check that it stays the same when it is printed in our dialect."""
     found = read_document(text, BASE)
     printed = read_document(document_as_xml(found))
     assert printed.streams == found.streams

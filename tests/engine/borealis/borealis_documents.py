@@ -18,8 +18,8 @@ TOLLS: Final = (FOLDER / "tolls" / "query.xml").read_text()
 
 
 def monitoring(servers: int, units: int) -> str:
-    """The query of the demonstration of high availability, for so many servers: each has windows of
-    10 that advance by 1 over both inputs, and all of them are put together."""
+    """Return the query of the demonstration of high availability for that many servers: each has
+    windows of 10 that advance by 1 over both inputs, and a union joins them all."""
     relays, queries, ends = [], [], []
     for unit in range(1, units + 1):
         for port in (1, 2):

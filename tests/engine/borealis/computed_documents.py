@@ -29,7 +29,7 @@ Row = dict[str, Any]
 
 
 def schemas_of(document: Document) -> dict[str, Schema]:
-    """Of all streams that it defines or makes."""
+    """Return the schemas of all streams that the document defines or makes."""
     defined = {schema.name: schema for schema in document.schemas}
     known = {stream.name: defined[stream.schema] for stream in document.streams}
     for query in document.queries:
@@ -38,7 +38,8 @@ def schemas_of(document: Document) -> dict[str, Schema]:
 
 
 def posted(document: Document, data: Mapping[str, Sequence[Row]]) -> dict[str, pa.Table]:
-    """The logs of its sources; rows with `stime` in microseconds if their schema has no time."""
+    """Return the logs of the document's sources; rows have `stime` in microseconds if their schema
+    has no time."""
     schemas, logs = schemas_of(document), {}
     for name, rows in data.items():
         schema = schemas[f"{BASE}/{name}"]
@@ -67,7 +68,8 @@ def in_epochs(
     boundaries: Sequence[int],
     computing: Callable[[Task], Compute],
 ) -> dict[str, pa.Table]:
-    """The streams of its tasks up to the last boundary, by their last name, epoch after epoch."""
+    """Return the streams of its tasks up to the last boundary, by their last name, computed epoch
+    after epoch."""
     logs, schemas = posted(document, data), schemas_of(document)
     for query in document.queries:
         for task in plan(query, schemas):
@@ -142,7 +144,8 @@ def _written(log: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) 
 def by_interpreter(
     document: Document, data: Mapping[str, Sequence[Row]]
 ) -> dict[str, list[tuple[Any, ...]]]:
-    """All its streams, by their last name: sorted rows, `stime` first, moments as microseconds."""
+    """Return all its streams, by their last name: sorted rows, `stime` first, moments as
+    microseconds."""
     schemas = schemas_of(document)
     streams = {name: _plain(log) for name, log in posted(document, data).items()}
     for query in document.queries:
@@ -156,7 +159,7 @@ def by_interpreter(
 
 
 def answers(data: Mapping[str, Sequence[Row]], statements: Mapping[str, str]) -> dict[str, Any]:
-    """What DuckDB gives for other words, stream by stream."""
+    """Return DuckDB's answers to the same query in other words, by stream."""
     with duckdb.connect() as database:
         for name, rows in data.items():
             database.register(f"posted_{name}", pa.Table.from_pylist(list(rows)))
@@ -173,7 +176,7 @@ def _plain(log: pa.Table) -> list[Row]:
 
 
 def rows_of(log: pa.Table) -> list[tuple[Any, ...]]:
-    """Sorted rows, moments as microseconds."""
+    """Return sorted rows, moments as microseconds."""
     columns = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in log.columns

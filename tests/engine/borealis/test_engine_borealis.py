@@ -1,4 +1,4 @@
-"""What documents of Borealis mean here, and what is refused with its reason."""
+"""Documents of Borealis are read with our meaning, or refused with the reason."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def selecting(sql: str) -> str:
 
 
 def updating(*updates: str) -> str:
-    """Rows are inserted and updated."""
+    """Return a document whose boxes insert and update rows."""
     boxes = [table_box("insert", "u", "insert into fleet values (input.seen, input.k, input.z)")]
     for number, sql in enumerate(updates):
         box = table_box("update", "s", sql)
@@ -235,7 +235,7 @@ def test_a_timeout_is_said_to_be_none() -> None:
 
 
 def test_gaps_between_windows_are_told() -> None:
-    """Tells them of Borealis' documents as of others."""
+    """Documents of Borealis get the same warning as others."""
     (remark,) = read(document("aggregate", {**WINDOWS, "advance": "90"})).remarks
     assert "are 20 s long, and one begins each 90 s: rows between two of them" in remark
 
@@ -254,7 +254,7 @@ def test_the_time_of_an_input_is_what_the_boxes_are_ordered_on() -> None:
 
 
 def test_the_buffers_of_a_join_are_its_bounds() -> None:
-    """The left buffer keeps a tuple for those of the right side that come later."""
+    """The left buffer keeps a tuple for later tuples of the right side."""
     fields = {"out-field.0": "left.x", "out-field-name.0": "x"}
     join = read(document("join", {**BUFFERS, **fields}, inputs="s u")).queries[0].boxes[-1]
     assert isinstance(join, Join)
@@ -408,7 +408,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "borealis.md").read_text()
 
 
 def cells(line: str) -> list[str]:
-    """The words in code of the cells of a table's row."""
+    """Return the words in code of the cells of a table's row."""
     return re.split(r"(?<!\\)\|", line)[1:-1]
 
 

@@ -1,4 +1,4 @@
-"""Borealis' own documents load as they are, and Spark's answers are DuckDB's."""
+"""Borealis' own documents load unchanged, and Spark's answers equal DuckDB's."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def check(
     data: Mapping[str, Sequence[Row]],
     statements: Mapping[str, str],
 ) -> None:
-    """Spark, in epochs cut at `CUTS`, and the interpreter give what DuckDB gives; what the queries
-    are printed as is the same."""
+    """Check that Spark, in epochs cut at `CUTS`, and the interpreter give DuckDB's rows, and that
+    the printed queries are the same."""
     document = read_document(text, BASE)
     expected = answers(data, statements)
     assert all(expected.values()), "each statement gives rows"
@@ -69,7 +69,7 @@ def rows_in(file: Path, schema: Schema) -> list[Row]:
 
 
 def check_example(spark: Spark, folder: Path, name: str, statements: Mapping[str, str]) -> None:
-    """`check` a query of the examples; its expected rows are DuckDB's."""
+    """`check` a query of the examples against DuckDB's rows."""
     text = (FOLDER / name / "query.xml").read_text()
     schemas = schemas_of(read_document(text, BASE))
     data = {
@@ -122,7 +122,8 @@ def test_what_the_intrusion_demonstration_asks_of_its_nodes() -> None:
 
 @pytest.mark.spark
 def test_the_tolls_of_figure_1(spark: Spark, tmp_path: Path) -> None:
-    """The join of a car with tolls takes those of the last 60 s, as its right buffer says."""
+    """The join of a car with tolls takes the tolls of the last 60 s, the size of its right
+    buffer."""
     loads = """(SELECT (time // 60 + 1) * 60000000 - 1 AS stime, segment,
         avg(speed) AS mean, count(*) AS cars FROM CarSightings GROUP BY ALL)"""
     statements = {
@@ -164,7 +165,7 @@ def test_a_deployment_of_its_own_defines_nothing() -> None:
 
 @pytest.mark.spark
 def test_the_quotes_of_the_tutorial(spark: Spark, tmp_path: Path) -> None:
-    """No box is ordered on a field, so nothing says that `time` is the time."""
+    """No box is ordered on a field, so the field `time` is an ordinary field."""
     data = {
         "Stock_USD": [
             {"stime": 7 * SECOND + number, "symbol": "IBM", "time": 5, "price_usd": 1.5 * number}

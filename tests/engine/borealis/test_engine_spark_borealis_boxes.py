@@ -1,5 +1,5 @@
-"""Each box of Borealis that there is here: what Spark in epochs and the interpreter make is what
-DuckDB gives for other words."""
+"""Each supported box of Borealis: Spark in epochs and the interpreter give DuckDB's answer to the
+same query in other words."""
 
 from __future__ import annotations
 
@@ -89,7 +89,9 @@ PAIRS = {
 
 
 def by_tuples(left: str, right: str) -> str:
-    """Their pairs: whether the earlier tuple, or of two of one time the left one, is still there.
+    """Say whether the earlier tuple of a pair (or of two of one time the left one) is still in its
+    buffer.
+
 
     Args:
         left: of a right tuple `r` and an earlier left tuple `l`. right: of the other pairs.
@@ -249,7 +251,7 @@ CASES: dict[str, tuple[str, str]] = {
 
 
 def over_table(*boxes: str) -> str:
-    """A document with the table `fleet`."""
+    """Return a document with the table `fleet`."""
     return whole("".join(boxes), TABLE)
 
 

@@ -1,4 +1,4 @@
-"""Joins of Borealis whose buffers are of so many tuples, against two queues in plain Python."""
+"""Joins of Borealis with buffers of tuples give the pairs of two queues in plain Python."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PREDICATES: dict[str, Callable[[Row, Row], bool]] = {
 
 @dataclass(frozen=True)
 class Buffer:
-    """The buffer of a side: so many seconds, or tuples."""
+    """The buffer of one side, in seconds or in tuples."""
 
     by: str
     size: int
@@ -86,7 +86,8 @@ class Case:
             <out stream="out"/>{parameters}</box></query></borealis>"""
 
     def pairs(self, data: Mapping[str, Sequence[Row]]) -> list[tuple[Any, ...]]:
-        """What two queues give: tuples come in the order of time, the left ones of a time first."""
+        """Return the pairs of two queues: tuples come in the order of time, the left ones of a time
+        first."""
         other = data["s"] if self.itself else data["u"]
         time = "time" if self.itself else "seen"
         coming = [(row["time"], 0, number, row) for number, row in enumerate(data["s"])]

@@ -1,4 +1,4 @@
-"""Tables of Borealis that are updated, against rows that plain Python changes one by one."""
+"""Tables of Borealis that are updated equal rows that plain Python changes one by one."""
 
 from __future__ import annotations
 
@@ -81,8 +81,9 @@ DOCUMENT = """<?xml version="1.0"?>
 
 
 def found(data: Mapping[str, Sequence[Row]]) -> list[tuple[Any, ...]]:
-    """What is found: at each time cars are bought first, then moved, then sold, then asked for; of
-    several rows that one change makes of a car at one time the least one counts."""
+    """Return the rows that each query of the table finds: at each time cars are bought first, then
+    moved, then sold, then queried; of several rows that one change makes of a car at one time the
+    least one counts."""
     fleet: dict[str, tuple[Any, ...]] = {}
     made: list[tuple[Any, ...]] = []
     for time in sorted({row["time"] for rows in data.values() for row in rows}):
@@ -143,7 +144,7 @@ def test_a_row_is_what_its_newest_insert_and_update_say(
 
 
 def all_at_once() -> dict[str, list[Row]]:
-    """Each order in which the changes of a car may come, and all of them at one time."""
+    """Return the changes of a car in each possible order, all at one time."""
     data: dict[str, list[Row]] = {name: [] for name in ("Bought", "Sold", "Moved", "Sent", "Asked")}
     changes = ("Bought", "Sold", "Moved", "Sent")
     for number, order in enumerate(itertools.product(changes, repeat=3)):

@@ -1,4 +1,4 @@
-"""Functions of users for the tests, as their files have them."""
+"""Functions of users for the tests, as their files contain them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def write_code(folder: Path, text: str = CODE) -> None:
 
 
 def own(folder: Path, name: str, **settings: Any) -> AllowedFunction:
-    """One of the functions above, written into that folder."""
+    """Write one of the functions above into that folder."""
     if not (folder / "own.py").exists():
         write_code(folder)
     return allowed_function(name, FunctionSettings(f"own.py:{name}", **settings), folder)

@@ -38,7 +38,7 @@ LONG = (FieldType.LONG,)
 
 
 def called(allowed: AllowedFunction, *columns: list[Any]) -> list[Any]:
-    """Its results over these columns."""
+    """Return its results over these columns."""
     process = FunctionProcess(allowed)
     try:
         return call(process, allowed, *columns)
