@@ -1,4 +1,4 @@
-"""The sweeps of kills: where a peer is killed while something is under way, point by point."""
+"""Sweeps of kills: a peer is killed at each step of an operation in turn."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Real peers that are killed where a test wants them to be, and started again; and who of them is
-the leader of a stream."""
+"""Real peers that a test kills at a kill point and starts again; and the search for a stream's
+leader among them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from medusa.tools.client.async_client import open_medusa
 
 
 def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bool = False) -> None:
-    """Every `medusa-peer` is one that may be armed from now on.
+    """Let every `medusa-peer` obey orders to die from now on.
+
 
     Args:
         folder: for its program.
@@ -34,7 +35,7 @@ def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bo
 
 
 class Victim:
-    """A peer that is killed where a test wants it to, and started again."""
+    """A peer that a test kills at a kill point and starts again."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
@@ -43,7 +44,7 @@ class Victim:
         arm(self._peer.home.folder, order)
 
     async def revive(self) -> None:
-        """Once it has died of the order."""
+        """Start the peer again once it has died of the order."""
         assert self._peer.process is not None
         with trio.fail_after(DEADLINE_S):
             await self._peer.process.wait()
@@ -62,7 +63,8 @@ QUIET_S = 1.0
 
 
 async def who_is_home(peers: list[Peer], stream: str = STREAM) -> Peer | None:
-    """As they say themselves; of two, the one that has it from the other is the later."""
+    """Return the leader by the peers' own reports; if two claim to be leader, the later one is the
+    one that took over from the other."""
     for peer in peers:
         if not peer.alive:
             continue

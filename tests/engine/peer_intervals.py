@@ -14,7 +14,8 @@ INTERVALS: Final = "MEDUSA_TEST_INTERVALS"
 
 
 def intervals(**sections: object) -> str:
-    """For the environment of a peer.
+    """Return the variable for the environment of a peer.
+
 
     Args:
         sections: for each section of the settings, the fields to replace and their new values:
@@ -35,7 +36,7 @@ def set_intervals() -> None:
 
 
 def _replaced(settings: Any, fields: dict[str, Any]) -> Any:
-    """A frozen dataclass, which may have others as its fields."""
+    """Replace fields of a frozen dataclass, and of dataclasses among its fields."""
     return replace(
         settings,
         **{

@@ -102,7 +102,7 @@ def test_nulls(tmp_path: Path) -> None:
 def test_a_failing_call_names_its_row(
     tmp_path: Path, name: str, settings: dict[str, Any], text: str
 ) -> None:
-    """And the next call is served, by another process if that one has ended."""
+    """After a failing call the next call is served, by another process if the first has ended."""
     allowed = own(tmp_path, name, **settings)
     process = FunctionProcess(allowed)
     try:
@@ -151,7 +151,7 @@ def test_one_process_serves_all_calls(tmp_path: Path) -> None:
 
 
 def test_secrets_of_the_environment_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does what it prints reach us: the talk with its process goes on."""
+    """The function's own output does not disturb the messages to and from its process, either."""
     monkeypatch.setenv("MEDUSA_HOME", "/secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
     (names,) = called(own(tmp_path, "variables"), [1])
@@ -190,7 +190,7 @@ process.call(pa.record_batch([pa.array([13])], names=["n"]))
 
 @pytest.mark.process
 def test_a_process_ends_with_a_peer_that_is_killed(tmp_path: Path) -> None:
-    """In the middle of a call as well."""
+    """The process ends in the middle of a call as well."""
     write_code(tmp_path)
     peer = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -208,7 +208,7 @@ def test_a_process_ends_with_a_peer_that_is_killed(tmp_path: Path) -> None:
 
 
 async def test_long_texts_come_in_smaller_requests(tmp_path: Path) -> None:
-    """Else a page of them would be more than the function's memory."""
+    """A whole page of long texts would exceed the function's memory."""
     (tmp_path / "own.py").write_text("def size(text: str) -> int:\n    return len(text)\n")
     functions = Functions({"size": own(tmp_path, "size", memory_bytes=2**27)})
     call = NamedCall(functions._allowed["size"].function, ("text",), "call 0")
@@ -286,7 +286,7 @@ def test_no_function_takes_a_name_of_the_language(tmp_path: Path) -> None:
 
 
 def test_an_installed_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its fingerprint is of its file and of its package's version."""
+    """The fingerprint covers its file and its package's version."""
     package, about = tmp_path / "own_models", tmp_path / "own_models-1.0.dist-info"
     package.mkdir()
     about.mkdir()

@@ -36,7 +36,7 @@ pytestmark = [
 
 
 def called(place: Place, source: str, text: str, path: str = "out") -> Query:
-    """A query of one map."""
+    """Return a query of one map."""
     boxes = (Map("call", source, place.name(path), (("value", text),)),)
     return Query(place.name(f"q/{path}"), boxes)
 
@@ -47,7 +47,7 @@ def allow(*places: Place, **allowed: AllowedFunction) -> None:
 
 
 async def reason(client: AsyncMedusaClient, query: Query) -> str:
-    """Why its task does not go on."""
+    """Return the reason for which its task has stopped."""
     (task,) = (await client.lookup_object(query.name, "query")).tasks
     return task.reason
 
@@ -96,7 +96,8 @@ async def test_what_is_not_allowed_is_refused(town: Town, tmp_path: Path) -> Non
 
 
 async def test_a_failing_call_stops_its_task_and_names_the_row(town: Town, tmp_path: Path) -> None:
-    """Nothing is lost: the query goes on once it calls another function, and the others always."""
+    """No tuple is lost: the query continues once it calls another function; other queries never
+    stop."""
     one, client = await town.founder()
     allow(one, unlucky=own(tmp_path, "unlucky"), patient=own(tmp_path, "patient"))
     source = await make_stream(client, one, "s")
@@ -119,7 +120,7 @@ async def test_a_failing_call_stops_its_task_and_names_the_row(town: Town, tmp_p
 
 
 async def test_other_code_under_the_same_name_stops_it(town: Town, tmp_path: Path) -> None:
-    """Results of two codes do not mix unnoticed."""
+    """The results of two codes are never mixed silently."""
     one, client = await town.founder()
     allow(one, even=own(tmp_path / "before", "even"))
     source = await make_stream(client, one, "s")
@@ -137,7 +138,7 @@ async def test_other_code_under_the_same_name_stops_it(town: Town, tmp_path: Pat
 
 
 async def test_a_restart_and_a_reload(town: Town) -> None:
-    """The functions of medusa.toml, and of the folder beside it."""
+    """The peer reads the functions of medusa.toml, and those of the folder beside it."""
     one, client = await town.founder()
     write_code(one.home.functions)
     one.home.config.write_text('[functions]\neven = "own.py:even"\n')
@@ -196,8 +197,8 @@ async def test_it_moves_to_a_sibling_with_the_same_code(town: Town, tmp_path: Pa
 async def test_it_does_not_move_to_a_partner(
     town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if the partner has the same code: neither does its owner offer it, nor would the partner
-    take it. The tasks behind it move."""
+    """Even if the partner has the same code, the owner does not offer the task, and the partner
+    would not take it. Later tasks of the query move."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client = await town.client(mit)
     allow(mit, utah, even=own(tmp_path, "even", deterministic=True))
@@ -252,7 +253,7 @@ async def test_a_secondary_has_the_same_code(
 
 
 async def test_revisions_go_through_a_deterministic_function(town: Town, tmp_path: Path) -> None:
-    """What it made of a tuple is taken back, and it is called of the tuple that comes instead."""
+    """The result of the old tuple is withdrawn, and the function is called for the new one."""
     one, client = await town.founder()
     allow(one, twice=own(tmp_path, "twice", **OF_LONGS, deterministic=True))
     source = await keyed_stream(client, one)

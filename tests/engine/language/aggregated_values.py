@@ -42,7 +42,7 @@ def computed(rows: Rows, *functions: AggregateFunction, pane: int | None = None)
 
 
 def of_values(function: Function, values: list[object], parameter: float | str | None) -> object:
-    """The result of a window, whichever panes it is made of."""
+    """Return the result of one window, whichever panes it is folded from."""
     whole, *folded = of_panes(function, values, parameter)
     assert folded == [whole, whole]
     return whole
@@ -51,7 +51,7 @@ def of_values(function: Function, values: list[object], parameter: float | str |
 def of_panes(
     function: Function, values: list[object], parameter: float | str | None
 ) -> list[object]:
-    """The results of a window of tuples, and of the same of panes of two widths."""
+    """Return the results of a window computed from tuples, and from panes of two widths."""
     rows = [{"stime": n % 60, "v": value} for n, value in enumerate(values)]
     rows.sort(key=lambda row: row["stime"])
     name = {str: "s", float: "x", bool: "t"}.get(type(values[0]), "n")

@@ -1,4 +1,4 @@
-"""Availabilities that queries may ask for, drawn."""
+"""Draws availabilities that queries may ask for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MICROSECONDS = st.integers(100_000, 86_400_000_000)
 
 @st.composite
 def availabilities(draw: st.DrawFn) -> Availability:
-    """Any that a query of today's boxes may ask for."""
+    """Draw any availability that a query of today's operators may ask for."""
     mode = draw(st.sampled_from(Mode))
     if mode is Mode.NONE:
         return Availability()

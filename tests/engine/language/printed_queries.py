@@ -1,4 +1,4 @@
-"""What the tests of printed queries compare: a query as its tasks compute it."""
+"""The comparison in the tests of printed queries: a query as its tasks compute it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Language(StrEnum):
 
 
 def renamed(query: Query, change: Callable[[str], str]) -> Query:
-    """The query with other names of its streams and of itself, without panes."""
+    """Return the query without panes, with other names of its streams and of itself."""
     return msgspec.structs.replace(
         query,
         name=change(query.name),
@@ -45,14 +45,15 @@ def renamed(query: Query, change: Callable[[str], str]) -> Query:
 
 
 def named(query: Query, prefix: str = MIT) -> Query:
-    """The query with object names."""
+    """Return the query with object names."""
     return renamed(query, lambda name: prefix + name)
 
 
 def reread(
     query: Query, known: Mapping[str, Schema], language: Language, tables: Collection[str] = ()
 ) -> Query:
-    """The query as it comes back from a language, under the names that it has.
+    """Print the query in a language, read it back, and give it its former names.
+
 
     Args:
         known: the schemas of its inputs. tables: those of them that are tables.
@@ -72,7 +73,8 @@ def reread(
 
 
 def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> dict[str, Schema]:
-    """The schemas, by object names, of what a query of `named` reads from elsewhere."""
+    """Return the schemas, by object names, of the streams that a query of `named` reads from
+    elsewhere."""
     read = streams_read(query) - streams_written(query)
     return {
         prefix + name: msgspec.structs.replace(schema, name=prefix + name)
@@ -82,13 +84,13 @@ def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> 
 
 
 def read_sql(text: str, inputs: Mapping[str, Schema], tables: Collection[str] = ()) -> Query:
-    """The one query of a script."""
+    """Return the one query of a script."""
     (query,) = Script(text, None).complete(inputs, {}, tables).queries
     return query
 
 
 def run(text: str) -> Query:
-    """The query that a program leaves: it sees `medusa` alone."""
+    """Run a program that sees `medusa` alone; return its query."""
     variables: dict[str, Any] = {"__builtins__": {"__import__": _only_medusa}}
     exec(text, variables)
     found = variables["query"]
@@ -102,7 +104,7 @@ def _only_medusa(name: str, *_: object) -> object:
 
 
 def meaning(query: Query, inputs: Mapping[str, Schema]) -> object:
-    """All that makes a difference to somebody: boxes by name, with their typed steps."""
+    """Return all that matters of a query: boxes by name, with their typed steps."""
     schemas = check_query(query, inputs)
     boxes = {}
     for box in query.boxes:

@@ -1,4 +1,4 @@
-"""Random regular expressions of the subset, and texts that they nearly match."""
+"""Draws regular expressions of the subset, and texts that nearly match them."""
 
 from __future__ import annotations
 

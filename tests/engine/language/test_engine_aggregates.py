@@ -1,4 +1,4 @@
-"""Functions of windows: the sketch of percentiles, texts, variances, and conditions."""
+"""Aggregate functions: the sketch of percentiles, texts, variances, and conditions."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_buckets_have_the_order_of_the_values(one: float, other: float) -> None:
 def test_a_sketch_knows_the_value_of_any_rank(
     values: list[float], p: float, rng: random.Random
 ) -> None:
-    """Whichever the order of the values, and the panes."""
+    """The order of the values, and the panes, make no difference."""
     found = of_values(Function.APPROX_PERCENTILE, [*values], p)
     rng.shuffle(values)
     assert of_values(Function.APPROX_PERCENTILE, [*values], p) == found
@@ -93,7 +93,7 @@ def test_the_median_is_that_of_the_values(values: list[int]) -> None:
 
 @given(st.lists(st.integers(-1_000, 1_000), min_size=2, max_size=50), st.integers(2, 20))
 def test_percentiles_are_the_quantiles_of_statistics(values: list[int], parts: int) -> None:
-    """Python's own, whose cuts are of the same kind."""
+    """Python's own quantiles have cuts of the same kind."""
     quantiles = statistics.quantiles(values, n=parts, method="inclusive")
     for k, expected in enumerate(quantiles, start=1):
         if Fraction(k, parts) * 1_000_000 % 1 == 0:
@@ -170,7 +170,7 @@ def test_variances_of_floats_are_near(values: list[float]) -> None:
 
 
 def test_a_variance_of_floats_far_from_zero_keeps_its_digits() -> None:
-    """A sum of squares would have none left."""
+    """A sum of squares would lose all digits."""
     values = [1e9 + n / 16 for n in range(100)]
     exact = float(statistics.variance([Fraction(value) for value in values]))
     near = pytest.approx(exact, rel=1e-6)

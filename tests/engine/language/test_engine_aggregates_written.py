@@ -1,4 +1,4 @@
-"""Functions of windows: their constants in documents, their types, and the fields of panes."""
+"""Aggregate functions: their constants in documents, their types, and the fields of panes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_constants_from_elsewhere_are_refused(each: AggregateFunction) -> None:
 
 
 def test_a_field_called_desc_is_no_order() -> None:
-    """What ends with its name is written in parentheses."""
+    """A constant that ends with the field's name stands in parentheses."""
     for descending in (False, True):
         each = AggregateFunction(Function.ARRAY_AGG, "1 + desc", "o", None, descending)
         again = function_of(call_of(each), "o")

@@ -1,4 +1,4 @@
-"""What boxes give again after a restart, and what a query may ask for because of it."""
+"""Which tuples boxes repeat after a restart, and which recovery a query may therefore ask for."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ QUERY = Query("medusa://mit.edu/q", (FILTER, COUNT))
 def restarted(
     query: Query, sources: Mapping[str, list[Row]], at: Mapping[str, int]
 ) -> dict[str, list[Row]]:
-    """The network run by boxes that start empty, on what follows a position in each source."""
+    """Run the network with boxes that start empty, from a position in each source on."""
     schemas = check_query(query, SOURCES)
     left = {
         name: [row for row in found if row["stime"] > at[name]] for name, found in sources.items()
@@ -77,7 +77,7 @@ def following(found: list[Row], boundary: float) -> list[Row]:
 
 
 def origins(query: Query) -> dict[str, frozenset[str]]:
-    """The sources that each stream of the network comes from."""
+    """Return the sources of each stream of the network."""
     found = {name: frozenset({name}) for name in SOURCES}
     for box in ordered_boxes(query):
         come_from = frozenset().union(*(found[name] for name in box.inputs))
@@ -86,8 +86,8 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 
 def settling(query: Query) -> int:
-    """After how long all that is made of several tuples began after the restart, in a chain of all
-    boxes."""
+    """Return after how long, in a chain of all boxes, every result depends only on tuples after the
+    restart."""
     windows = sum(
         box.size_us for box in query.boxes if isinstance(box, (Aggregate, Cumulate, Rank))
     )
@@ -104,7 +104,7 @@ def settling(query: Query) -> int:
 def test_classes_say_what_a_restart_repeats(
     query: Query, data: st.DataObject, first: int, second: int
 ) -> None:
-    """The interpreter that Spark is held to is held to the classes' definitions."""
+    """The reference interpreter itself obeys the definitions of the classes."""
     sources = {name: data.draw(rows()) for name in SOURCES}
     one_position = class_of(weakest_box(query)) is BoxClass.DETERMINISTIC
     at = {"s0": first, "s1": first if one_position else second}
@@ -117,7 +117,7 @@ def test_classes_say_what_a_restart_repeats(
 
 
 def test_a_window_that_was_open_is_not_repeated_at_once() -> None:
-    """What keeps an aggregate from being repeatable."""
+    """So an aggregate is not repeatable."""
     count = Aggregate("w", "s0", "out", 10, 10, (), (ROWS,))
     query = Query("q", (count,))
     sources = {"s0": [_row(1, 0), _row(8, 1), _row(12, 2)], "s1": []}
@@ -128,7 +128,7 @@ def test_a_window_that_was_open_is_not_repeated_at_once() -> None:
 
 
 def test_a_union_repeats_only_what_all_inputs_are_replayed_from() -> None:
-    """What keeps a union from being repeatable."""
+    """So a union is not repeatable."""
     query = Query("q", (Union("u", ("s0", "s1"), "out"),))
     sources = {"s0": [_row(1, 0), _row(8, 1)], "s1": [_row(2, 0), _row(9, 1)]}
     whole = following(restarted(query, sources, {"s0": 0, "s1": 0})["out"], 1)
@@ -187,7 +187,7 @@ def test_a_query_gets_what_its_mode_reaches_and_no_more(mode: Mode, recovery: Re
 
 
 def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No box is arbitrary of itself: one is made so."""
+    """No operator is arbitrary by itself: the test makes one so."""
 
     def arbitrary(box: Box, _functions: object = ()) -> BoxClass:
         return BoxClass.ARBITRARY if isinstance(box, Aggregate) else class_of(box)

@@ -55,7 +55,7 @@ def test_small_sets_are_all_but_exact() -> None:
 
 
 def test_any_registers_give_what_the_paper_gives() -> None:
-    """The sum has enough terms for every number of registers without a rank, and it is exact."""
+    """The sum has enough terms for every number of registers without a rank, and is exact."""
     rng = random.Random(7)
     for n in (*range(40), *range(40, REGISTERS, 23), REGISTERS - 1, REGISTERS):
         ranks = {k: min(1 + int(rng.expovariate(0.6)), 1 + RANK_BITS) for k in range(n)}
@@ -105,7 +105,7 @@ def test_a_pane_has_a_row_for_each_register() -> None:
 
 
 def test_sketches_of_one_argument_are_one() -> None:
-    """Several arguments, and the set beside the sketch, are in parts of their own."""
+    """Several arguments, and the exact set beside the sketch, have parts of their own."""
     partial, _ = tasks((approximate("n", "a"), approximate("n", "b")))
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)

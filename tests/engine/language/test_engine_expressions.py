@@ -182,7 +182,7 @@ def test_texts_become_typed_expressions(text: str, type_: FieldType, value: Any)
     ],
 )
 def test_no_value_is_a_negative_zero(text: str) -> None:
-    """Computes 0.0: a function of a user, too, is called with it."""
+    """The value becomes 0.0, also as an argument of a user's function."""
     value = evaluate(parse_expression(text, FIELDS), ROW)
     assert (value, math.copysign(1, value)) == (0.0, 1)
 

@@ -1,4 +1,5 @@
-"""Queries that call functions of users: SQL, the checks, the class, the cut into tasks."""
+"""Queries call functions of users: in SQL, in the checks, in the class, and in the cut into
+tasks."""
 
 from __future__ import annotations
 
@@ -104,7 +105,7 @@ def test_sql_names_the_functions_that_a_query_calls() -> None:
     ],
 )
 def test_sql_calls_them_wherever_an_expression_is(text: str) -> None:
-    """And prints them: the printed script is read as the same query, and so is XML."""
+    """The printed script is read as the same query, and so is the XML."""
     (made,) = read(f"CREATE STREAM out AS {text}").queries
     assert made.functions
     inputs = {POINTS.name: POINTS}
@@ -239,7 +240,8 @@ def test_the_class() -> None:
 
 
 def test_a_box_that_calls_one_ends_its_task() -> None:
-    """Its results are in a log, so what is behind it neither calls again nor stays here."""
+    """The log keeps the results, so later tasks neither call the function again nor stay at this
+    peer."""
     boxes = (
         Filter("few", POINTS.name, (f"{BASE}few",), ("x > 1.0",)),
         Map("call", f"{BASE}few", f"{BASE}called", (("n", "n"), ("d", "distance(x, y)"))),

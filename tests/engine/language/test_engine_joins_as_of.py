@@ -1,4 +1,4 @@
-"""Joins as of, back and forward: the interpreter at any cut, against plain Python."""
+"""As-of joins, back and forward: the interpreter at any cut equals plain Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
 
 
 def answer(box: Join, left: list[Row], right: list[Row]) -> list[tuple[Any, ...]]:
-    """(stime, k, n, m) of each result: the left row, then the number of the right one."""
+    """Return (stime, k, n, m) of each result: the left row, then the number of the right one."""
     found: list[tuple[Any, ...]] = []
     for one in left:
         near = [

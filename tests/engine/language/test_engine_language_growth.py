@@ -1,7 +1,5 @@
-"""Twice the text, at most twice the work: for every construct of expressions and of documents.
-
-Work is counted in lines run and in calls of C's functions, which is the same on every run.
-"""
+"""For twice the text, every construct of expressions and of documents takes twice the work at most.
+Work is the number of lines run and of calls of C's functions, which is the same on every run."""
 
 from __future__ import annotations
 
@@ -42,7 +40,7 @@ Text = Callable[[int], str]
 
 
 def work(act: Callable[[], object]) -> int:
-    """Lines and calls of C until `act` returns, or is refused."""
+    """Return the lines and calls of C until `act` returns, or is refused."""
     steps = 0
 
     def lines(_frame: FrameType, event: str, _argument: object) -> Any:
@@ -72,7 +70,7 @@ def check_growth(act: Callable[[int], object], size: int) -> None:
 
 
 def walked(expression: Expression) -> int:
-    """What a walker that knows nothing of shared parts meets."""
+    """Return the nodes that a walker meets which does not know shared parts."""
     operands = expression.operands if isinstance(expression, Operation) else ()
     return 1 + sum(map(walked, operands))
 
@@ -298,7 +296,7 @@ def test_what_repeats_too_much_is_refused_with_place_and_mend(name: str, place: 
 
 
 def repeating(boxes: int, *outputs: int) -> Query:
-    """Each box doubles the field of the one before."""
+    """Return boxes that each double the field of the one before."""
     maps = [Map(f"m{n}", f"s{n}", f"s{n + 1}", (("n", "n + n"),)) for n in range(boxes)]
     last = Filter("f", f"s{boxes}", ("out",), ("n > 1",))
     return Query("q", (*maps, last), tuple(f"s{number}" for number in outputs))
@@ -308,8 +306,8 @@ NUMBERS = {"s0": Schema("s0", (Field("n", F.LONG),))}
 
 
 def test_fields_of_earlier_boxes_count_as_what_makes_them() -> None:
-    """Spark puts what makes a field in its place, in a filter: fourteen such boxes took it half a
-    minute an epoch, and sixteen killed its JVM."""
+    """Spark replaces a field in a filter by the expression behind it: fourteen such boxes took half
+    a minute an epoch, and sixteen killed the JVM."""
     query = repeating(16)
     with pytest.raises(InvalidInputError) as caught:
         plan(query, check_query(query, NUMBERS))
@@ -467,7 +465,7 @@ def borealis(size: int) -> str:
 
 
 def created(text: str, fields: int) -> None:
-    """What is done with a query from its document to its tasks."""
+    """Take a query from its document to its tasks."""
     base = "medusa://mit.edu/"
     schema = Schema(
         f"{base}c", tuple(Field(each, F.LONG) for each in ["n", *numbered("f", fields)])

@@ -57,7 +57,7 @@ def step_of(box: Match) -> MatchStep:
 
 
 def found(box: Match, *prices: int | None, apart_us: int = 10) -> list[tuple[Any, ...]]:
-    """(stime, measures) of each match over prices that are so far apart."""
+    """Return (stime, measures) of each match over prices with these distances in time."""
     given = [
         {"stime": n * apart_us, "seq": n, "name": "x", "price": price}
         for n, price in enumerate(prices)

@@ -1,4 +1,4 @@
-"""Which windows are folded from panes, and how far their tasks look back."""
+"""Which windows are folded from panes, and how far back their tasks read."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_panes_that_do_not_fit_are_refused(panes: tuple[tuple[str, int], ...], r
 
 
 def test_panes_are_for_those_who_may_read_the_input() -> None:
-    """Readers that are declared for the output are for the output alone."""
+    """Readers that the output declares may read the output alone."""
     box = with_panes(query(600 * S, 10 * S), MAX_BOXES)
     given = StreamDefinition(
         SOURCE.name, SOURCE.name, readers=("utah.edu",), declassify=("mit.edu",)

@@ -1,4 +1,4 @@
-"""The subset of regular expressions, read, bounded, and compared with RE2."""
+"""The subset of regular expressions is read, bounded, and compared with RE2."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ SLOW = ["a.*b", ".*foo", r"[\w.]+@[\w.]+\.com", "^.*a.*b", "(?:a|ab){1,9}c", "a?
 
 @pytest.mark.parametrize("pattern", SLOW)
 def test_the_longest_text_takes_no_more_than_the_steps(pattern: str) -> None:
-    """Counted in a matcher that backtracks as Java's and Python's do."""
+    """The test counts the steps of a matcher that backtracks as Java's and Python's do."""
     assert read_pattern(pattern)
     for part in ("a", "fo", "a@", "ab"):
         text = part * 60
@@ -179,7 +179,7 @@ class _Matcher:
         self._steps = 0
 
     def search(self, node: Node) -> int:
-        """Steps until it matches somewhere, or nowhere."""
+        """Return the steps until it matches, or until no match is possible."""
         for begin in range(len(self._text) + 1):
             if self._match(node, begin, lambda _: True):
                 break
@@ -223,7 +223,7 @@ class _Matcher:
 @settings(deadline=None, max_examples=300)
 @given(PATTERNS, st.lists(TEXTS, min_size=1, max_size=5))
 def test_python_and_re2_agree(pattern: str, texts: list[str]) -> None:
-    """RE2 reads the pattern as it was given."""
+    """RE2 reads the pattern as the user wrote it."""
     try:
         read = read_pattern(pattern)
     except PatternError:

@@ -79,7 +79,7 @@ INPUTS = {S: Schema(S, FIELDS, "ts"), T: Schema(T, FIELDS)}
 
 @st.composite
 def whole_queries(draw: st.DrawFn) -> Query:
-    """Any query, with outputs, readers, availability, or over the past."""
+    """Draw any query, with outputs, readers, availability, or over the past."""
     query = named(draw(queries()))
     streams = sorted(streams_written(query))
     some = st.lists(st.sampled_from(streams), unique=True, max_size=3)

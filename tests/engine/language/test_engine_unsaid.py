@@ -1,5 +1,5 @@
-"""What a text leaves unsaid is told in the remarks of the document: once, and if it is not said. So
-are the gaps between windows."""
+"""If a text leaves a length unsaid, the remarks of the document say it, once. The remarks also name
+gaps between windows."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ BY_START = "GROUP BY window_start"
     ],
 )
 def test_gaps_between_windows_are_told(text: str, lengths: str) -> None:
-    """Tells them once, with both lengths, however the windows are written."""
+    """The remarks name them once, with both lengths, however the windows are written."""
     declared = "" if text.startswith("<") else STREAM.format("conns")
     (told,) = remarks(declared + text)
     assert told.startswith(f"windows of {BASE}conns are {lengths}")
@@ -118,6 +118,6 @@ def test_gaps_between_windows_are_told(text: str, lengths: str) -> None:
     ],
 )
 def test_windows_without_gaps_are_not_told_of(text: str) -> None:
-    """Tells nothing where each row is in a window."""
+    """Without gaps there is no such remark."""
     declared = "" if text.startswith("<") else STREAM.format("conns")
     assert remarks(declared + text) == ()

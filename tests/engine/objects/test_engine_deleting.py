@@ -1,4 +1,4 @@
-"""Streams and schemas that are deleted, and ended streams that go on: never under a reader."""
+"""Streams and schemas are deleted, and ended streams reopened, but never under a reader."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def gone(client: AsyncMedusaClient, stream: str) -> None:
 
 
 async def refused_for(owner: AsyncMedusaClient, stream: str, readers: str) -> None:
-    """Returns once its deletion is refused because of these readers."""
+    """Wait until its deletion is refused because of these readers."""
 
     async def is_refused() -> bool:
         with pytest.raises(ConflictError) as error:
@@ -142,7 +142,7 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(town: Town) -> None:
 
 
 async def test_who_has_taken_leave_is_no_reader(town: Town) -> None:
-    """A peer whose query was deleted."""
+    """The reader is a peer whose query was deleted."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     owner, guest = await town.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
@@ -192,7 +192,7 @@ async def test_posts_under_way_are_told(town: Town) -> None:
 async def test_an_alteration_and_a_deletion_at_once(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one after the other: what is deleted is not told to the catalog once more."""
+    """They run one after the other: the catalog receives no further record of a deleted stream."""
     mit = await town.settle("mit.edu")
     owner = await town.client(mit)
     stream = await make_stream(owner, mit, "s")
@@ -270,7 +270,7 @@ async def test_an_ended_stream_goes_on_behind_all_that_it_had(town: Town) -> Non
 
 
 async def test_a_promise_that_was_given_is_kept(town: Town) -> None:
-    """The boundary before the end lay behind the last tuple; merging files does not forget it."""
+    """The boundary before the end was behind the last tuple; it survives the merging of files."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")

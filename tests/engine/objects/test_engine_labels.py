@@ -1,4 +1,4 @@
-"""Labels of derived streams: against a model that asks every owner on the way."""
+"""Labels of derived streams equal a model that asks every owner on the way."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def test_declared_readers_narrow_and_only_the_inputs_owner_lets_them_widen() -> 
 
 
 def test_a_chain_of_one_participants_queries_may_declassify_at_its_end() -> None:
-    """What comes between is for the readers of the input; its policy, with its exception, goes
-    along."""
+    """The readers of the input may read the streams between; the label keeps its policy with the
+    exception."""
     first = Query("medusa://utah.edu/a", (_keep("medusa://mit.edu/s", "medusa://utah.edu/x"),))
     between = made(
         network(first, source("medusa://mit.edu/s", (), ("utah.edu",))), "medusa://utah.edu/x"
@@ -152,8 +152,8 @@ def test_labels_let_read_whom_every_owner_on_the_way_lets(
     between: tuple[str, ...] | None,
     last: tuple[str, ...] | None,
 ) -> None:
-    """Two steps: sources are united to x, and x filtered to out, within one query or two; the
-    model keeps, of each source, who its owner lets read, and forgets those that are lifted."""
+    """Two steps: a union of sources gives x, and a filter of x gives out, within one query or two.
+    For each source the model keeps the readers that its owner permits, and drops lifted ones."""
     x, out = f"medusa://{owner}/x", f"medusa://{owner}/out"
     entries = [
         source(f"medusa://{of}/s{n}", readers, declassify)

@@ -1,4 +1,4 @@
-"""Who may read what is made from a stream, asked of whole peers by every way that there is."""
+"""Whole peers refuse and permit readers of derived streams, by every call that exists."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def keep(query: str, source: str, output: str, **asked: Any) -> Query:
 
 @dataclass
 class Neighbourhood:
-    """mit.edu, whose stream is for utah.edu; and evil.org, which is a member like them."""
+    """mit.edu, whose stream utah.edu may read; and evil.org, a member like them."""
 
     town: Town
     mit: Place
@@ -53,8 +53,8 @@ class Neighbourhood:
     stream: str
 
     async def refused(self, name: str, at: Place) -> None:
-        """evil.org does not get that stream at a peer, by any call that gives tuples or tells of
-        them; nor by its own peer."""
+        """Check that evil.org cannot read that stream at a peer, by any call that returns or
+        describes tuples, nor at its own peer."""
         there = await self.evil.up.engine.overlay.connect(bytes.fromhex(at.id))
         await is_refused(there, name)
         with pytest.raises(NotAuthorisedError):
@@ -62,7 +62,8 @@ class Neighbourhood:
 
 
 async def is_refused(there: Connection, name: str) -> None:
-    """By a peer that has the stream, or that has given it away and keeps nothing of it."""
+    """Check it at a peer that has the stream, and at one that has passed the task on and keeps
+    nothing."""
     refused = (NotAuthorisedError, NotFoundError)
     for request in (Subscribe(name), Subscribe(name, BEGINNING, "x", tentative=BEGINNING)):
         async with there.open("subscribe", request) as duplex:
@@ -90,8 +91,8 @@ async def here(town: Town) -> Neighbourhood:
 
 
 async def test_what_is_derived_is_not_for_others(here: Neighbourhood) -> None:
-    """By mit itself and by utah: query outputs, a chain of them, views, copies; and nobody else
-    can make anything of them."""
+    """mit.edu and utah.edu derive streams: outputs of queries, a chain of them, views, copies. No
+    other participant can derive anything from them."""
     for place in (here.mit, here.utah):
         client = here.clients[place.participant]
         await client.create_query(keep(place.name("q"), here.stream, place.name("out")))
@@ -158,7 +159,7 @@ async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(town: Town
 
 
 async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neighbourhood) -> None:
-    """A task of mit.edu that moved to utah.edu, and another that has a standby."""
+    """A task of mit.edu has moved to utah.edu, and another one has a standby."""
     sibling = await here.town.settle("mit.edu", sibling=True)
     await here.town.acquainted(here.mit, here.utah, here.evil, sibling)
     client, out, held = here.clients["mit.edu"], here.mit.name("out"), here.mit.name("held")
@@ -185,7 +186,7 @@ async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neigh
 
 
 async def test_a_home_of_before_there_were_labels_does_not_leak(here: Neighbourhood) -> None:
-    """What its files say of an output, that everybody may read it, is mended when it starts."""
+    """Its files say that everybody may read an output; the peer mends that when it starts."""
     client, out = here.clients["mit.edu"], here.mit.name("out")
     await begin(client, keep(here.mit.name("q"), here.stream, out))
     assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]

@@ -1,4 +1,4 @@
-"""A new stream is its owner's alone, by whichever way it is created; older ones keep theirs."""
+"""Only its owner may read a new stream, however it is created."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ async def test_a_definition_of_an_older_release_keeps_its_readers(town: Town) ->
 
 
 def test_readers_are_written_as_they_are_defined() -> None:
-    """A document that names no readers, and one that names nobody, are told apart in both forms."""
+    """Both forms distinguish a document without readers from one with an empty list."""
     for readers in (msgspec.UNSET, (), ("utah.edu",), (ANY,)):
         stream = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/event", readers=readers)
         xml = document_as_xml(Document(streams=(stream,)))

@@ -1,4 +1,5 @@
-"""Owners change who may read, while everything runs: all that serve follow that within seconds."""
+"""Owners change the readers while everything runs: every peer that serves the stream follows within
+seconds."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 @dataclass
 class Three:
-    """mit.edu, whose stream is for both others; utah.edu and brown.edu."""
+    """mit.edu, whose stream both others may read; utah.edu and brown.edu."""
 
     town: Town
     mit: Place
@@ -40,7 +41,7 @@ class Three:
     posted: int = 0
 
     async def post(self, *, upto: int | None = None) -> int:
-        """One row more, that passes all filters; gives its stime, its boundary."""
+        """Post one more row that passes all filters; return its stime, the boundary."""
         self.posted = self.posted + 1 if upto is None else upto
         client = self.clients["mit.edu"]
         row = rows([(self.posted, self.posted)])
@@ -52,7 +53,7 @@ class Three:
         await self.clients["mit.edu"].alter_stream(self.stream, Alteration(readers=names))
 
     async def keep(self, place: Place, path: str, source: str, **asked: Any) -> str:
-        """A query of that path's name runs there; gives its output."""
+        """Run a query under that path; return its output."""
         client, out = self.clients[place.participant], place.name(f"{path}/out")
         box = Filter("some", source, (out,), ("value > 0",))
         await begin(client, Query(place.name(path), (box,), **asked))
@@ -119,7 +120,7 @@ async def test_who_is_struck_off_reads_no_further_nor_does_its_query(here: Three
 
 
 async def test_an_owners_word_passes_along_a_chain(here: Three) -> None:
-    """brown.edu reads, copies and processes a stream that utah.edu makes of mit.edu's."""
+    """brown.edu reads, copies and processes a stream that utah.edu derives from mit.edu's."""
     out = await here.keep(here.utah, "q", here.stream)
     await here.clients["utah.edu"].create_view(View(here.utah.name("v"), here.stream, Last(9)))
     then = await here.keep(here.brown, "r", out)
@@ -158,8 +159,8 @@ async def test_what_may_be_made_public_may_no_longer(town: Town) -> None:
 async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
     here: Three,
 ) -> None:
-    """A task of utah.edu's at brown.edu: first brown.edu is struck off, then, at work again,
-    utah.edu is."""
+    """brown.edu runs a task of utah.edu: mit.edu first removes brown.edu, and, after the task has
+    moved again, utah.edu."""
     out = await here.keep(here.utah, "q", here.stream)
     stime = await here.post()
     await until(lambda: here.utah.state("q/out").log.boundary == stime)
@@ -230,7 +231,7 @@ async def test_a_named_subscriber_that_may_not_read_is_waited_for_no_longer(here
 
 
 async def test_it_is_found_out_after_an_absence(here: Three) -> None:
-    """utah.edu is down while brown.edu is struck off."""
+    """mit.edu removes brown.edu while utah.edu is down."""
     out = await here.keep(here.utah, "q", here.stream)
     await goes_on(here.clients["brown.edu"].subscribe(out), here)
     await here.town.stop(here.utah)

@@ -1,5 +1,5 @@
-"""The functions of windows as their definitions say, in plain Python and DuckDB's SQL, for
-comparison with the engine."""
+"""The aggregate functions by their definitions, in plain Python and in DuckDB's SQL, for comparison
+with the engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIMIT = 16_384
 
 
 def exact_variance(values: Sequence[int], ddof: int) -> float | None:
-    """Of integers: two exact parts of the numerator, each rounded once."""
+    """Compute the variance of integers: two exact parts of the numerator, each rounded once."""
     n = len(values)
     if n <= ddof:
         return None
@@ -33,7 +33,7 @@ def exact_variance(values: Sequence[int], ddof: int) -> float | None:
 
 
 def paned_variance(values: Sequence[float], panes: Sequence[int], ddof: int) -> float | None:
-    """Of floats, in the order of their panes, and of the values in each."""
+    """Compute the variance of floats, in the order of their panes and of the values in each."""
     parts = [
         [value for _, value in group]
         for _, group in itertools.groupby(zip(panes, values, strict=True), lambda each: each[0])
@@ -50,7 +50,7 @@ def paned_variance(values: Sequence[float], panes: Sequence[int], ddof: int) -> 
 def updated(
     one: tuple[int, float, float], other: tuple[int, float, float]
 ) -> tuple[int, float, float]:
-    """Chan, Golub, LeVeque (1982), equation 1.5."""
+    """Combine two variances by Chan, Golub, LeVeque (1982), equation 1.5."""
     (n, a, s), (m, b, t) = one, other
     if n == 0:
         return other
@@ -59,7 +59,7 @@ def updated(
 
 
 def middle(value: float) -> float:
-    """What the sketch says of a value: between the ends of its 64th of a power of two."""
+    """Return the sketch's answer for a value: the middle of its 64th of a power of two."""
     if math.isnan(value) or value == 0 or abs(value) < 2.0**-30:
         return value if math.isnan(value) else 0.0
     if abs(value) >= 2.0**64:
@@ -72,7 +72,7 @@ def middle(value: float) -> float:
 
 
 def json_text(value: object) -> str:
-    """JSON as Jackson writes it: escapes have digits in capitals."""
+    """Write JSON as Jackson does: escapes have digits in capitals."""
     if not isinstance(value, str):
         return json.dumps(value)
     named = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\t": "\\t", "\n": "\\n"}
@@ -86,7 +86,7 @@ def json_text(value: object) -> str:
 
 
 def limited(pieces: Iterable[str], separator: str, marks: Sequence[str]) -> str:
-    """The pieces that fit, and the mark at the place of the first that does not."""
+    """Return the pieces that fit, and the mark at the place of the first that does not."""
     found: list[str] = []
     used = 0
     for number, piece in enumerate(pieces):
@@ -127,10 +127,11 @@ def histogram(values: Sequence[float], width: int) -> str | None:
 
 
 def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
-    """The functions that `later_sql` names."""
+    """Define the functions in DuckDB that `later_sql` uses."""
 
     def create(name: str, function: Callable[..., object], takes: list[str]) -> None:
-        """Null arguments give null. Results are texts: a number that is NaN would be null."""
+        """Create a function. Null arguments give null. Results are texts: a number that is NaN
+        would be null."""
 
         @wraps(function)  # DuckDB looks at its parameters
         def called(*given: object) -> str | None:
@@ -151,7 +152,7 @@ def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
 
 
 def percentile_sql(f: str, fraction: str) -> str:
-    """By the positions of the sorted list of the values, from 1."""
+    """Write a percentile by positions, from 1, in the sorted list of the values."""
     values = f"list({f}::DOUBLE ORDER BY {f}) FILTER ({f} IS NOT NULL)"
     position = f"({fraction} * {MILLION})::BIGINT * (count({f}) - 1)"
     low = f"({values})[({position}) // {MILLION} + 1]"
@@ -161,7 +162,7 @@ def percentile_sql(f: str, fraction: str) -> str:
 
 
 def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
-    """Of variances, percentiles, texts and truth values."""
+    """Write variances, percentiles, texts and truth values in DuckDB's SQL."""
     f, with_ = field.name, each.parameter
     wide = "DOUBLE" if field.type in FLOATS else "BIGINT"
     kind = {FieldType.STRING: "VARCHAR", FieldType.BOOL: "BOOLEAN"}.get(field.type, wide)

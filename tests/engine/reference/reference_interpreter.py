@@ -1,4 +1,5 @@
-"""The tests' own notion of what is right; it computes under simulation, too."""
+"""The reference interpreter is the tests' own definition of right answers; it also computes under
+simulation."""
 
 from medusa.engine.reference.interpreter import (
     Row,

@@ -1,8 +1,6 @@
-"""Matches of a pattern by trying every way in order of preference, in plain Python.
-
-It knows nothing of automata. What is certain is asked anew for each number of tuples known: the
-first answer in order of preference must be a match, not a way that may still become one.
-"""
+"""Finds matches of a pattern by trying every way in the order of preference, in plain Python,
+without automata. For each number of known tuples it decides anew which match is certain: the first
+in the order of preference must be a match, not a way that may still become one."""
 
 from __future__ import annotations
 
@@ -21,7 +19,8 @@ Taken = tuple[tuple[int, Row], ...]
 
 @dataclass(frozen=True)
 class Part:
-    """A variable. forbidden: no such tuple comes between its last one and the next one's first."""
+    """A variable. forbidden: no tuple of this condition may come between its last tuple and the
+    next variable's first."""
 
     least: int
     most: int | None
@@ -32,7 +31,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Reference:
-    """A pattern. results: from a match's tuples to its fields."""
+    """A pattern. results: a function from a match's tuples to its fields."""
 
     parts: Sequence[Part]
     skips: bool
@@ -42,7 +41,7 @@ class Reference:
     results: Callable[[Taken], Mapping[str, Any]]
 
     def matches(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
-        """Each match with its stime and its partition's fields, in no order."""
+        """Return each match with its stime and its partition's fields, in no order."""
         found = []
         partitions: dict[str, list[Row]] = {}
         for row in sorted(rows, key=self.order):
@@ -69,7 +68,7 @@ class Reference:
         return None if made is None else (limit, made[1])
 
     def _ways(self, rows: Sequence[Row], *, final: bool) -> Iterator[tuple[bool, Taken]]:
-        """Matches (True), and ways that later tuples could make a match (False)."""
+        """Yield matches (True), and ways that later tuples could complete (False)."""
         for target in self._entering(0):
             if target is not None and self._takes(target, rows[0], ()):
                 yield from self._from(target, 1, rows, 1, ((target, rows[0]),), final=final)
@@ -130,7 +129,7 @@ class Reference:
 
 
 def ordered(value: Any) -> tuple[bool, bool, Any]:
-    """The order of the values of a field: NaN after numbers, nulls last."""
+    """Return a key that orders the values of a field: NaN after numbers, nulls last."""
     if value is None:
         return (True, False, 0)
     if isinstance(value, float) and math.isnan(value):
@@ -139,7 +138,7 @@ def ordered(value: Any) -> tuple[bool, bool, Any]:
 
 
 def measure(function: str, values: list[Any]) -> Any:
-    """A function over the values of a variable, in order."""
+    """Return a function over the values of a variable, in order."""
     if function == "firstval":
         return values[0] if values else None
     if function == "lastval":

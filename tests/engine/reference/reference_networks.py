@@ -249,7 +249,7 @@ def windows(draw: st.DrawFn, kind: str, number: int, source: str, schema: Schema
 
 
 def orders(draw: st.DrawFn, fields: Iterable[Field]) -> tuple[OrderBy, ...]:
-    """An order by these fields; where nulls are may not be said."""
+    """Draw an order by these fields; the place of nulls may be open."""
     drawn = st.tuples(st.booleans(), st.none() | st.booleans())
     return tuple(
         order_by(each.name, descending=down, nulls_first=first)
@@ -259,7 +259,7 @@ def orders(draw: st.DrawFn, fields: Iterable[Field]) -> tuple[OrderBy, ...]:
 
 @st.composite
 def queries(draw: st.DrawFn) -> Query:
-    """A query over `SOURCES`."""
+    """Draw a query over `SOURCES`."""
     schemas = dict(SOURCES)
     made: list[Box] = []
     for number in range(draw(st.integers(1, 7))):
@@ -341,7 +341,7 @@ def table_joins(draw: st.DrawFn, number: int, left: str, right: str, both: Any) 
 
 
 def maps_of_tables(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Map:
-    """A map with the key, as all that the rows of a table are told apart by."""
+    """Draw a map that keeps the key, which alone distinguishes the rows of a table."""
     kept = [*schema.key, *([DELETED] if schema.deletes else [])]
     more = draw(st.lists(st.sampled_from([f for f in schema.fields if f.name != DELETED])))
     pairs = [(f"m{n}", name) for n, name in enumerate(schema.key)]
@@ -353,8 +353,8 @@ def maps_of_tables(draw: st.DrawFn, number: int, source: str, schema: Schema) ->
 
 @st.composite
 def queries_of_tables(draw: st.DrawFn) -> Query:
-    """A query over `SOURCES` and `TABLES` that keeps tables, and reads them as such; with windows
-    of tuples, which are made of a table."""
+    """Draw a query over `SOURCES` and `TABLES` that keeps and reads tables; also with count
+    windows, which Medusa computes from a table."""
     streams, tables = dict(SOURCES), dict(TABLES)
     made: list[Box] = []
     for number in range(draw(st.integers(1, 6))):
@@ -387,7 +387,7 @@ def queries_of_tables(draw: st.DrawFn) -> Query:
 
 @st.composite
 def rows(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Of one source stream, in order."""
+    """Draw the rows of one source stream, in order."""
     payload = st.fixed_dictionaries(
         {
             "stime": st.integers(-40, 60),

@@ -14,7 +14,7 @@ P, Q, SEED = 12, 40, 42
 
 
 def counted(values: Sequence[object]) -> int:
-    """The estimate of how many different values there are."""
+    """Return the estimated number of different values."""
     registers = [0] * 2**P
     for value in values:
         digits = f"{xxh64_intdigest(data(value), SEED):064b}"
@@ -38,7 +38,7 @@ def data(value: object) -> bytes:
 
 
 def improved_raw(registers: Sequence[int]) -> int:
-    """Ertl, arXiv:1702.01284, algorithm 6; without tau."""
+    """Compute Ertl's estimate, arXiv:1702.01284, algorithm 6, without tau."""
     m = len(registers)
     counts = [registers.count(rank) for rank in range(Q + 2)]
     z = 0.0
@@ -61,6 +61,6 @@ def sigma(x: float) -> float:
 
 
 def define(database: duckdb.DuckDBPyConnection) -> None:
-    """The functions `sketch_<type>` of a list of values."""
+    """Define the functions `sketch_<type>` of a list of values in DuckDB."""
     for kind in ("BIGINT", "DOUBLE", "VARCHAR"):
         database.create_function(f"sketch_{kind}", counted, [f"{kind}[]"], "BIGINT")

@@ -1,7 +1,5 @@
-"""Valid scripts of SQL, drawn part by part, as lists of words; and words that may be put into them.
-
-It knows SQL, and nothing of the code that reads it.
-"""
+"""Draws valid scripts of SQL, part by part, as lists of words; and words to insert. It knows SQL,
+and nothing of the code that reads it."""
 
 from __future__ import annotations
 
@@ -99,7 +97,7 @@ MATCH = (
 
 @st.composite
 def selects(draw: st.DrawFn) -> str:
-    """One SELECT of each kind that the language has."""
+    """Draw a SELECT of each kind that the language has."""
     value, condition, call, other = (
         draw(st.sampled_from(each)) for each in (VALUES, CONDITIONS, CALLS, CALLS)
     )
@@ -136,7 +134,7 @@ def selects(draw: st.DrawFn) -> str:
 
 @st.composite
 def scripts(draw: st.DrawFn) -> Words:
-    """A script that declares streams, and makes others of them."""
+    """Draw a script that declares streams, and derives others from them."""
     one = draw(selects())
     forms: Sequence[Callable[[], str]] = [
         lambda: one,
@@ -259,7 +257,7 @@ ALTERED = {
 
 
 def altered(word: str) -> str | None:
-    """Another word in a word's place, of another meaning; None: it is none of those known."""
+    """Return another word with another meaning for a word's place, or None for an unknown word."""
     if word.replace(".", "", 1).isdecimal():
         return f"{word}1"
     if word.startswith("'"):

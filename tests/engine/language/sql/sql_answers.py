@@ -1,4 +1,4 @@
-"""A stream of rows, and what a script and DuckDB answer over it."""
+"""A stream of rows, with a script's answer and DuckDB's answer over it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MINUTE = 60_000_000
 
 
 def rows(seed: int, span_us: int, count: int = 80) -> list[dict[str, Any]]:
-    """Of the source stream, in order, with ties."""
+    """Draw the rows of the source stream, in order, with ties."""
     rng = random.Random(seed)
     times = sorted(rng.randrange(-span_us, span_us) // 1_000_000 * 1_000_000 for _ in range(count))
     return [
@@ -42,7 +42,7 @@ def rows(seed: int, span_us: int, count: int = 80) -> list[dict[str, Any]]:
 
 
 def made(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The rows of a SELECT's network, sorted."""
+    """Return the rows of a SELECT's network, sorted."""
     document = Script(text, BASE).complete({S: SCHEMA}, {})
     (query,) = document.queries
     schemas = check_query(query, {S: SCHEMA})
@@ -52,7 +52,7 @@ def made(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def oracle(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The rows that DuckDB gives, sorted; moments as microseconds."""
+    """Return DuckDB's rows, sorted; moments are microseconds."""
     with duckdb.connect() as database:
         table = pa.Table.from_pylist(list(data))
         database.register("s", table)

@@ -1,4 +1,4 @@
-"""Joins in SQL: the bounds of time that their conditions mean, and what is refused."""
+"""Joins in SQL: their conditions give bounds of time, or are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INPUTS = {
 
 
 def join_of(rest: str, within: str = "") -> Join:
-    """The join of a FROM clause whose left stream is a."""
+    """Return the join of a FROM clause whose left stream is a."""
     options = f"WITH (within = INTERVAL '{within})" if within else ""
     text = f"CREATE STREAM o {options} AS SELECT a.k AS one FROM a {rest};"
     (query,) = Script(text, BASE).complete(INPUTS, {}).queries

@@ -132,7 +132,7 @@ def test_what_has_no_answer_is_refused_at_its_place(
 
 
 def numbers(pattern: str, define: str, rows: list[tuple[int, int]]) -> list[int]:
-    """How many rows each match has. rows: (time, bytes)."""
+    """Return the number of rows of each match. rows: (time, bytes)."""
     text = f"""SELECT * FROM conns MATCH_RECOGNIZE (
       ORDER BY ts MEASURES COUNT(*) AS n AFTER MATCH SKIP TO NEXT ROW
       PATTERN ({pattern}) WITHIN INTERVAL '10' SECOND DEFINE {define}
@@ -149,14 +149,14 @@ def numbers(pattern: str, define: str, rows: list[tuple[int, int]]) -> list[int]
 
 
 def test_rows_exactly_within_are_a_match() -> None:
-    """Flink 2.3 has no match here: its WITHIN is a bound that is not reached."""
+    """Flink 2.3 finds no match here: its WITHIN excludes the bound itself."""
     define = "A AS A.bytes = 1, B AS B.bytes = 2"
     for last, found in ((10_000_000, [2]), (10_000_001, [])):
         assert numbers("A B", define, [(0, 1), (last, 2)]) == found
 
 
 def test_quantifiers_are_greedy_and_give_back() -> None:
-    """As SQL:2016 says. Flink 2.3 takes no B for `A B?` and finds no `A B* C` in 1 2 2 1."""
+    """SQL:2016 says so. Flink 2.3 takes no B for `A B?` and finds no `A B* C` in 1 2 2 1."""
     one = "A AS A.bytes = 1, B AS B.bytes = 2"
     assert numbers("A B?", one, [(0, 1), (1, 2)]) == [2]
     assert numbers("A B??", one, [(0, 1), (1, 2)]) == [1]

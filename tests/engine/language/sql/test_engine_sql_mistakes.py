@@ -1,4 +1,4 @@
-"""What a script with a mistake is told: what is wrong, where, and what to write instead."""
+"""The error for a wrong script says what is wrong, where, and what to write instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows of rows in SQL: TUMBLE and HOP of so many rows, against DuckDB's row numbers."""
+"""Count windows in SQL: TUMBLE and HOP over rows, against DuckDB's row numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from medusa.overlay.errors import InvalidInputError
 
 
 def windows(kept: str, by: str, size: int, advance: int, *, partial: bool) -> str:
-    """The pairs of a window's end, `e`, and each of its rows, `m`, for DuckDB.
+    """Return DuckDB's pairs of a window's end, `e`, and each of its rows, `m`.
+
 
     Args:
         kept: the rows that are numbered, with `place` as their order. by: what numbers them apart.
@@ -153,7 +154,7 @@ def test_they_are_one_box_if_they_need_no_more() -> None:
 
 
 def test_a_time_among_their_groups_is_that_of_the_rows() -> None:
-    """A window's start is one for many rows: their windows come out at several moments."""
+    """Many rows share a window's start, and their count windows end at several moments."""
     minutes = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
     rows_of_minutes = f"WITH r AS (SELECT * FROM {minutes}) SELECT"
     tens = "FROM TUMBLE(TABLE r, 10 ROWS) GROUP BY window_start, k"

@@ -1,4 +1,4 @@
-"""Forms of SQL that become expressions: the texts they become, and their values."""
+"""Forms of SQL become expressions: the tests compare the texts and the values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ S = Schema(
 
 
 def value(expression: str, row: dict[str, object]) -> object:
-    """The value of an expression of SQL over a row."""
+    """Return the value of an expression of SQL over a row."""
     document = Script(f"SELECT {expression} AS v FROM s", "medusa://mit.edu").complete(
         {S.name: S}, {}
     )
@@ -72,7 +72,7 @@ TRIMS = "trim takes blanks off: trim(both ' ' from s); for other signs say regex
 def test_a_form_of_sql_that_is_no_function_is_refused(
     expression: str, reason: str, at: str
 ) -> None:
-    """Says what to write instead, at the word."""
+    """The error says, at the word, what to write instead."""
     with pytest.raises(InvalidInputError) as refused:
         value(expression, {"k": "abc", "n": 7})
     column = len("SELECT ") + expression.index(at) + 1
@@ -90,7 +90,7 @@ def test_a_form_of_sql_that_is_no_function_is_refused(
     ],
 )
 def test_an_expression_trims_blanks_alone(expression: str, place: int) -> None:
-    """Refuses what the functions do not do, as SQL does."""
+    """As in SQL, trim with other characters is refused."""
     with pytest.raises(InvalidInputError) as refused:
         parse_expression(expression, {"k": FieldType.STRING})
     assert str(refused.value).partition(": ")[2].startswith(TRIMS)
@@ -108,6 +108,6 @@ def test_an_expression_trims_blanks_alone(expression: str, place: int) -> None:
     ],
 )
 def test_a_field_may_be_called_like_a_word_of_a_form(expression: str) -> None:
-    """Reads the word as a name where an operand stands."""
+    """A word of a form is a field's name where an operand stands."""
     fields = dict.fromkeys(("both", "from", "for"), FieldType.STRING)
     assert parse_expression(expression, fields).type is FieldType.STRING

@@ -1,4 +1,4 @@
-"""ROW_NUMBER without a window: the first tuples of partitions so far, as a table."""
+"""ROW_NUMBER without a window gives a table: the top-N of partitions so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NUMBERED = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY {}) AS place F
 
 
 def table_in_the_end(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """The rows that are left of a SELECT's table when its input has ended."""
+    """Return the rows that remain in a SELECT's table when its input has ended."""
     (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
     schemas = check_query(query, {S: SCHEMA})
     name = f"{BASE}/answer"
@@ -45,7 +45,7 @@ def _nulls_last(row: tuple[Any, ...]) -> list[tuple[bool, Any]]:
 
 
 def whole_answer(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
-    """What DuckDB gives for the whole input."""
+    """Return DuckDB's rows for the whole input."""
     with duckdb.connect() as database:
         database.register("s", pa.Table.from_pylist(list(data)))
         return sorted(database.sql(text).fetchall(), key=_nulls_last)
@@ -120,7 +120,7 @@ def test_a_place_of_one_is_no_field_and_the_order_is_as_it_is_said() -> None:
 )
 @pytest.mark.parametrize(("order", "x"), [("DESC", 3), ("ASC", 1)])
 def test_of_equal_times_the_last_that_came_is_the_newest(text: str, order: str, x: int) -> None:
-    """As the deduplication of Flink 2.3 has it, where the order of arrival is that of the job."""
+    """Flink 2.3's deduplication gives the same, where the order of arrival is that of the job."""
     data = [{"stime": 5, "ts": 5, "k": "a", "x": each, "seq": each} for each in (1, 2, 3)]
     wanted = text.replace("ts DESC", f"ts {order}")
     (query,) = (

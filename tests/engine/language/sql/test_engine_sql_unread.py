@@ -1,4 +1,4 @@
-"""Nothing that was written is left unread: each word changes the network, or is refused."""
+"""Every written word counts: each word changes the network, or is refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def defined(text: str) -> Document:
 
 
 def network(words: Words) -> Document | None:
-    """What a script defines; None: it is refused."""
+    """Return the network that a script defines, or None if it is refused."""
     try:
         return defined(" ".join(words))
     except InvalidInputError:
@@ -247,7 +247,7 @@ def test_what_nobody_reads_is_told_with_its_place(text: str, reason: str, word: 
     ],
 )
 def test_a_text_is_no_name(text: str, word: str) -> None:
-    """Refuses it wherever a name stands: engines differ in what they take for one."""
+    """A text is refused wherever a name stands: engines differ in what they read it as."""
     with pytest.raises(InvalidInputError, match=f"'{word}' is a text: a name stands without"):
         defined(f"{S}\n{text}")
     with pytest.raises(InvalidInputError) as refused:
@@ -257,7 +257,7 @@ def test_a_text_is_no_name(text: str, word: str) -> None:
 
 
 def test_the_name_of_an_option_may_be_a_text() -> None:
-    """Takes it as Flink's scripts write it."""
+    """Flink's scripts write options so."""
     plain, text = (f"CREATE STREAM z (a INT) WITH ({name} = 3)" for name in ("slack", "'slack'"))
     assert defined(plain) == defined(text)
 
@@ -282,7 +282,7 @@ MATCHED = (
     ],
 )
 def test_a_clause_of_a_pattern_stands_once_and_in_its_place(place: int, clause: str) -> None:
-    """Says so of the clause itself, not of another one that would be missing."""
+    """The error names the clause itself, not another clause that would be missing."""
     said = [clause if each == place else "" for each in range(4)]
     with pytest.raises(InvalidInputError, match="is said twice, or too late: the cl") as refused:
         defined(S + MATCHED.format(*said))
@@ -291,7 +291,7 @@ def test_a_clause_of_a_pattern_stands_once_and_in_its_place(place: int, clause: 
 
 @pytest.mark.parametrize("clause", ["WHERE y > 1", "GROUP BY y", "HAVING count(*) > 1"])
 def test_a_clause_of_a_query_stands_once(clause: str) -> None:
-    """Says which is there again."""
+    """The error names the clause that is repeated."""
     first = clause.partition(" y")[0].partition(" c")[0]
     with pytest.raises(InvalidInputError, match=f"^{first} is said twice: a query has one"):
         defined(f"{S} SELECT y, count(*) AS n FROM s {clause} {clause}")
@@ -324,7 +324,8 @@ def test_the_place_of_a_row_may_have_the_name_of_its_subquery_and_no_other() -> 
     ],
 )
 def test_a_cast_has_all_of_its_type(value: str, expression: str) -> None:
-    """A text is cut, as SQL:2016 6.13 and Flink 2.3 do; Spark 4.3 and DuckDB 2.0 leave it whole."""
+    """A cast cuts a text, as SQL:2016 6.13 and Flink 2.3 do; Spark 4.3 and DuckDB 2.0 leave it
+    whole."""
     (query,) = defined(f"{S} SELECT {value} AS v FROM s").queries
     (box,) = query.boxes
     assert isinstance(box, Map)
@@ -346,7 +347,7 @@ def test_a_cast_has_all_of_its_type(value: str, expression: str) -> None:
     ],
 )
 def test_a_size_without_meaning_is_refused(type_: str, reason: str) -> None:
-    """In a cast and of a field."""
+    """The size of a cast and that of a field are refused."""
     for text in (f"SELECT cast(k AS {type_}) AS v FROM s", f"CREATE STREAM z (a {type_})"):
         with pytest.raises(InvalidInputError, match=f"{reason}.*, at line 1, column"):
             defined(f"{S} {text}")
@@ -389,7 +390,7 @@ def test_only_an_argument_that_is_asked_for_is_read() -> None:
 
 @pytest.mark.parametrize("participant", ["edu", "mit.edu", "cs.mit.edu", "ai.cs.mit.edu"])
 def test_every_part_of_a_long_name_is_read(participant: str) -> None:
-    """Reads names of participants of any number of labels."""
+    """A participant's name may have any number of labels."""
     base = f"medusa://{participant}/"
     text = (
         f"CREATE STREAM {participant}.s (ts TIMESTAMP, n LONG, WATERMARK FOR ts AS ts);"

@@ -1,4 +1,4 @@
-"""Windows in SQL: what a script's network gives is what DuckDB gives for other words."""
+"""Windows in SQL: a script's network gives DuckDB's rows for the same query in other words."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_first_of_each_window(text: str, words: str, seed: int) -> None:
 
 
 def test_a_numbered_select_of_columns_numbers_the_stream_itself() -> None:
-    """Its rows have their order of arrival; those of a map would have that of their fields."""
+    """The rows keep their order of arrival; rows of a map would be in the order of their fields."""
     inner = "SELECT k, ts, ROW_NUMBER() OVER (PARTITION BY k ORDER BY ts DESC) AS place FROM s"
     text = f"SELECT * FROM ({inner}) WHERE place <= 2"
     (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
@@ -293,7 +293,7 @@ FRAMED = [
 @pytest.mark.parametrize(("text", "order"), FRAMED)
 @pytest.mark.parametrize("seed", range(5))
 def test_aggregates_of_the_last_rows(text: str, order: str, seed: int) -> None:
-    """The same words in DuckDB, whose order of rows of one time is made ours."""
+    """DuckDB runs the same words; the test puts its rows of one time into our order."""
     data = rows(seed, 2 * MINUTE)
     words = text.replace("ORDER BY stime", "ORDER BY ts").replace(
         "ORDER BY ts", f"ORDER BY {order}"
@@ -359,7 +359,7 @@ FRACTIONS = ("0", "0.1", "0.25", "0.5", "0.333333", "0.75", "1")
 @pytest.mark.parametrize("order", ["", " ASC", " DESC"])
 @pytest.mark.parametrize("condition", ["", " FILTER (WHERE x <> 3)"])
 def test_percentiles_have_the_order_of_within_group(seed: int, order: str, condition: str) -> None:
-    """In SELECT, in HAVING, and of strings: DuckDB 2.0 has the same words."""
+    """DuckDB 2.0 has the same words, in SELECT, in HAVING, and for strings."""
     calls = [
         f"percentile_{kind}({p}) WITHIN GROUP (ORDER BY {x}{order}){condition} AS {kind}{x}{n}"
         for kind, x in (("cont", "x"), ("disc", "x"), ("disc", "k"))
@@ -384,13 +384,13 @@ def test_percentiles_have_the_order_of_within_group(seed: int, order: str, condi
 
 
 def _near(value: Any) -> Any:
-    """A float without its last bits: DuckDB adds its parts in another order."""
+    """Round a float: DuckDB adds its parts in another order."""
     return round(value, 9) if isinstance(value, float) else value
 
 
 @pytest.mark.parametrize("order", ["", " DESC"])
 def test_percentiles_of_the_last_rows_have_their_order(order: str) -> None:
-    """In windows of rows, too."""
+    """The order holds in count windows, too."""
     over = "OVER (ORDER BY ts ROWS BETWEEN 4 PRECEDING AND CURRENT ROW)"
     call = f"percentile_disc(0.2) WITHIN GROUP (ORDER BY x{order}) {over}"
     data = [{**row, "ts": n, STIME: n, "x": row["x"] or 0} for n, row in enumerate(rows(4, MINUTE))]
@@ -460,7 +460,7 @@ def test_an_order_without_meaning_is_refused(call: str, reason: str) -> None:
 )
 @pytest.mark.parametrize("before", ["", "window_start, count(*) AS n, sum(x) AS y, "])
 def test_a_wrong_constant_is_pointed_at(call: str, at: str, reason: str, before: str) -> None:
-    """Also beside other columns, and in a later line."""
+    """The error points at the constant also beside other columns, and in a later line."""
     text = f"SELECT {before}\n {call} AS p {EACH_WINDOW}"
     told = f"{reason}.*, at line 2, column {2 + call.index(at)}$"
     with pytest.raises(InvalidInputError, match=told):

@@ -1,4 +1,4 @@
-"""Refusals speak in the words of the text, and point at the line that they are about."""
+"""Refusals use the words of the text, and point at the line that they are about."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = Schema(f"{BASE}/t", S.fields, "ts")
 
 
 def reason(text: str) -> str:
-    """Why a script is refused; "" if it is not."""
+    """Return the reason for which a script is refused, or ""."""
     try:
         Script(text, BASE).complete({S.name: S, T.name: T}, {})
     except InvalidInputError as error:
@@ -59,7 +59,7 @@ PARSERS_WORDS = (
 
 
 def written(kind: type[exp.Expression]) -> set[str]:
-    """Texts of a node of the class, in two dialects; none, if it cannot be written alone."""
+    """Return texts of a node of the class in two dialects; none, if it cannot be written alone."""
     found = set()
     for part in (exp.column("n"), exp.Literal.string("a"), [exp.column("k"), exp.column("n")]):
         arguments = {name: part for name, needed in kind.arg_types.items() if needed}
@@ -79,7 +79,7 @@ def check_words(text: str, told: str) -> None:
 
 
 def test_no_refusal_has_a_word_of_the_parser() -> None:
-    """Over all classes of sqlglot's nodes."""
+    """The test covers all classes of sqlglot's nodes."""
     assert len(CLASSES) > 700
     refused = 0
     for kind in CLASSES:
@@ -187,7 +187,7 @@ def test_a_refusal_shows_the_user_s_own_words(item: str, said: str, column: int)
 def test_a_refusal_of_a_statement_shows_the_user_s_own_words(
     text: str, said: str, column: int
 ) -> None:
-    """Names what other languages have, at its own place."""
+    """The error names constructs of other languages, at their own place."""
     told = reason(text)
     assert told.startswith(said)
     assert told.endswith(f", at line 1, column {column}")
@@ -198,13 +198,13 @@ def test_a_refusal_of_a_statement_shows_the_user_s_own_words(
     ["(SELECT k FROM s)", "((SELECT k FROM s))", "(SELECT k FROM s) UNION ALL (SELECT k FROM t)"],
 )
 def test_a_stream_may_be_made_of_a_select_in_parentheses(select: str) -> None:
-    """Takes it as a script's own SELECT."""
+    """The SELECT in parentheses is read like a script's own SELECT."""
     assert reason(f"CREATE STREAM z AS {select}") == reason(select) == ""
 
 
 @pytest.mark.parametrize("columns", ["top", "top, ts", "top AS x", '"top"'])
 def test_a_column_may_be_called_top(columns: str) -> None:
-    """Takes the word for a name where no number follows."""
+    """The word is a name where no number follows."""
     schema = Schema(S.name, (*S.fields, Field("top", FieldType.INT)), "ts")
     Script(f"SELECT {columns} FROM s", BASE).complete({S.name: schema}, {})
 

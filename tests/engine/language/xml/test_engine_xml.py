@@ -109,7 +109,7 @@ def test_a_whole_medusa_document() -> None:
 
 
 def test_readers_of_inputs_and_outputs_in_both_dialects() -> None:
-    """A `*` that is written down is a declaration; no attribute is none."""
+    """A written `*` is a declaration; a missing attribute is none."""
     medusa = f"""<medusa><schema name="{LOCATOR}/s"><field name="v" type="int"/></schema>
       <stream name="{LOCATOR}/in" schema="{LOCATOR}/s" readers="utah.edu contract"
               declassify="utah.edu brown.edu"/>
@@ -411,7 +411,7 @@ def test_borealis_documents_are_checked_as_a_whole(
 
 
 def with_attributes(text: str, attributes: str) -> str:
-    """The attributes added to the document's last query."""
+    """Add the attributes to the document's last query."""
     before, _, after = text.rpartition("<query ")
     return f"{before}<query {attributes} {after}"
 
@@ -512,7 +512,7 @@ def test_the_declared_encoding_does_not_matter_for_text(encoding: str) -> None:
 
 
 def full(query: Query) -> Query:
-    """The query with object names."""
+    """Return the query with object names."""
     prefix = "medusa://mit.edu/"
 
     boxes = tuple(box.renamed(lambda name: prefix + name) for box in query.boxes)
@@ -594,7 +594,8 @@ def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
 
 
 def test_the_intrusion_query_s_own_document() -> None:
-    """Five tasks; the second window reads tuples that carry the first one's last microsecond."""
+    """The query has five tasks; the second window reads tuples at the first one's last
+    microsecond."""
     template = Path(__file__).parents[4] / "testnet" / "connections" / "intrusion.xml"
     inputs = [f'<input port="{n}" stream="medusa://p{n}.org/conns"/>' for n in (1, 2, 3)]
     text = template.read_text().replace("{participant}", "mit.edu")

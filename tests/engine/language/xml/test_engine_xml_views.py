@@ -17,7 +17,7 @@ BASE = "medusa://mit.edu/"
 
 
 def view(inner: str, attributes: str = "") -> str:
-    """A document of one view; what is inside begins on line 2."""
+    """Return a document of one view; its content begins on line 2."""
     head = f'<connection_point_view name="v" stream="s"{attributes}>'
     return f"{head}\n{inner}\n</connection_point_view>"
 

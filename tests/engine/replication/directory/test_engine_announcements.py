@@ -1,4 +1,4 @@
-"""What a peer tells the catalog of its queries is what is so when it tells it."""
+"""A peer announces its queries to the catalog as they are at that moment."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STREAM = "medusa://mit.edu/out"
 
 
 class SlowCatalog:
-    """Publishes streams when it is let; remembers the producers that were published."""
+    """Publishes streams when the test lets it; remembers the published producers."""
 
     def __init__(self) -> None:
         self.named: list[Producer] = []
@@ -84,7 +84,7 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
 async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that took it over, say: which of the two counts is decided by their terms."""
+    """The other peer may have taken the query over: the terms decide which of the two counts."""
     interpret(monkeypatch)
     publish, refused, published = Announcements.publish_entry, 0, 0
 

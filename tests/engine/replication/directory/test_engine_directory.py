@@ -1,4 +1,4 @@
-"""Who produces a stream: what the catalog says, what producers say of themselves, and when."""
+"""The producer of a stream: the catalog and producers name it, at different moments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PRIMARY, SECONDARY, READER = (PeerId(20 * letter) for letter in (b"p", b"s", b"r
 
 
 class SlowCatalog:
-    """Says what it is told to, after `after_s` seconds."""
+    """Returns what the test sets, after `after_s` seconds."""
 
     def __init__(self) -> None:
         self.after_s = 0.0
@@ -67,7 +67,7 @@ class SlowCatalog:
 
 
 class Network:
-    """An overlay that reaches who is up."""
+    """An overlay that reaches the peers that are up."""
 
     def __init__(self) -> None:
         self.up = {PRIMARY, SECONDARY}
@@ -171,8 +171,8 @@ async def test_what_the_catalog_said_serves_while_it_is_slow_or_away(
 async def test_an_answer_that_comes_late_is_heeded_when_it_comes(
     autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
 ) -> None:
-    """However often it is asked for meanwhile: where every answer takes longer than anybody waits,
-    as across an ocean, or past dead peers, nothing would ever be learnt."""
+    """Calls repeat faster than answers come, as across an ocean or past dead peers; without late
+    answers the peer would never learn anything."""
     catalog.say(PRIMARY, 0)
     await reached(directory)
     catalog.say(SECONDARY, 0)
@@ -269,7 +269,8 @@ HOLDERS = st.sampled_from([NO_PEER, PRIMARY, SECONDARY])
 def test_of_all_words_the_highest_number_counts_and_of_its_holders_the_last(
     words: list[tuple[str, int, PeerId]],
 ) -> None:
-    """Whatever is heard in between, and twice: compared with looking at all that was ever said."""
+    """The order and repetition of messages make no difference: the result equals a search of all
+    messages so far."""
     book, now, said = Book(), 1_800_000_000.0, dict[str, list[tuple[int, PeerId]]]()
 
     def believed(subject: str) -> tuple[int, PeerId]:
@@ -326,7 +327,7 @@ async def test_only_the_word_of_a_holder_itself_is_told_on(directory: Directory)
 async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
     directory: Directory, catalog: SlowCatalog, network: Network
 ) -> None:
-    """A sibling gone wild, or a thief of its key, says so in the catalog, by digest, by call."""
+    """A faulty sibling, or a thief of its key, claims it in the catalog, by digest and by call."""
     catalog.say(PRIMARY, 5)
     assert await reached(directory) == PRIMARY
     for claimed in (2**62, HIGHEST_NUMBER.latest(network.now) + 1):

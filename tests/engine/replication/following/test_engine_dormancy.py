@@ -1,4 +1,5 @@
-"""When a follower may drop its copy: the source has, and keeps, all that may be needed again."""
+"""A follower may drop its copy only if the source has, and keeps, all tuples that may be needed
+again."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ def test_another_source_begins_anew() -> None:
 def test_rows_that_may_be_needed_are_here_or_at_the_source(
     looks: list[tuple[PeerId, int, bool]],
 ) -> None:
-    """A model of both ends: what is here, and from where on the source must have kept all."""
+    """A model of both ends: the tuples here, and the boundary from which the source must have kept
+    all."""
     dormancy, needed, now = Dormancy(), 0, 0
     here, held, asked = 0, END, END  # the copy's beginning; END: it has none
     for source, step, heard in looks:

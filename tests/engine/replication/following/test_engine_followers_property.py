@@ -1,5 +1,5 @@
-"""Whatever breaks between a copy and its origin, and whoever produces the stream meanwhile: the
-copy comes to have all that was posted, and nothing is let go of that it does not have."""
+"""Whatever breaks between a copy and its origin, and whoever produces the stream, the copy receives
+all posted tuples, and the source drops none that the copy lacks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class Call:
 
 
 class World:
-    """Posted rows; renditions of them that producers have; and the copy, which may be restarted.
+    """Posted rows, the renditions of them at producers, and the copy, which may be restarted.
+
 
     Attributes:
         posted, boundary: what there is. renditions: each begins and is cut as it likes; the first
@@ -141,7 +142,7 @@ class World:
             raise self._rng.choice([BrokenError, UnavailableError])("the network")
 
     def acknowledged(self, upto: int) -> None:
-        """Whoever hears it lets go of all before."""
+        """The source drops all tuples before an acknowledgement that it receives."""
         assert upto <= self.copy.log.boundary, "it is not stored"
         assert upto <= self.needed, "it is needed elsewhere"
         assert upto > self.told or upto == self.told or not self.calm
@@ -153,7 +154,7 @@ class World:
             state.log.retain(0.0)
 
     async def _produce(self, state: StreamState) -> None:
-        """A rendition grows, in epochs of its own, as far as is posted or not quite."""
+        """Extend a rendition, in epochs of its own, up to the posted boundary or less."""
         while state.log.boundary < self.boundary and (self.calm or self._rng.random() < 0.8):
             after = max(state.log.boundary, 0)
             if self.boundary == END:
@@ -198,7 +199,8 @@ class World:
             await self._produce(state)
 
     async def succeed(self) -> None:
-        """Another produces it from now on, and may begin later; some tell the follower at once."""
+        """Let another rendition take over, which may begin later; some notify the follower at
+        once."""
         start = self._rng.choice([BEGINNING, self._rng.randint(0, self.boundary)])
         if self.told > BEGINNING and start == BEGINNING:
             start = self.told
@@ -221,7 +223,7 @@ class World:
         self.follower.need(self.needed)
 
     async def restart(self) -> None:
-        """Cancelled at any point, with nothing left but its files."""
+        """Cancel the copy at any point and start it again from its files alone."""
         self._scope.cancel()
         await self._ended.wait()
         self.copy.log.close()
@@ -231,7 +233,7 @@ class World:
         await trio.sleep(0.001 * self._rng.random())
 
     async def settle(self) -> None:
-        """Nothing breaks any more, and the stream ends."""
+        """End the faults and the stream."""
         self.calm, self.boundary, self.needed = True, END, END
         self.follower.need(END)
         for state in self.renditions:

@@ -1,9 +1,7 @@
-"""Voters of one stream on a network that loses, repeats and reorders, and that crash.
-
-Journals are lists of (term, text); what is shipped travels in order over calls that break.
-Positions are (term of the segment, ...) in the production code; here (0, length), of one segment,
-so a journal that is not a beginning of the leader's is replaced whole.
-"""
+"""Voters of one stream that crash, on a network that loses, repeats and reorders messages. A
+journal is a list of (term, text); entries travel in order over calls that break. In the production
+code a position is (term of the segment, ...); here it is (0, length) in one segment, so a journal
+that is no prefix of the leader's is replaced whole."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ Journal = list[tuple[int, str]]
 
 @dataclass
 class Call:
-    """One shipping call. at: how much of the leader's journal was sent."""
+    """One call that ships entries. at: how much of the leader's journal was sent."""
 
     home: str
     peer: str
@@ -156,14 +154,14 @@ class World:
         self.post(node, "end")
 
     def ended(self, node: Node) -> str:
-        """The end of the stream that readers find there, if they do: what is committed."""
+        """Return the committed end of the stream that readers find at that voter, if any."""
         assert node.election is not None
         committed = [text for _, text in node.journal[: node.election.committed[1]]]
         marks = [text for text in committed if text == REOPENED or text.startswith("end")]
         return marks[-1] if marks and marks[-1] != REOPENED else ""
 
     def tell_end(self, node: Node) -> None:
-        """A reader that finds the end there asks for it."""
+        """Let a reader that finds the end ask for it."""
         if node.election is None or not (end := self.ended(node)):
             return
         effects = node.election.tell_end("a reader")
@@ -181,7 +179,7 @@ class World:
             self.do(node, node.election.delete(self.now))
 
     def post_again(self, node: Node, text: str) -> None:
-        """A poster that was not answered; what is there is not stored twice."""
+        """Let a poster without an answer post again; a stored post is not stored twice."""
         if node.election is None or node.election.role is not Role.LEADER:
             return
         if text not in {known for _, known in node.journal}:
@@ -223,7 +221,7 @@ class World:
             self.feed(self.nodes[call.home], Lost(call.peer, call.term_number))
 
     def step_call(self, call: Call) -> None:
-        """One thing happens on a call: a part is sent, stored, or its answer comes."""
+        """Let one thing happen on a call: send a part, store it, or deliver its answer."""
         home, peer = self.nodes[call.home], self.nodes[call.peer]
         if not self.reaches(call.home, call.peer):
             self.hang_up(call)
@@ -266,7 +264,7 @@ class World:
         self.feed(self.nodes[to], Received(sender, message))
 
     def settle(self, seconds: float = 20.0, down: Node | None = None) -> None:
-        """Everybody, one perhaps left out, is up and reaches everybody, for a while."""
+        """Let every voter, except perhaps one, be up and reach every other for a while."""
         self.cut.clear()
         for node in self.nodes.values():
             if node.election is None and node is not down:
@@ -291,8 +289,8 @@ class World:
         ]
 
     def check(self) -> None:
-        """Every acknowledged post is in the journal of each later leader, once, in one order; and
-        an voter that knows of the deletion never forgets it."""
+        """Check that each later leader's journal has every acknowledged post, once, in one order,
+        and that a voter that knows of the deletion never forgets it."""
         for node in self.nodes.values():
             assert not node.ballot.deleted or self.deleted
             assert not node.ballot.deleted or not node.journal, "files are left"

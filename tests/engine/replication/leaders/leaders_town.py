@@ -1,4 +1,5 @@
-"""Peers of one participant, for streams with replicas: who is leader, and what each keeps."""
+"""Peers of one participant for streams with replicas: the tests ask for the leader and for the
+state at each peer."""
 
 from __future__ import annotations
 
@@ -22,21 +23,21 @@ def keeper(place: Place, stream: str) -> Keeper:
 
 
 def state_at(place: Place, stream: str) -> StreamState:
-    """The state of the stream that the peer keeps as one of its voters."""
+    """Return the state of the stream that the peer keeps as one of its voters."""
     state = keeper(place, stream).logs.state
     assert state is not None, "a witness has no journal"
     return state
 
 
 def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
-    """The others of the term that its leader knows of."""
+    """Return the other members of the term that the leader knows."""
     term = keeper(home, stream).election.ballot.term
     assert term is not None
     return [place for place in places if place.peer is not None and place.id in term.replicas]
 
 
 def serves_as_leader(place: Place, stream: str) -> bool:
-    """It has been confirmed, and its logs are open to readers: that takes a turn more."""
+    """Whether the leader is confirmed and its logs are open to readers, one turn later."""
     its = keeper(place, stream)
     return its.is_leader and its.logs.state is not None and its.logs.state.role is Role.SOURCE
 
@@ -56,8 +57,8 @@ async def new_leader(places: list[Place], stream: str, besides: Place | None = N
 async def once_confirmed(
     call: Callable[[str], Awaitable[None]], stream: str, *also: type[MedusaError]
 ) -> None:
-    """A leader whose voters have not answered lately asks for patience. also: other errors that
-    pass."""
+    """Retry while a leader without recent answers of its voters asks for patience. also: other
+    errors that pass."""
 
     async def is_done() -> bool:
         try:
@@ -70,7 +71,8 @@ async def once_confirmed(
 
 
 async def take_over(place: Place, stream: str, without: str = "") -> None:
-    """It stands although the leader lives, and wins. without: nobody that it ships to."""
+    """Let the peer be a candidate although the leader lives, and win. without: a peer that it ships
+    nothing to."""
     candidate = keeper(place, stream)
     async with candidate._lock:
         effects = candidate.election._stand(trio.current_time())

@@ -1,4 +1,4 @@
-"""Lives of the voters of a stream, as hypothesis or dice have them: rules of a model, and seeds."""
+"""Random lives of the voters of a stream, by hypothesis or by seed: the rules of a model."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Voters(RuleBasedStateMachine):
 
     @rule()
     def calm(self) -> None:
-        """Everything heals: there is a leader, and it takes posts; or all know of the deletion."""
+        """End all faults: a leader exists and takes posts, or all voters know of the deletion."""
         self.world.settle()
         if self.world.deleted:
             assert all(node.ballot.deleted for node in self.world.nodes.values())

@@ -1,5 +1,5 @@
-"""Three real peers, and streams with replicas that are reopened or deleted: leaders are killed with
--9 before that or in the middle, and asked again it is done, everywhere."""
+"""Streams with replicas at three real peers are reopened or deleted: kill -9 ends leaders before or
+during the call; after another call it is done at every peer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def reopen(client: AsyncMedusaClient) -> None:
 
 
 async def end(client: AsyncMedusaClient, number: int) -> None:
-    """With a tuple before it, and a revision of that."""
+    """Post a tuple and a revision of it, and end the stream."""
     time = 10 * number
     await client.post_event(STREAM, rows([(time, number)]), boundary=time)
     assert await client.post_revisions(STREAM, deletions([time])) == []
@@ -46,7 +46,7 @@ async def end(client: AsyncMedusaClient, number: int) -> None:
 
 @asynccontextmanager
 async def three() -> AsyncIterator[tuple[list[Peer], AsyncMedusaClient]]:
-    """Peers of one participant, and a client of all of them; the schema is there."""
+    """Give peers of one participant with the schema, and a client of each."""
     async with open_federation() as federation:
         engine = f"[engine]\nepoch_s = 0.05\nleader_silence_s = {QUIET_S}\nlease_s = 2.0\n"
         federation.config = CONFIG + engine
@@ -117,7 +117,7 @@ async def delete(client: AsyncMedusaClient, stream: str) -> None:
 
 
 async def gone(peer: Peer, stream: str) -> None:
-    """Its files, and what it says of the stream in the catalog."""
+    """Whether its files and its record in the catalog are gone."""
     folders = peer.home.data / "streams"
     path = stream.rpartition("/")[2]
     async with open_medusa(peer.home.folder) as client:
@@ -138,7 +138,8 @@ async def start(peer: Peer) -> None:
 
 @pytest.mark.process
 async def test_homes_that_are_killed_while_they_reopen_and_delete() -> None:
-    """One is killed between its end and its reopening; one each at two steps of either."""
+    """One leader is killed between the end and the reopening; others at two steps of each
+    operation."""
     async with three() as (voters, client):
         await reopened_while_killing(voters, client, REOPENING_LEADERS[2:5:2])
         await deleted_while_killing(voters, client, [DELETING_LEADERS[0], DELETING_LEADERS[4]])

@@ -1,5 +1,5 @@
-"""Streams with replicas that are deleted: by a majority, for good; or that have ended and go on: at
-every voter, unless somebody was told."""
+"""Streams with replicas are deleted by a quorum, for good; ended ones are reopened at every voter,
+unless a reader received the end."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def own_names(place: Place) -> tuple[str, ...]:
 async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
     places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another voter may bring it to its end, so that no lock of the leader's is enough."""
+    """Another voter may complete the deletion, so a lock at the leader is not enough."""
     home = places[0]
     async with home.client() as client:
         stream = await posted(client, home)
@@ -230,7 +230,8 @@ async def test_a_voter_that_was_away_learns_of_it(
 async def test_a_home_that_dies_in_the_middle(
     town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A majority has it that the stream is to be deleted, and nobody knows yet that it is one."""
+    """A quorum has stored that the stream is to be deleted, and no voter knows yet that it is a
+    quorum."""
     home, *others = places
     async with home.client() as client:
         stream = await posted(client, home)

@@ -1,5 +1,5 @@
-"""The election of a stream's leader: whatever the network does, there is one at a time, and it has
-every acknowledged entry."""
+"""The election of a stream's leader: whatever the network does, there is one leader at a time, and
+it has every acknowledged entry."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class FiveVoters(Voters):
 
 
 class Deleting(Voters):
-    """And the owner deletes the stream, perhaps in the middle of an election."""
+    """The owner also deletes the stream, perhaps in the middle of an election."""
 
     @rule(index=st.integers(0, 4))
     def delete(self, index: int) -> None:
@@ -68,7 +68,8 @@ def test_a_short_life(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_a_life_that_ends_by_a_deletion(seed: int) -> None:
-    """Begun once or more, whoever dies in the middle: all come to know of it, or none."""
+    """The deletion begins once or more, and voters die in the middle: all come to know of it, or
+    none."""
     world = World(1 + seed % 2, Random(seed))
     wander(world, 4_000, delete_at=1_000)
     assert world.deleted
@@ -76,7 +77,7 @@ def test_a_life_that_ends_by_a_deletion(seed: int) -> None:
 
 @pytest.mark.parametrize("k", [1, 2])
 def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> None:
-    """Its leader dies before it hears that they did."""
+    """The leader dies before it receives their answers."""
     world = World(k, Random(0))
     world.settle()
     (home,) = world.homes()
@@ -124,8 +125,8 @@ def test_no_term_below_a_promise_nor_of_another_size() -> None:
 
 
 def test_who_lost_a_term_learns_of_who_won_it() -> None:
-    """Two peers stand for the same term. The loser had its own vote: that binds it against later
-    candidates, and not against who has the majority's."""
+    """Two peers are candidates for the same term. The loser had voted for itself: that binds it
+    against later candidates, and not against the winner."""
     world = World(1, Random(0))
     loser = world.nodes["b"].election
     assert loser is not None

@@ -1,4 +1,4 @@
-"""Streams with replicas where more goes wrong than a leader that dies."""
+"""Streams with replicas survive worse faults than a leader that dies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Rows = list[tuple[int, int]]
 
 
 def lose_disk(place: Place) -> None:
-    """All that the peer kept of streams; who it is stays."""
+    """Delete all that the peer kept of streams, but not its identity."""
     data = place.home.data
     kept = [data / name for name in ("streams", "ballots", "leases.json")]
     for path in [*kept, *data.glob("*.inventory"), data.with_name("data.inventory")]:
@@ -68,7 +68,7 @@ async def test_the_next_home_knows_how_far_a_producer_is(town: Town, places: lis
 async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
     town: Town, places: list[Place]
 ) -> None:
-    """It is no voter any more, as far as it knows: the two others are a majority."""
+    """The peer does not know that it is a voter any more; the two others are a quorum."""
     first = places[0]
     client = await town.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
@@ -86,7 +86,7 @@ async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
 async def test_a_replica_that_lost_its_journal_gets_it_again(
     town: Town, places: list[Place]
 ) -> None:
-    """Not its ballot: it may not forget whom it voted for."""
+    """It does not lose its ballot: it must not forget its vote."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -137,7 +137,8 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
 async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
     town: Town, places: list[Place]
 ) -> None:
-    """As a loss of power leaves it, without `engine.fsync`: the old leader has it all."""
+    """A loss of power without `engine.fsync` leaves such a journal; the old leader has all
+    entries."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -164,7 +165,7 @@ async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
 async def test_all_members_are_stopped_at_once_and_come_back(
     town: Town, places: list[Place]
 ) -> None:
-    """Also what no log has yet: it waits for its boundary in the journals."""
+    """Tuples that no log has yet wait in the journals for their boundary."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -224,7 +225,8 @@ def said(place: Place) -> str:
 async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
     town: Town, places: list[Place]
 ) -> None:
-    """It was settled, and not in the log yet: what is whole of the journal does not count."""
+    """The damaged entry was settled and not in the log yet, so the rest of the journal is not
+    enough."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -253,7 +255,7 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
 async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(
     town: Town, places: list[Place]
 ) -> None:
-    """As it reads it to bring another replica into step."""
+    """The leader finds the damage when it reads the journal for another replica."""
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)

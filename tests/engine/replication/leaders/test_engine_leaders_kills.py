@@ -1,5 +1,4 @@
-"""Real peers, killed with -9 while posts, and revisions, are under way: what was acknowledged is
-there, once."""
+"""kill -9 ends real peers during posts and revisions: every acknowledged tuple is stored, once."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ async def read_all(client: AsyncMedusaClient, found: list[tuple[int, int]]) -> N
 
 
 async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
-    """Seconds from each kill until a post that came after it was acknowledged."""
+    """Return the seconds from each kill to the acknowledgement of a later post."""
     took: list[float] = []
     found: list[tuple[int, int]] = []
     async with open_federation() as federation:

@@ -1,5 +1,5 @@
-"""Streams with replicas at whole peers: the leader dies, its replica goes on with all of it, once;
-queries and clients at the voters read it from whoever is leader."""
+"""Streams with replicas at whole peers: when the leader dies, its replica continues with all
+tuples, once; queries and clients read from the present leader."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_the_replica_takes_over_with_all_that_was_acknowledged(
 
 
 async def test_home_after_home_dies_and_everything_is_there_once(town: Town) -> None:
-    """Each in turn, while posts are under way, seen from a peer that is none of its voters."""
+    """The leaders die in turn during posts; the reader's peer is none of the voters."""
     peers = await town.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1)
@@ -180,7 +180,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
 async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
     town: Town, places: list[Place]
 ) -> None:
-    """Nobody could be leader after it; a vote for it that was given before is not kept to."""
+    """Such a term would leave no room for a later leader; a vote for it does not bind."""
     first, second, third = places
     client = await town.client(third)
     stream = await make_stream(client, first, "s", k_safety=1, leader=first.id)
@@ -208,7 +208,7 @@ async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
 
 
 async def follow(place: Place, stream: str) -> StreamState:
-    """As a query at that peer reads it."""
+    """Follow the stream as a query at that peer does."""
     entry = await place.up.engine.directory.entry(stream)
     mirror = await place.up.engine.followers.follow(entry, "a query")
     mirror.log.hold(Hold("task", "a"), BEGINNING)
@@ -252,7 +252,7 @@ async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_ho
 async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
     town: Town, places: list[Place], stays: bool
 ) -> None:
-    """The log of a leader that was demoted stands still where it is no replica any more."""
+    """The log of a former leader stops if that leader is no replica any more."""
     client = await town.client(places[0])
     first = places[0]
     stream = await make_stream(client, first, "s", k_safety=1)
@@ -272,7 +272,7 @@ async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
 async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_takes_over(
     town: Town, places: list[Place]
 ) -> None:
-    """It was cut off from its replicas and gave up, before anybody succeeded it."""
+    """The leader was cut off from its replicas and gave up before another one succeeded it."""
     client = await town.client(places[0])
     first = places[0]
     stream = await make_stream(client, first, "s", k_safety=1)

@@ -1,5 +1,5 @@
-"""Streams with replicas that end and are reopened, whatever the network does: never once somebody
-was told of the end."""
+"""Streams with replicas end and are reopened, whatever the network does, but never after a reader
+received the end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from medusa.engine.replication.leaders.messages import Vote
 
 
 class Reopening(Voters):
-    """And the stream ends, is reopened, and readers find its end, wherever that is."""
+    """The stream ends, is reopened, and readers find its end at any voter."""
 
     @rule(index=st.integers(0, 4))
     def end(self, index: int) -> None:
