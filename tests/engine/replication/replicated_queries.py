@@ -1,5 +1,5 @@
-"""Queries with a secondary, whose primaries die when a test says so: by the word of a failure
-detector that the test gives, behind the interface of `medusa.overlay.gossip`."""
+"""Queries with a secondary; the test lets a primary die through a failure detector of its own,
+behind the interface of `medusa.overlay.gossip`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def asked(query: Query, mode: Mode, secondary: Place, recovery: Recovery | None 
 
 
 def secondary_of(place: Place, query: str) -> str:
-    """Of a query that it has, or is about to take over."""
+    """Return the secondary's part of a query that the peer has, or is about to take over."""
     with suppress(NotFoundError):
         running = place.up.engine.queries.get(place.name(query))
         return running.stored.term.secondary.hex()
@@ -56,7 +56,7 @@ def standby_boundary(place: Place, query: str, stream: str) -> Callable[[], int]
 
 
 async def die(made: Made, victim: Place, town: Town, *witnesses: Place) -> None:
-    """Its process ends, and the others notice."""
+    """End the peer's process, and let the others notice."""
     peer = victim.id
     await town.stop(victim)
     for witness in witnesses:
@@ -72,14 +72,15 @@ def has(place: Place, query: str) -> bool:
 
 
 async def taken_over(made: Made, primary: Place, secondary: Place, query: str) -> None:
-    """By a secondary that believes wrongly that its primary is dead; which then steps down."""
+    """Let the secondary believe wrongly that its primary is dead, and take over; the primary then
+    steps down."""
     believes(made, secondary, primary.id, Health.DEAD)
     await until(lambda: has(secondary, query), "it is taken over")
     await until(lambda: not has(primary, query), "the old primary steps down")
 
 
 def passed(place: Place, source: str, path: str) -> Query:
-    """All of them."""
+    """Wait for all of them."""
     box = Filter("all", source, (place.name(path),), ("value >= 0",))
     return Query(place.name("q/" + path), (box,))
 
@@ -113,13 +114,13 @@ Made = dict[bytes, ToldDetector]
 
 
 def first_address(contacts: Any, peer_id: bytes) -> Address | None:
-    """Of any peer that is known, whatever is believed of its health."""
+    """Return the first address of any known peer, whatever its health."""
     return next(iter(contacts.overlay.peers.addresses_of(peer_id)), None)
 
 
 def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
-    """One for every overlay that is opened from now on, by peer id; it forgets nothing when that
-    peer restarts."""
+    """Give a detector for every overlay that is opened from now on, by peer id; it forgets nothing
+    when that peer restarts."""
     made: dict[bytes, ToldDetector] = {}
 
     @asynccontextmanager
@@ -135,7 +136,8 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
 
 
 async def cast(town: Town, made: Made) -> list[Place]:
-    """The source's home, a primary and its secondary, a reader: only those two keep queries."""
+    """Return the source's leader, a primary, its secondary and a reader: only the middle two keep
+    queries."""
     places = await town.siblings(4)
     home, one, two, reader = places
     for place in (one, two):

@@ -1,5 +1,5 @@
-"""Terms and their deciders: one order for all peers, numbers only grow, none is claimed that cannot
-be outdone, one holder counts; files and messages hold them in the form of the first release."""
+"""Terms and their deciders: all peers order terms the same way, numbers only grow, every claim can
+be exceeded, and one holder counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_number_only_grows(
 def test_a_number_that_is_taken_is_believed_whatever_was_claimed_before(
     decider: Decider, next_term: Next, claimed: list[int], now: float, taker: PeerId
 ) -> None:
-    """By the time that others hear of it: two milliseconds, and their clocks may be behind."""
+    """Others receive it two milliseconds later, and their clocks may be behind."""
     decider.check("q", next_term(claimed, taker, now).number, now + 0.002)
     for number in claimed:
         assert decider.believes(number, now) is (number <= decider.latest(now))
@@ -90,7 +90,7 @@ def test_peers_that_take_over_in_one_moment_have_numbers_of_their_own(takers: li
 def test_of_all_that_took_a_query_one_counts_wherever_they_meet(
     takeovers: list[tuple[PeerId, float]],
 ) -> None:
-    """On any side of a split each takes it over from the first term that all know of."""
+    """On each side of a split a peer takes the query over, from the first term that all know."""
     terms = [next_of_a_query([5], taker, 1767225608.0 + at) for taker, at in takeovers]
     best = terms[0]
     for term in terms:
@@ -123,7 +123,7 @@ def test_a_query_of_a_name_that_was_deleted_has_a_greater_number_than_any_before
 def test_no_two_workers_hear_of_one_term_of_a_task(
     moves: list[tuple[PeerId, float, int, bool]],
 ) -> None:
-    """Some moves fail after their worker has heard of them; the owner's clock may go back."""
+    """Some moves fail after their worker has received the term; the owner's clock may go back."""
     current, tried, heard = Term(TASK), 0, [0]
     for worker, now, since, counts in moves:
         if not OWNERS_WORD.believes(max(current.number, tried), now):

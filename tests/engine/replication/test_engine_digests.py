@@ -1,4 +1,5 @@
-"""Digests: who has just taken over says so at once, and is believed about its own streams alone."""
+"""Digests: a peer that has just taken over announces it at once, and is believed only about its own
+streams."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ PARTICIPANTS = {OWN: "mit.edu", SIBLING: "mit.edu", STRANGER: "utah.edu"}
 
 
 class Around:
-    """What digests are made of and act on."""
+    """The peer's state, of which digests are made and which they change."""
 
     def __init__(self) -> None:
         self.published: list[Digest] = []

@@ -1,4 +1,4 @@
-"""A peer with a query whose answers are known, on a Spark elsewhere."""
+"""A peer with a query whose answers are known, and with Spark on another machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def value(stime: int) -> int:
 
 
 def expected(stimes: range) -> list[tuple[int, int, int]]:
-    """(window start, rows, sum) of the odd values, computed without the engine."""
+    """Return (window start, rows, sum) of the odd values, computed without the engine."""
     found = []
     for start in range(stimes.start - SIZE + ADVANCE, stimes.stop, ADVANCE):
         inside = range(max(start, stimes.start), min(start + SIZE, stimes.stop))
@@ -61,7 +61,7 @@ class Run:
 
     @staticmethod
     async def begin(town: Town, spark: str, secret: str) -> Run:
-        """spark: what medusa.toml says of it."""
+        """Start the query. spark: the section of medusa.toml."""
         mit = await settle(town, spark)
         write_secret(mit.home.spark_secret, secret.encode())
         await town.restart(mit)
@@ -71,19 +71,19 @@ class Run:
         return Run(mit, client, source)
 
     async def post(self) -> None:
-        """A batch; not waited for."""
+        """Post a batch without waiting for it."""
         stimes = range(self.posted, self.posted + BATCH)
         table = rows([(stime, value(stime)) for stime in stimes])
         await self.client.post_event(self.source, table, boundary=stimes[-1])
         self.posted += BATCH
 
     async def computed(self) -> None:
-        """Wait until all that was posted is answered."""
+        """Wait until all posted rows are answered."""
         out = self.place.state("out").log
         await until(lambda: out.boundary >= self.posted - 1 - SIZE, "the answers")
 
     async def answers(self) -> list[tuple[int, int, int]]:
-        """(window start, rows, sum) of all of them, in the order in which they come."""
+        """Return (window start, rows, sum) of all answers, in the order in which they come."""
         await self.client.post_event(self.source, None, end=True)
         found: list[tuple[int, int, int]] = []
         with trio.fail_after(DEADLINE_S):
@@ -105,7 +105,7 @@ class Run:
 
 
 async def settle(town: Town, spark: str) -> Place:
-    """mit.edu, whose next start computes there; it has no secret yet."""
+    """Start mit.edu; its next start uses that Spark; it has no secret yet."""
     mit = await town.settle("mit.edu")
     mit.spark_patience = IMPATIENT
     mit.home.config.write_text(spark)

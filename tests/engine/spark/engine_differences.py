@@ -1,8 +1,8 @@
 """Where engines answer differently: the rows of the table in docs/reference/functions.md.
 
-What Spark and DuckDB answer is asked of them, and Flink where it is installed; all answers of Flink
-here are those of Flink 2.3.0, in November 2026. A row that needs more than one expression names the
-test that shows Medusa's answer.
+The tests ask Spark and DuckDB for their answers, and Flink where it is installed; all answers of
+Flink here are those of Flink 2.3.0, in November 2026. A row that needs more than one expression
+names the test that shows Medusa's answer.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Difference:
 
     @property
     def row(self) -> str:
-        """As the page has it."""
+        """The row as the page has it."""
         cells = (self.case, self.medusa, self.flink, self.spark, self.duckdb)
         return f"| {' | '.join(cells)} |"
 
@@ -369,7 +369,7 @@ class OrderOfRows:
 
     @property
     def row(self) -> str:
-        """As the page has it."""
+        """The row as the page has it."""
         return f"| {self.of} | {self.medusa} | {self.others} |"
 
 

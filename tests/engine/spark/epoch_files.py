@@ -1,4 +1,4 @@
-"""Logs of streams as files, for the properties of epochs."""
+"""Logs of streams as files, for the property tests of epochs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from medusa.engine.objects.schema import BEGINNING
 
 
 def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
-    """The stream's log: a file for each interval, none for an empty one."""
+    """Write the stream's log: a file for each interval, none for an empty one."""
     paths = []
     for number, (after, upto) in enumerate(itertools.pairwise([BEGINNING, *boundaries])):
         stime = table["stime"]
@@ -26,7 +26,7 @@ def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -
 
 
 def printed(table: pa.Table) -> list[str]:
-    """Rows as text, in which NaN equals NaN, and only equal bits are equal otherwise."""
+    """Print rows as text, in which NaN equals NaN, and other values are equal if their bits are."""
     micros = [
         column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         for column in table.columns

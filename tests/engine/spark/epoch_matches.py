@@ -1,4 +1,4 @@
-"""Random patterns, each with the same pattern for `reference_matches`."""
+"""Draws patterns, each with the same pattern for `reference_matches`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ QUANTIFIERS = [(1, 1), (1, 1), (1, 1), (0, 1), (1, None), (0, None), (2, 2), (1,
 
 @dataclass(frozen=True)
 class Computed:
-    """A stream that plain Python makes of another one."""
+    """A stream that plain Python derives from another one."""
 
     source: str
     rows: Callable[[list[Row]], list[dict[str, Any]]]
 
     def table(self, given: pa.Table, schema: Schema) -> pa.Table:
-        """given: the source's tuples."""
+        """Return the rows as a table. given: the source's tuples."""
         times = [each.name for each in given.schema if pa.types.is_timestamp(each.type)]
         plain = given.cast(
             pa.schema(
@@ -43,7 +43,8 @@ class Computed:
 
 
 def conditions(field: Field, *, alone: bool) -> list[tuple[str, Condition]]:
-    """alone: over the tuple itself only; else over the first one of the match, A, and the last."""
+    """Draw conditions. alone: over the tuple itself only; else also over the first tuple of the
+    match, A, and the last."""
     f = field.name
     found: list[tuple[str, Condition]] = [
         ("true", lambda row, last, first: True),
@@ -67,7 +68,7 @@ def conditions(field: Field, *, alone: bool) -> list[tuple[str, Condition]]:
 
 
 def against_first(field: Field) -> list[tuple[str, Condition]]:
-    """Over the tuple and the first one of the match."""
+    """Draw a condition over the tuple and the first tuple of the match."""
     f = field.name
     found: list[tuple[str, Condition]] = [
         (
@@ -91,7 +92,8 @@ def _least(one: Any, other: Any) -> bool:
 def matches(
     draw: st.DrawFn, name: str, out: str, schema: Schema, *, arrival: bool
 ) -> tuple[Match, Computed]:
-    """A pattern over a stream, and what it makes. arrival: the stream's tuples have `seq`."""
+    """Draw a pattern over a stream, with its expected matches. arrival: the stream's tuples have
+    `seq`."""
     skips = draw(st.booleans())
     steps, parts = _pattern(draw, schema, skips=skips)
     free = [each.name for each in schema.fields if not each.name.startswith("p")]

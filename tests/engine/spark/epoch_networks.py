@@ -1,8 +1,5 @@
-"""Random networks, data and cuts, and the same networks as SQL for another engine.
-
-Expressions come in pairs, in Medusa's language and in DuckDB's SQL, so that neither is derived from
-the other.
-"""
+"""Draws networks, data and cuts, and the same networks as SQL for another engine. Expressions come
+in pairs, in Medusa's language and in DuckDB's SQL, so that neither is derived from the other."""
 
 from __future__ import annotations
 
@@ -156,7 +153,8 @@ def projections(field: Field) -> list[tuple[str, str]]:
 def function_sql(
     each: AggregateFunction, field: Field | None, order: str, width: int | None
 ) -> str:
-    """width: of the panes that floats are added by."""
+    """Write an aggregate function in DuckDB's SQL. width: of the panes in which floats are
+    added."""
     if field is None:
         return "count(*)"
     f = field.name
@@ -185,7 +183,8 @@ def function_sql(
 
 
 def sketch_sql(field: Field) -> str:
-    """By a function of `reference_sketch`, which sees each value once, in some order."""
+    """Write a sketch with a function of `reference_sketch`, which gets each value once, in some
+    order."""
     f = field.name
     kind = {F.STRING: "VARCHAR", F.SINGLE: "DOUBLE", F.DOUBLE: "DOUBLE"}.get(field.type, "BIGINT")
     value = f"epoch_us({f})" if field.type is F.TIMESTAMP else f"{f}::{kind}"
@@ -193,7 +192,7 @@ def sketch_sql(field: Field) -> str:
 
 
 def paned_sum_sql(f: str, width: int) -> str:
-    """The sum of a pane's values in ascending order; of these sums, pane after pane."""
+    """Write the sum of a pane's values in ascending order, and of these sums, pane after pane."""
     pane = f"stime - ((stime % {width}) + {width}) % {width}"
     each = f"struct_pack(pane := {pane}, own := {f}::DOUBLE, before := 0.0::DOUBLE)"
     values = f"list({each} ORDER BY {pane}, {f}) FILTER ({f} IS NOT NULL)"
@@ -244,7 +243,7 @@ def functions_of(field: Field) -> list[Function]:
 
 
 class Builder:
-    """Draws boxes and writes down their SQL."""
+    """Draws boxes, each with its SQL."""
 
     def __init__(self, draw: st.DrawFn) -> None:
         self._draw = draw
@@ -432,7 +431,7 @@ class Builder:
     def _functions(
         self, source: str, width: int | None
     ) -> tuple[list[Field], tuple[AggregateFunction, ...], list[str]]:
-        """Groups, functions, and the columns of both. width: of panes."""
+        """Draw groups, functions, and the columns of both. width: of panes."""
         draw, schema = self._draw, self.schemas[source]
         free = [
             each for each in schema.fields if not each.name.startswith(("agg_", "window_", "place"))
@@ -455,8 +454,8 @@ class Builder:
 
 
 def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
-    """The sessions in DuckDB's words, by steps: where each begins, which are too long, their
-    parts, when each part is known. Columns of its own begin with z."""
+    """Write sessions in DuckDB's SQL, step by step: the beginning of each, those that are too long,
+    their parts, and the time at which each part is known. Helper columns begin with z."""
     by = f"PARTITION BY {', '.join(box.group_by)}" if box.group_by else ""
     session = ", ".join([*box.group_by, "z_number"])
     longest, gap = box.longest_us, box.gap_us
@@ -495,8 +494,8 @@ def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
 
 
 def join_sql(box: Join, condition: str, columns: str, ties: str) -> str:
-    """The join in DuckDB's words. ties: the order of right tuples of one stime, the one that an
-    as-of join takes first."""
+    """Write the join in DuckDB's SQL. ties: the order of right tuples of one stime; an as-of join
+    takes the first."""
     bound = f"r.stime BETWEEN l.stime - {box.before_us} AND l.stime + {box.after_us}"
     on = f"ON {condition} AND {bound}"
     left = f"l.stime + {max(box.after_us, 0)}"
@@ -524,7 +523,7 @@ MOST_JOINS = 2
 
 @st.composite
 def networks(draw: st.DrawFn, most: int = 4) -> Network:
-    """A query over `SOURCES`, up to `most` boxes."""
+    """Draw a query over `SOURCES`, of up to `most` boxes."""
     builder = Builder(draw)
     for _ in range(draw(st.integers(1, most))):
         builder.add()
@@ -535,7 +534,7 @@ def networks(draw: st.DrawFn, most: int = 4) -> Network:
 
 @st.composite
 def joins_as_of(draw: st.DrawFn) -> Network:
-    """A query of one join as of, that looks back or forward."""
+    """Draw a query of one as-of join that looks back or forward."""
     builder = Builder(draw)
     box, sql = builder.join("box", "t", draw(st.sampled_from(sorted(SOURCES))), tuple(AS_OF))
     schemas = SOURCES | type_box(box, {name: SOURCES[name] for name in box.inputs}).schemas
@@ -543,7 +542,7 @@ def joins_as_of(draw: st.DrawFn) -> Network:
 
 
 def every_function(size: int, advance: int, width: int | None) -> Network:
-    """A box for each type of field, with all functions of it. width: of panes."""
+    """Draw a box for each type of field, with all functions for the type. width: of panes."""
     boxes, sql, schemas = [], {}, dict(SOURCES)
     for field in (each for each in SOURCE_FIELDS if each.name not in {"k", "y"}):
         functions = [
@@ -591,7 +590,7 @@ VALUES = {
 
 @st.composite
 def sources(draw: st.DrawFn, most: int = 25) -> pa.Table:
-    """A source stream in order."""
+    """Draw a source stream in order."""
     row = st.fixed_dictionaries({"stime": st.integers(-40, 60), **VALUES})
     found = sorted(draw(st.lists(row, max_size=most)), key=lambda each: each["stime"])
     numbered = [{**each, "seq": number} for number, each in enumerate(found)]

@@ -1,4 +1,4 @@
-"""The tests' one Spark as an engine's own."""
+"""Lends the tests' one Spark to an engine as its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class LentSpark:
-    """The one Spark of this process, as every peer's own: it outlives them."""
+    """The one Spark of this process, lent to every peer as its own: it outlives them."""
 
     def __init__(self, spark: Spark) -> None:
         self._spark = spark

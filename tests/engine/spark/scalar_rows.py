@@ -1,4 +1,4 @@
-"""Odd rows, and expressions over them as Spark, the interpreter and DuckDB compute them."""
+"""Odd rows, and expressions over them, computed by Spark, the interpreter and DuckDB."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def rows(texts: st.SearchStrategy[str] = WORDS) -> st.SearchStrategy[list[Row]]:
 
 
 def table(found: Sequence[Row]) -> pa.Table:
-    """Rows as they are, with timestamps as longs."""
+    """Return rows as they are, with timestamps as longs."""
     schema = pa.schema([(name, ARROW[type_]) for name, type_ in FIELDS.items()])
     return pa.Table.from_pylist([{STIME: 0, **row} for row in found], schema)
 
@@ -94,7 +94,7 @@ def by_spark(
     texts: Sequence[str],
     column_of: Callable[[Expression], Column] = column,
 ) -> list[list[Any]]:
-    """For each text its values. Timestamps are microseconds."""
+    """Return the values of each text in Spark. Timestamps are microseconds."""
     expressions = [parse_expression(text, FIELDS) for text in texts]
     moments = [name for name, type_ in FIELDS.items() if type_ is FieldType.TIMESTAMP]
 
@@ -118,7 +118,7 @@ def by_interpreter(found: Sequence[Row], texts: Sequence[str]) -> list[list[Any]
 
 
 def by_duckdb(found: Sequence[Row], statements: Sequence[str]) -> list[list[Any]]:
-    """For each SQL expression its values; `t` and `u` are timestamps in it."""
+    """Return the values of each SQL expression in DuckDB, in which `t` and `u` are timestamps."""
     given = table(found)
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
@@ -132,7 +132,8 @@ def by_duckdb(found: Sequence[Row], statements: Sequence[str]) -> list[list[Any]
 
 
 def bits(value: Any) -> Any:
-    """Equal for values of equal bits: but NaN is NaN, and -0.0 is 0.0, as in maps' outputs."""
+    """Return equal texts for values of equal bits, except that NaN is NaN, and -0.0 is 0.0, as in a
+    map's outputs."""
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("<d", value + 0.0)
     if isinstance(value, datetime):
@@ -142,7 +143,7 @@ def bits(value: Any) -> Any:
 
 
 def check(spark: Spark, found: Sequence[Row], texts: Sequence[str]) -> list[list[Any]]:
-    """The values, which are the same in Spark and in the interpreter."""
+    """Return the values; check that Spark and the interpreter give the same."""
     made, wanted = by_spark(spark, found, texts), by_interpreter(found, texts)
     for text, ours, theirs in zip(texts, made, wanted, strict=True):
         for row, one, other in zip(found, ours, theirs, strict=True):
@@ -153,14 +154,15 @@ def check(spark: Spark, found: Sequence[Row], texts: Sequence[str]) -> list[list
 def check_like(
     texts: Sequence[str], found: Sequence[Row], made: list[list[Any]], wanted: list[list[Any]]
 ) -> None:
-    """That the values are those of an oracle."""
+    """Check that the values are those of an oracle."""
     for text, ours, theirs in zip(texts, made, wanted, strict=True):
         for row, one, other in zip(found, ours, theirs, strict=True):
             assert bits(one) == bits(other), (text, row, one, other)
 
 
 def odd(few: int, *, soak: int) -> settings:
-    """The settings of a property over odd rows: each example is a job of Spark, or some."""
+    """Return the settings of a property over odd rows: each example costs one or more Spark
+    jobs."""
     return settings(
         max_examples=examples(few, soak=soak),
         deadline=None,
@@ -173,7 +175,7 @@ Oracle = Callable[..., Any]
 
 
 def check_oracles(spark: Spark, found: list[Row], oracles: dict[str, Oracle]) -> None:
-    """The parameters of an oracle are fields; it is asked where none of them is null."""
+    """Check oracles whose parameters are fields; an oracle is asked where none of them is null."""
 
     def value(oracle: Oracle, row: Row) -> Any:
         names = oracle.__code__.co_varnames[: oracle.__code__.co_argcount]

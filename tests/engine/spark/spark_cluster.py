@@ -32,7 +32,7 @@ _POLL_S: Final = 0.05
 
 @dataclass
 class Daemon:
-    """A server of Spark's; it can be killed, and started again."""
+    """A server of Spark; it can be killed, and started again."""
 
     kind: str
     folder: Path
@@ -74,7 +74,7 @@ class Daemon:
             )
 
     def said(self, pattern: str) -> str:
-        """Wait until it has said that; gives the first group."""
+        """Wait until its log has that; return the first group."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := re.search(pattern, self.output.read_text(errors="replace"))):
             assert self.process.poll() is None, self.output.read_text(errors="replace")
@@ -83,13 +83,13 @@ class Daemon:
         return found[1]
 
     def executors(self) -> list[psutil.Process]:
-        """The JVMs that it has started."""
+        """Return the JVMs that it has started."""
         if self.process.poll() is not None:
             return []
         return [each for each in psutil.Process(self.process.pid).children() if _is_java(each)]
 
     def kill(self) -> None:
-        """End it at once, and what it has started."""
+        """Kill it at once, with all processes that it has started."""
         ended = self.executors()
         self.process.kill()
         self.process.wait()
@@ -105,7 +105,7 @@ def _is_java(process: psutil.Process) -> bool:
 
 
 def _defaults(secret: str) -> str:
-    """What docs/cluster.md has an operator write into spark-defaults.conf."""
+    """Return the settings that docs/cluster.md puts into spark-defaults.conf."""
     found = re.search(r"^```properties\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found
     return re.sub(r"\bSECRET$", secret, found[1], flags=re.MULTILINE)
@@ -113,7 +113,7 @@ def _defaults(secret: str) -> str:
 
 @dataclass
 class Cluster:
-    """A master and its workers, of a core each."""
+    """A master, and workers of a core each."""
 
     url: str
     master: Daemon
@@ -129,7 +129,7 @@ class Cluster:
 
 @contextmanager
 def open_cluster(folder: Path, workers: int = 2, secret: str = SECRET) -> Iterator[Cluster]:
-    """Start a cluster; whatever runs of it at the end of the block is killed."""
+    """Start a cluster, and kill all of it at the end of the block."""
     daemons: list[Daemon] = []
 
     def start(kind: str, name: str, *arguments: str) -> Daemon:
@@ -156,7 +156,7 @@ def open_cluster(folder: Path, workers: int = 2, secret: str = SECRET) -> Iterat
 
 @contextmanager
 def open_connect_server(folder: Path, port: int = 0) -> Iterator[Daemon]:
-    """Start a Spark Connect server; it is killed at the end of the block."""
+    """Start a Spark Connect server, and kill it at the end of the block."""
     server = Daemon("deploy.SparkSubmit", folder, _connect_arguments(port), SECRET)
     try:
         yield server
@@ -165,7 +165,7 @@ def open_connect_server(folder: Path, port: int = 0) -> Iterator[Daemon]:
 
 
 def port_of(server: Daemon) -> int:
-    """The port of a Connect server, once it is started; it keeps it."""
+    """Return the port of a started Connect server; the server keeps it."""
     port = int(server.said(r"Spark Connect server started at: \S+:(\d+)"))
     server.arguments = _connect_arguments(port)
     return port

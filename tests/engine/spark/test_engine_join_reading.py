@@ -1,4 +1,4 @@
-"""What a join reads of each side: every tuple that its results of an epoch are made of."""
+"""A join reads of each side every tuple on which its results in an epoch depend."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def task_of(kind: JoinKind, before: int, after: int) -> Task:
 
 
 def asked(kind: JoinKind, before: int, after: int) -> Iterator[tuple[int, int, int]]:
-    """The tuples that decide about a result: its stime, the left one and the right one. That a
-    tuple comes out alone depends on all tuples that it could be paired with."""
+    """Return the tuples that decide about a result: its stime, the left one and the right one. That
+    a tuple is emitted alone depends on all tuples with which it could be paired."""
     for left, right in product(SPAN, SPAN):
         if not left - before <= right <= left + after:
             continue

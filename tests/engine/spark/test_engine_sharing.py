@@ -1,4 +1,4 @@
-"""Orders that are given together are computed together, and one that fails takes none along."""
+"""Jobs that are ordered together are computed together, and a failing one fails alone."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Bench:
 
 
 class Idle:
-    """A group's job, which `Bench` does not call."""
+    """A group's job that `Bench` does not call."""
 
     def run(self, session: object, orders: object) -> list[Result | None]:
         raise AssertionError

@@ -1,4 +1,4 @@
-"""IP addresses over odd texts: Spark, the interpreter, and the C library's `inet_pton`."""
+"""IP addresses in odd texts: Spark and the interpreter agree with the C library's `inet_pton`."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ WRONG += [" ::1", "::1 ", "::1\n", "1.2.3.4\n", " 1.2.3.4", "1.2.3.4\x00", "::\x
 
 @st.composite
 def written_addresses(draw: st.DrawFn) -> str:
-    """Addresses of both versions in all their forms, and texts that are nearly so."""
+    """Draw addresses of both versions in all their forms, and texts that are nearly addresses."""
     octet = st.integers(0, 255).map(str) | st.sampled_from(["256", "01", "", "1e", "٣", "999"])
     good = st.lists(st.integers(0, 255).map(str), min_size=4, max_size=4).map(".".join)
     strange = st.lists(octet, min_size=3, max_size=5).map(".".join)

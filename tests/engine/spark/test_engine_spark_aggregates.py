@@ -1,4 +1,4 @@
-"""The sketch of percentiles, long texts and large sums in Spark are those of their definitions."""
+"""The sketch of percentiles, long texts and large sums in Spark equal their definitions."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def computed(
     pane: int | None,
     boundaries: Sequence[int] = (END,),
 ) -> list[dict[str, object]]:
-    """Windows of 60 by 20, each task epoch by epoch."""
+    """Compute windows of 60 by 20, each task epoch by epoch."""
     box = Aggregate("w", "s", OUTPUT, 60, 20, ("g",), tuple(functions))
     query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
     pq.write_table(rows, folder / "s.parquet")
@@ -64,7 +64,7 @@ def computed(
 def answered(
     spark: Spark, query: Query, folder: Path, boundaries: Sequence[int] = (END,)
 ) -> list[dict[str, object]]:
-    """What the query makes of s.parquet, each task epoch by epoch."""
+    """Return the query's results over s.parquet, each task epoch by epoch."""
     files = {"s": [folder / "s.parquet"]}
     for task in plan(query, check_query(query, {"s": SOURCE})):
         program, tables = Program(task), []
@@ -81,7 +81,7 @@ def answered(
 
 
 def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> None:
-    """Beside each power of two a logarithm may be wrong."""
+    """Near each power of two a logarithm may be wrong."""
     powers = [2.0**n for n in (*range(-1_074, -1_000, 9), *range(-40, 70), 500, 1_023)]
     near = [math.nextafter(power, to) for power in powers for to in (0.0, math.inf)]
     rng = random.Random(4)
@@ -231,7 +231,7 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
 
 
 def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
-    """NaN, as Spark's own: in windows of tuples' times, of panes, and of rows."""
+    """They are NaN, as in Spark itself: in windows of tuples, of panes, and of rows."""
     drawn = [
         [2.0, math.inf],
         [math.nan],
@@ -266,7 +266,7 @@ def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
 
 
 def spark_s_own(session: SparkSession, drawn: list[list[float]]) -> list[list[float | None]]:
-    """var_pop and stddev_samp of each list; the latter null of one value."""
+    """Return Spark's own var_pop and stddev_samp of each list; the latter is null for one value."""
     rows = [(g, x) for g, each in enumerate(drawn) for x in each]
     frame = session.createDataFrame(rows, "g INT, x DOUBLE").groupBy("g")
     made = frame.agg(F.var_pop("x"), F.stddev_samp("x")).orderBy("g").collect()

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: whose it is, when it is made, and that a JVM starts from it."""
+"""The archive of Spark's classes: who owns it, when it is made, and that a JVM starts from it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ rm "$MADE/runs"
 
 @pytest.fixture
 def places(tmp_path: Path) -> tuple[Path, Path]:
-    """The home folders of a Java and of a Spark."""
+    """Give the home folders of a Java and of a Spark."""
     java, spark = tmp_path / "java", tmp_path / "spark"
     for file in (java / "lib" / "modules", spark / "jars" / "a.jar", spark / "jars" / "b.jar"):
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +132,8 @@ def test_no_place_for_a_cache_is_no_error(places: tuple[Path, Path], tmp_path: P
 
 @pytest.fixture
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the maker says how it was started; it runs until there is a file `end`."""
+    """Return the file in which the maker writes how it was started; it runs until the file `end`
+    exists."""
     folder, maker = tmp_path / "made", tmp_path / "maker"
     folder.mkdir()
     maker.write_text(MAKER)
@@ -143,7 +144,7 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    """For the files of another process, which tells nobody."""
+    """Poll for the files of another process, which sends no event."""
     until = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < until
@@ -165,7 +166,7 @@ def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path)
 
 
 def runs(archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether a process is started to make it."""
+    """Whether a process starts to make the archive."""
     started: list[object] = []
     monkeypatch.setattr(archives.subprocess, "run", lambda *what, **_: started.append(what))
     archive.make_apart()
@@ -274,7 +275,8 @@ spark.stop()
 def test_a_jvm_starts_from_the_archive_of_a_training_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It takes half a minute. In `make test`, JVMs start from the archive that this machine has."""
+    """This takes half a minute. In `make test`, JVMs start from the archive that this machine
+    has."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
     assert found is not None

@@ -1,4 +1,4 @@
-"""Spark skips parts of files by their bounds, and misses no row."""
+"""Spark skips parts of files by their bounds, and loses no row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_nan_and_negative_zero_are_found_in_what_we_write(spark: Spark, tmp_path
 
 
 def test_spark_loses_nan_by_the_bounds_of_others(spark: Spark, tmp_path: Path) -> None:
-    """What docs/posting.md says of Spark 4.3."""
+    """docs/posting.md says this of Spark 4.3."""
     file = str(tmp_path / "x.parquet")
     pq.write_table(pa.table({"x": [1.0, math.nan]}), file)
     found = spark.run(lambda session: session.read.parquet(file).where("x > 5").collect())

@@ -1,4 +1,5 @@
-"""A peer whose Spark is a standalone cluster: exact answers, also as its machines go and return."""
+"""A peer whose Spark is a standalone cluster gives exact answers, also while machines fail and
+return."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ def ports_of(process: psutil.Process) -> set[int]:
 
 
 def computing(spark: Spark, cluster: Cluster) -> Daemon | None:
-    """The worker whose executor has a task now."""
+    """Return the worker whose executor has a task now."""
     tracker = spark.run(lambda session: session.sparkContext._jsc.sc().statusTracker())
     busy = {each.port() for each in tracker.getExecutorInfos() if each.numRunningTasks()}
     for worker in cluster.workers:
@@ -61,7 +62,7 @@ def executors(cluster: Cluster) -> list[psutil.Process]:
 
 @pytest.fixture
 def driver(cluster: Cluster, tmp_path: Path) -> Iterator[Spark]:
-    """A Spark that has the cluster as its master."""
+    """Give a Spark that has the cluster as its master."""
     secret = tmp_path / "spark.secret"
     write_secret(secret, f"{SECRET}\n".encode())
     options = {"spark.executor.extraJavaOptions": QUICK}

@@ -1,4 +1,4 @@
-"""The settings of a Spark on other machines: closed unless the operator opens it."""
+"""Spark on other machines is closed unless the operator opens it: its settings."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Expressions on data that makes engines fail, wrap or saturate."""
+"""Expressions over data that makes engines fail, wrap or saturate."""
 
 import math
 import re
@@ -129,7 +129,7 @@ def test_nodes_count_how_often_spark_repeats_an_operand(spark: Spark, text: str)
 
 
 def test_windows_that_overlap_a_thousand_times(spark: Spark, tmp_path: Path) -> None:
-    """An expression for each of them killed the JVM."""
+    """One expression for each window killed the JVM."""
     box = Aggregate("w", "s", "t", MAX_OVERLAP, 1, (), (COUNT,))
     made = windows(spark, tmp_path, box, [{"stime": 7}, {"stime": 9}])
     assert [row["n"] for row in made] == [1, 1, *[2] * (MAX_OVERLAP - 2), 1, 1]

@@ -1,4 +1,5 @@
-"""A peer whose Spark is behind a Connect server: the same answers, also if the server is lost."""
+"""A peer whose Spark is behind a Connect server gives the same answers, also if the server is
+lost."""
 
 from __future__ import annotations
 

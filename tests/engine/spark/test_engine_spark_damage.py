@@ -1,4 +1,4 @@
-"""A Spark job over a damaged file fails, and it is found out which file that is."""
+"""A Spark job over a damaged file fails, and the peer finds out which file it is."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_every_row_is_shown() -> None:
 
 
 def shown(value: object) -> str:
-    """As the page has it."""
+    """Write an answer as the page does."""
     match value:
         case None:
             return "NULL"
@@ -100,7 +100,7 @@ def compiled(text: str, schema: Schema) -> Query:
 def by_both(
     spark: Spark, folder: Path, text: str, values: Sequence[object]
 ) -> tuple[dict[str, object], dict[str, object]]:
-    """The one row of the answer, of Spark's executor and of the interpreter."""
+    """Return the one row of the answer; Spark's executor and the interpreter agree."""
     schema = source(values)
     query = compiled(text, schema)
     rows = [{"stime": 0, "seq": n, "x": value} for n, value in enumerate(values)]

@@ -1,4 +1,4 @@
-"""`approx_count_distinct` in Spark is that of its definition, and of the interpreter."""
+"""`approx_count_distinct` in Spark equals its definition, and the interpreter."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def tasks(
 def computed(
     spark: Spark, made: Sequence[Task], rows: pa.Table, boundaries: Sequence[int], folder: Path
 ) -> pa.Table:
-    """The last task's output, each task epoch by epoch."""
+    """Return the last task's output, each task computed epoch by epoch."""
     files = {"s": [write(rows, folder, "s")]}
     for task in made:
         program, tables = Program(task), []
@@ -146,7 +146,7 @@ APPROXIMATE = Function.APPROX_COUNT_DISTINCT
 
 
 def test_the_estimate_is_as_good_as_promised(spark: Spark, tmp_path: Path) -> None:
-    """One window for each cardinality: the nulls alone, 1, 100, ... 10^6."""
+    """There is one window for each cardinality: the nulls alone, 1, 100, ... 10^6."""
     sizes = [0, 1, 100, 10_000, 1_000_000]
     groups = [k for k, size in enumerate(sizes) for _ in range(max(size, 3))]
     values = [None if k == 0 else n % sizes[k] for n, k in enumerate(groups)]
@@ -171,7 +171,7 @@ def test_the_estimate_is_as_good_as_promised(spark: Spark, tmp_path: Path) -> No
 
 
 def test_a_function_of_one_argument_alone_has_panes(spark: Spark, tmp_path: Path) -> None:
-    """Of `count_distinct` alone a pane has values and no results beside them."""
+    """With `count_distinct` alone, a pane has values and no results beside them."""
     columns = {
         "stime": [n * 120 // 1_000 for n in range(1_000)],
         "seq": range(1_000),
@@ -191,7 +191,7 @@ def test_a_function_of_one_argument_alone_has_panes(spark: Spark, tmp_path: Path
 
 
 def test_panes_and_cuts_do_not_change_the_estimate(spark: Spark, tmp_path: Path) -> None:
-    """Thousands of values in each pane, so that registers are met again and again."""
+    """Each pane has thousands of values, so that registers are hit again and again."""
     count = 40_000
     rng = random.Random(1)
     columns = {

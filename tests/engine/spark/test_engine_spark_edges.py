@@ -1,7 +1,5 @@
-"""Values at the edges of types: what does not fit is null, in Spark and in the interpreter.
-
-The oracle computes with exact fractions.
-"""
+"""Values at the edges of types: a value that does not fit is null, in Spark and in the interpreter.
+The oracle computes with exact fractions."""
 
 from __future__ import annotations
 
@@ -80,7 +78,8 @@ def towards_zero(x: float) -> int | None:
 
 
 def nearest_single(x: float | None) -> float | None:
-    """The nearest number of 24 bits, of two the even one; null instead of an infinite one."""
+    """Return the nearest number of 24 bits, of two the even one; null instead of an infinite
+    one."""
     if x is None or math.isnan(x) or math.isinf(x) or x == 0:
         return x
     exact = Fraction(x)
@@ -201,7 +200,7 @@ def whole(x: float, towards: Callable[[Fraction], int]) -> int | None:
 
 
 def rounded(x: float, digits: int) -> float:
-    """Half away from zero, of the shortest decimal that denotes the number."""
+    """Round half away from zero, by the shortest decimal that denotes the number."""
     if math.isnan(x) or math.isinf(x):
         return x
     scaled = Fraction(repr(x)) * 10**digits
@@ -263,7 +262,7 @@ NUMBERS_IN_TEXTS: dict[str, Oracle] = {
 
 
 def zeros() -> st.SearchStrategy[list[Row]]:
-    """Numbers of texts and of JSON, most of which are zeros with or without a sign."""
+    """Draw numbers of texts and of JSON, most of which are zeros with or without a sign."""
     signed = st.tuples(st.sampled_from(["", "+", "-"]), DIGITS | st.sampled_from(WRITTEN))
     fields = {
         "s": st.builds(lambda number, blank: f"{blank}{''.join(number)}{blank}", signed, BLANKS),
@@ -285,8 +284,7 @@ def signed_bits(value: float | None) -> bytes | None:
 def test_a_number_that_is_read_out_of_a_text_is_no_negative_zero(
     spark: Spark, found: list[Row]
 ) -> None:
-    """Gives one zero, as every result has: in Spark's outputs and wherever the interpreter has a
-    value."""
+    """Every zero is 0.0: in Spark's outputs, and at each value in the interpreter."""
     texts = [*NUMBERS_IN_TEXTS]
     outputs = by_spark(spark, found, texts, lambda expression: output("made", expression))
     values = by_interpreter(found, texts)

@@ -1,4 +1,4 @@
-"""The property that everything rests on: any cutting into epochs gives what one batch run gives."""
+"""The property behind everything else: any cut into epochs gives the results of one batch run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.spark
 
 
 def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]]:
-    """Every stream that the network makes, computed at once by DuckDB."""
+    """Return every stream that the network makes, computed at once by DuckDB."""
     with duckdb.connect() as database:
         database.execute("SET TimeZone = 'UTC'")
         define(database)
@@ -79,8 +79,8 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
 
 
 class Jobs:
-    """The shared jobs of some tasks; each order of theirs is computed with the others of its group,
-    which are not due any more."""
+    """The shared jobs of some tasks; each order is computed with other orders of its group, which
+    are not due any more."""
 
     def __init__(self, spark: Spark) -> None:
         self._spark = spark
@@ -88,7 +88,7 @@ class Jobs:
         self._earlier: dict[Hashable, list[Order]] = {}
 
     def run(self, order: Order) -> pa.Table | None:
-        """Its result in a shared job; None: it runs alone."""
+        """Return its result in a shared job; None: it runs alone."""
         kind = kind_of(order.task)
         if kind is None or not is_small(order.paths):
             return None
@@ -109,7 +109,7 @@ def run_task(
     boundaries: Sequence[int],
     jobs: Jobs,
 ) -> list[pa.Table]:
-    """A task's output, epoch after epoch: alone and in shared jobs."""
+    """Compute a task's output, epoch after epoch: alone and in shared jobs."""
     program, made = Program(task), []
     for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
         interval = needs(task, after, upto)
@@ -133,7 +133,7 @@ def check(
     chosen: Sequence[Sequence[int]],
     language: Language = Language.XML,
 ) -> None:
-    """Compare a network, as a language gives it back, with DuckDB's answers."""
+    """Compare a network, as a language prints and reads it, with DuckDB's answers."""
     expected = batch(network, data)
     query = reread(network.query, SOURCES, language)
     cycle = itertools.cycle(chosen)

@@ -1,4 +1,4 @@
-"""A join that gives too many pairs fails its job, and says which join it is."""
+"""A join with too many pairs fails its job, and the error names the join."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEMAS = {
 
 
 def rows(folder: Path, name: str, count: int) -> Path:
-    """Tuples of one stime."""
+    """Return tuples of one stime."""
     path = folder / f"{name}.parquet"
     columns = {"stime": pa.array([5] * count, pa.int64()), "k": pa.array(range(count), pa.int64())}
     pq.write_table(pa.table(columns), path)
@@ -34,7 +34,7 @@ def rows(folder: Path, name: str, count: int) -> Path:
 
 
 def joined(spark: Spark, folder: Path, kind: JoinKind, predicate: str, count: int) -> int:
-    """The number of results of a join of two streams of so many tuples."""
+    """Return the number of results of a join of two streams of that many tuples."""
     one_sided = kind in {JoinKind.SEMI, JoinKind.ANTI}
     outputs = (("l", "left.k"),) if one_sided else (("l", "left.k"), ("r", "right.k"))
     box = Join("j", *SCHEMAS, "medusa://a/o", kind, 1_000_000, 0, predicate, outputs)

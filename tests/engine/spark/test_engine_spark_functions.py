@@ -1,5 +1,5 @@
-"""Queries that call functions of users, computed with Spark: any cutting into epochs gives what one
-batch run by DuckDB gives, which calls the same functions of Python in its own way."""
+"""Queries that call functions of users, computed with Spark: any cut into epochs gives the results
+of one batch run by DuckDB, which calls the same Python functions in its own way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ NAMES = ("distance", "label", "even", "later")
 
 
 def many() -> Query:
-    """A network that calls functions in every place where they can be called."""
+    """A network that calls functions in every possible place."""
     return Query(
         "medusa://mit.edu/q",
         (
@@ -93,7 +93,7 @@ SQL = {
 
 
 def imported(folder: Path) -> ModuleType:
-    """The file of functions as a module of this process."""
+    """Return the file of functions as a module of this process."""
     spec = importlib.util.spec_from_file_location("own", folder / "own.py")
     assert spec is not None
     assert spec.loader is not None
@@ -129,7 +129,7 @@ def batch(module: ModuleType, table: pa.Table) -> dict[str, list[str]]:
 
 def _distance(module: ModuleType):  # noqa: ANN202 - as below
     def distance(x, y):  # noqa: ANN001, ANN202
-        """Over columns: of a single value DuckDB takes NaN for null."""
+        """A function over columns; DuckDB takes NaN in a single column for null."""
         pairs = zip(x.to_pylist(), y.to_pylist(), strict=True)
         made = [None if None in pair else module.distance(*pair) for pair in pairs]
         return pa.array(made, pa.float64())
@@ -139,7 +139,7 @@ def _distance(module: ModuleType):  # noqa: ANN202 - as below
 
 def _label(module: ModuleType):  # noqa: ANN202 - DuckDB reads its annotations
     def label(n, name):  # noqa: ANN001, ANN202
-        """Its annotations say that only the name may be null."""
+        """A function whose annotations say that only the name may be null."""
         return None if n is None else module.label(n, name)
 
     return label
@@ -161,7 +161,7 @@ async def run_task(
     files: Mapping[str, Sequence[Path]],
     boundaries: Sequence[int],
 ) -> pa.Table:
-    """A task's output, epoch after epoch."""
+    """Compute a task's output, epoch after epoch."""
     computation = executor.compile(task)
     made = [task.output_schema.derived.empty_table()]
     for after, upto in itertools.pairwise([BEGINNING, *boundaries]):
@@ -180,7 +180,7 @@ def functions_in(folder: Path, *names: str) -> Functions:
 async def check(
     spark: Spark, functions: Functions, query: Query, table: pa.Table, chosen: list[list[int]]
 ) -> dict[str, pa.Table]:
-    """Every stream of a query."""
+    """Check every stream of a query."""
     query = functions.completed(query)
     schemas = check_query(query, SOURCES)
     cycle = itertools.cycle(chosen)
@@ -221,7 +221,7 @@ def test_any_cut_gives_what_one_batch_run_gives(
 
 
 async def test_a_failing_call_names_the_tuple(spark: Spark, tmp_path: Path) -> None:
-    """The next epochs are computed as if nothing had been."""
+    """The next epochs are computed as usual."""
     functions = functions_in(tmp_path, "unlucky")
     query = functions.completed(
         Query("q", (Map("m", "s0", "m", (("u", "unlucky(n + 1)"), ("s", "s"))),))
@@ -248,7 +248,8 @@ async def test_a_failing_call_names_the_tuple(spark: Spark, tmp_path: Path) -> N
 async def test_a_function_is_called_once_a_tuple_and_not_to_rehearse(
     spark: Spark, tmp_path: Path
 ) -> None:
-    """`between` has its operand twice, and `case` leaves it out: it is called once, always."""
+    """`between` has its operand twice, and `case` may skip it: the function is called once,
+    always."""
     (tmp_path / "own.py").write_text(
         f"def seen(n: int) -> int:\n    with open({str(tmp_path / 'calls')!r}, 'a') as file:\n"
         "        file.write(f'{n} ')\n    return n\n"

@@ -1,4 +1,4 @@
-"""A Java is found, and its JVM may take any time to start, as long as it works on it."""
+"""The peer finds a Java, and its JVM may take any time to start, as long as it makes progress."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> Non
 async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its end is no failure of the start."""
+    """The end of the peer is no failure of the start."""
     begun = threading.Event()
 
     def launch(_s: Mapping[str, str], _f: Path, given_up: threading.Event) -> Jvm:

@@ -90,7 +90,8 @@ class _Number(str):
 
 
 def parsed(text: str) -> Any:
-    """The document that the text begins with.
+    """Return the document with which the text begins. Raises: ValueError: there is none.
+
 
     Raises:
         ValueError: there is none.
@@ -143,7 +144,7 @@ def value_of(path: str) -> Callable[[str], str | None]:
 
 
 def written(number: str, document: str) -> str | None:
-    """As the document writes it; the least of several ways."""
+    """Return a value as the document writes it; of several ways the least."""
     if math.isinf(float(number)):
         return None
     ways = [match.group() for match in NUMBER_RE.finditer(document)]

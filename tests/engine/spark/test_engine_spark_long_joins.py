@@ -1,4 +1,4 @@
-"""Joins with a long right side: in little memory, and of few left tuples with a long past."""
+"""Joins with a long right side run in little memory, also with few left tuples over a long past."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ PAST: Final = 200_000
 
 
 def past(*, deletes: bool) -> pa.Table:
-    """A tuple of a random key at each stime; some delete theirs."""
+    """Return a tuple of a random key at each stime; some delete their key."""
     rng = np.random.default_rng(5)
     key = rng.integers(0, KEYS, PAST)
     columns = {"stime": np.arange(PAST), "x": key, "y": rng.integers(0, 1 << 40, PAST)}
@@ -80,7 +80,7 @@ def past(*, deletes: bool) -> pa.Table:
 
 
 def few() -> pa.Table:
-    """Tuples of the last part of that time; some have keys that the past has not, or none."""
+    """Return tuples of the last part of that time; some have keys that the past lacks, or none."""
     rng = np.random.default_rng(6)
     keys = pa.array(rng.integers(-50, KEYS, 500), mask=rng.random(500) < 0.1)
     stimes = np.sort(rng.integers(PAST - 1_000, PAST, 500))
@@ -125,7 +125,7 @@ def test_few_tuples_meet_a_long_past(
 
 
 def joined_by(kind: JoinKind, *, table: bool) -> Task:
-    """The join of both on x, as a task."""
+    """Return the join of both on x, as a task."""
     alone = kind in {JoinKind.SEMI, JoinKind.ANTI}
     outputs = [("x", "left.x"), ("z", "left.z"), *([] if alone else [("y", "right.y")])]
     box = Join(

@@ -1,4 +1,5 @@
-"""Windows that one job makes of the same panes are those that plain Python makes of the tuples."""
+"""Windows that one job makes from the same panes equal those that plain Python makes from the
+tuples."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ Row = tuple[int, int, int | None, int | None, str | None]
 
 
 def rows_of(rng: random.Random, span: int, count: int) -> list[Row]:
-    """Tuples in an order: stime, seq and fields. Many values are in few panes."""
+    """Draw tuples in an order: stime, seq and fields. Many values occur in few panes."""
     stimes = sorted(rng.choice((rng.randrange(span), span // 2)) for _ in range(count))
     numbers = [None, *range(-3, 4), 2**62, 2**62]
     return [
@@ -105,7 +106,7 @@ def tasks(
 def computed(
     spark: Spark, made: Sequence[Task], rows: Sequence[Row], boundaries: Sequence[int], folder: Path
 ) -> list[tuple[object, ...]]:
-    """The combining task's output, over all panes."""
+    """Return the combining task's output, over all panes."""
     names = ("stime", "seq", "g", "n", "s")
     columns = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
     path = folder / "s.parquet"
@@ -136,7 +137,7 @@ def test_windows_of_one_job_are_those_of_the_tuples(
     size: int,
     advance: int,
 ) -> None:
-    """Jobs of two windows and more."""
+    """A job makes two windows or more."""
     rng = random.Random(size * advance + len(functions))
     rows = rows_of(rng, 600, 150)
     made = tasks(functions, size, advance)
@@ -149,7 +150,7 @@ def test_windows_of_one_job_are_those_of_the_tuples(
 
 
 def test_windows_without_groups_are_those_of_the_tuples(spark: Spark, tmp_path: Path) -> None:
-    """A job over no panes at all has none, either."""
+    """A job over no panes makes no window, either."""
     rows = [row for row in rows_of(random.Random(3), 600, 150) if not 200 < row[0] < 400]
     functions = [DISTINCT_N, TUPLES]
     made = tasks(functions, 60, 10, ())
@@ -158,7 +159,7 @@ def test_windows_without_groups_are_those_of_the_tuples(spark: Spark, tmp_path: 
 
 
 def fitting(functions: Sequence[AggregateFunction], most: int) -> list[int]:
-    """Numbers of windows whose values are counted by masks."""
+    """Draw windows whose values can be counted by masks."""
     _, combining = tasks(functions, 60, 10)
     (step,) = combining.steps
     assert isinstance(step, AggregateStep)

@@ -20,7 +20,7 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 def div(a: int, b: int) -> int:
-    """The quotient, towards zero."""
+    """Return the quotient, rounded towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 
@@ -31,7 +31,7 @@ START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def calendar(us: int) -> tuple[datetime, int]:
-    """A moment of 2000 to 2399, and the years that the given one is later."""
+    """Return a moment of 2000 to 2399, and the number of years by which the given one is later."""
     since = us - (START - EPOCH) // MICROSECOND
     cycles, within = divmod(since, CYCLE_US)
     return START + timedelta(microseconds=within), 400 * cycles
@@ -144,7 +144,7 @@ def test_moments_at_the_ends_of_their_range(spark: Spark) -> None:
 
 
 def read(pattern: str, *lengths: int) -> Oracle:
-    """strptime, of texts of the length that the pattern has: it takes shorter numbers, too."""
+    """Read with strptime texts of the pattern's own length: it also takes shorter numbers."""
 
     def oracle(s: str) -> int | None:
         if len(s) not in lengths or not s.isascii() or s.count(" ") != pattern.count(" "):
@@ -175,7 +175,7 @@ WAYS += ["%Y-%m-%dT%H:%M:%S.%fZ", "%Y-%m-%d %H:%M:%S.%f+01:30", "%Y-%m-%dT%H:%M:
 
 @st.composite
 def written_times(draw: st.DrawFn) -> str:
-    """Texts that are moments, and others that are nearly so."""
+    """Draw texts that are moments, and others that are nearly moments."""
     moment = draw(st.datetimes() | st.just(LEAP_DAY))
     pattern = draw(st.sampled_from(WAYS))
     text = moment.strftime(pattern.replace("%Y", f"{moment.year:04}"))

@@ -1,4 +1,4 @@
-"""Regular expressions in Spark, in the interpreter and in RE2, by DuckDB."""
+"""Regular expressions in Spark, in the interpreter and in RE2 (by DuckDB)."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ LONG = [
 
 @pytest.mark.parametrize("pattern", LONG)
 def test_long_texts_overflow_no_stack(spark: Spark, pattern: str) -> None:
-    """Java recurses for each turn of a group, so there are few of them."""
+    """Java recurses for each turn of a group, so the turns are few."""
     longest = longest_text(pattern)
     assert longest == MAX_MATCHED
     found = given_texts("a😀" * (longest // 2), "a" * longest, "a" * (longest + 1), "&a😀" * 999)

@@ -1,4 +1,5 @@
-"""Texts, hashes, numbers and logic over odd rows: Spark, the interpreter, an oracle for each."""
+"""Texts, hashes, numbers and logic over odd rows: Spark and the interpreter agree with an oracle
+each."""
 
 from __future__ import annotations
 
@@ -76,7 +77,7 @@ def padded(text: str, length: int, filling: str, *, left: bool) -> str | None:
 
 
 def xxh64(data: bytes, seed: int = 42) -> int:
-    """XXH64, after its specification (Y. Collet, "XXHash fast digest algorithm", 0.1.1)."""
+    """Compute XXH64 by its specification (Y. Collet, "XXHash fast digest algorithm", 0.1.1)."""
     mask = 2**64 - 1
     p1, p2, p3 = 11400714785074694791, 14029467366897019727, 1609587929392839161
     p4, p5 = 9650029242287828579, 2870177450012600261
@@ -123,7 +124,7 @@ def test_texts(spark: Spark, found: list[Row]) -> None:
 
 
 def test_letters_have_all_of_unicodes_mappings(spark: Spark) -> None:
-    """As SpecialCasing of Unicode has them; ß has two letters, and a last sigma its own."""
+    """Unicode's SpecialCasing says so: ß becomes two letters, and a final sigma is special."""
     texts = ["aé1", "straße", "ǆ", "ŉ", "ΌΔΟΣ", "İ", "😀", ""]
     found = [{**dict.fromkeys(FIELDS), "s": each} for each in texts]
     assert check(spark, found, ["upper(s)", "lower(s)"]) == [
@@ -191,7 +192,7 @@ NUMBERS: dict[str, Oracle] = {
 
 
 def div(a: int, b: int) -> int:
-    """The quotient, towards zero."""
+    """Return the quotient, rounded towards zero."""
     return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
 
 

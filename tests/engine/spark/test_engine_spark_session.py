@@ -29,12 +29,12 @@ def total(session: SparkSession) -> int:
 
 
 def endless(session: SparkSession) -> None:
-    """Runs for many minutes unless the JVM dies."""
+    """Start a job that runs for many minutes unless the JVM dies."""
     session.range(10**14).agg(F.max(F.hash("id"))).toArrow()
 
 
 def wait_until_running(spark: Spark) -> None:
-    """Until a job is under way."""
+    """Wait until a job is under way."""
     tracker = spark.run(lambda session: session.sparkContext.statusTracker())
     deadline = time.monotonic() + DEADLINE_S
     while not spark.run(lambda _session: tracker.getActiveStageIds()):

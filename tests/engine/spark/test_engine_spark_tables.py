@@ -1,5 +1,5 @@
-"""Joins with tables: as of the time of each tuple, whatever the cut, and however much of the table
-was folded."""
+"""Joins with tables read the table as of the time of each tuple, for any cut, and however much of
+the table was folded."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def expected(query: Query, data: Mapping[str, pa.Table]) -> list[tuple[Any, ...]
 
 
 def folded_upto(table: pa.Table, boundary: int) -> pa.Table:
-    """The table as its log is when all up to a boundary has been folded."""
+    """Return the table as its log is when all tuples up to a boundary are folded."""
     before = table.filter(pc.less_equal(table["stime"], boundary))
     after = table.filter(pc.greater(table["stime"], boundary))
     return pa.concat_tables([newest(before, TABLE.key), after])
@@ -203,7 +203,7 @@ LAST = {
 
 @st.composite
 def kept_tables(draw: st.DrawFn) -> tuple[Query, str]:
-    """A query that keeps a table, and its answer in DuckDB's words."""
+    """Draw a query that keeps a table, and the same query in DuckDB's SQL."""
     return draw(st.sampled_from([_totals, _changes, _top]))(draw)
 
 
@@ -214,7 +214,7 @@ def _totals(draw: st.DrawFn) -> tuple[Query, str]:
 
 
 def totals_by(group: str, pairs: Sequence[tuple[Function, str]]) -> tuple[Query, str]:
-    """Functions of all tuples so far with the same k or x, and their answer in DuckDB's words."""
+    """Draw group aggregates by k or x, and the same in DuckDB's SQL."""
     functions = [AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs)]
     columns = [f"{LAST[f](x)} AS f{n}" for n, (f, x) in enumerate(pairs)]
     box = Totals("t", "s", "out", (group,), tuple(functions))
@@ -259,9 +259,9 @@ IN_WINDOW = {
 
 @st.composite
 def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
-    """Windows of so many tuples, and their results in DuckDB's words: of a source stream, whose
-    tuples of one stime are in the order of arrival, or of what a filter leaves, where they are in
-    that of their fields."""
+    """Draw count windows, and the same in DuckDB's SQL: over a source stream, whose tuples of one
+    stime are in the order of arrival, or over a filter, whose tuples are in the order of their
+    fields."""
     called = st.tuples(st.sampled_from(sorted(IN_WINDOW)), st.just("x"))
     pairs = draw(st.lists(called | st.just((Function.COUNT, "k")), min_size=1, max_size=4))
     functions = tuple(AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs))
@@ -296,7 +296,7 @@ TIES = f"k NULLS LAST, v NULLS LAST, {DELETED} NULLS LAST"
 
 
 def words(order: OrderBy) -> str:
-    """The order of a field in DuckDB's words."""
+    """Write the order of a field in DuckDB's SQL."""
     nulls = "FIRST" if order.nulls_first else "LAST"
     return f"{'DESC' if order.descending else 'ASC'} NULLS {nulls}"
 
@@ -343,7 +343,7 @@ def ran(
     *,
     fold: bool,
 ) -> list[tuple[Any, ...]]:
-    """The query's output, epoch after epoch."""
+    """Return the query's output, computed epoch after epoch."""
     known = dict(data)
     for number, task in enumerate(tasks_of(query)):
         made = task.output_schema.derived.empty_table()

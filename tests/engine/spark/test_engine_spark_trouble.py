@@ -1,4 +1,5 @@
-"""A query whose Spark cannot start says why and what to do: at its start, looked up, in lists."""
+"""If Spark cannot start, a query says why and what to do: at its start, in lookups, and in
+lists."""
 
 from __future__ import annotations
 
@@ -27,14 +28,14 @@ MEND = "install one, for example `apt-get install openjdk-17-jre-headless`"
 
 @pytest.fixture
 def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """JAVA_HOME is wrong, and there is no other Java."""
+    """Set a wrong JAVA_HOME, and hide every other Java."""
     monkeypatch.setenv("JAVA_HOME", "/opt/no-such-java")
     search = partial(find_java, {"JAVA_HOME": "/opt/no-such-java"}, folders=())
     monkeypatch.setattr(jvm, "find_java", lambda _: search())
 
 
 async def medusa(*arguments: str) -> tuple[int, str]:
-    """The command's exit code, and all that it says."""
+    """Run the command; return its exit code, and all that it prints."""
     command = [sys.executable, "-m", "medusa.tools.commands.medusa.medusa_command", *arguments]
     done = await trio.run_process(
         command, capture_stdout=True, stderr=subprocess.STDOUT, check=False
@@ -43,7 +44,7 @@ async def medusa(*arguments: str) -> tuple[int, str]:
 
 
 async def filtered(place: Place) -> str:
-    """A query of that peer; not started."""
+    """Create a query at that peer without starting it."""
     async with place.client() as client:
         stream = await make_stream(client, place, "s")
         name = place.name("q")

@@ -1,4 +1,4 @@
-"""What a peer says and does as the executors of its cluster come and go."""
+"""A peer reports and reacts when the executors of its cluster come and go."""
 
 from medusa.engine.spark.workforce import Patience, Workforce
 

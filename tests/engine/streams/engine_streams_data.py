@@ -1,5 +1,5 @@
-"""What the tests of the streams share: schemas, rows, readers; one leader of a source stream, and
-one replica, without a peer around it."""
+"""Shared by the tests of streams: schemas, rows, readers; a leader of a source stream, and a
+replica, without a peer around them."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def body(rows: Iterable[Row]) -> memoryview:
 
 
 def logged(rows: Sequence[Row], first_seq: int = 0) -> pa.Table:
-    """Rows as they stand in the log of a source stream."""
+    """Return rows as the log of a source stream stores them."""
     table = payload(rows)
     stime = pa.array([stime for stime, _ in rows], pa.int64())
     seq = pa.arange(first_seq, first_seq + len(rows))
@@ -68,14 +68,14 @@ def pairs(table: pa.Table) -> list[Row]:
 
 
 async def messages_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview], None]:
-    """What follows a place, as it is sent."""
+    """Return the messages that follow a place."""
     async with aclosing(parts_of(cursor)) as found:
         async for message, part in found:
             yield message, part.body()
 
 
 def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> list[Row]:
-    """Everything after a boundary, read in pieces; checks that the pieces join."""
+    """Read everything after a boundary in pieces; check that the pieces join."""
     found: list[Row] = []
     after, taken = max(after, log.start), 0
     while after < END and (part := log.read(after, taken, limit_rows)) is not None:
@@ -93,7 +93,8 @@ def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> lis
 
 
 def next_epoch(log: StreamLog, after: int, limit_rows: int = 1000) -> tuple[int, pa.Table] | None:
-    """A boundary and the rows up to it: some, and all of a stime; None where nothing follows."""
+    """Return a boundary and the rows up to it: some rows, and all of one stime; None where nothing
+    follows."""
     tables: list[pa.Table] = []
     while (part := log.read(after, sum(map(len, tables)), limit_rows)) is not None:
         tables.append(part.table)
@@ -126,7 +127,7 @@ CONFIG = SourceConfig(segment_bytes=4096, replicated=True)
 
 
 class Replica:
-    """Synchronous: the sources and logs of one peer."""
+    """The sources and logs of one peer, without concurrency."""
 
     def __init__(self, folder: Path, config: SourceConfig = CONFIG) -> None:
         self.folder, self.config = folder, config
@@ -174,7 +175,7 @@ class Replica:
                 source.committed(cut[0])
 
     def take(self, other: Replica, limit: int) -> None:
-        """What the other's journal has beyond ours, in parts."""
+        """Yield the part of the other's journal that ours lacks, in pieces."""
         start = self.source.position if self.source.position[0] else (1, 0)
         at = start
         while at < other.source.position:

@@ -1,4 +1,4 @@
-"""Logs with rows, in a folder."""
+"""Logs in a folder that have rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def opened(folder: Path, **more: Any) -> StreamLog:
 
 
 def filled(folder: Path, count: int, size: int = 3, **more: Any) -> tuple[StreamLog, list[Row]]:
-    """Epochs (0, 10], (10, 20]... of `size` rows each."""
+    """Return a log with epochs (0, 10], (10, 20]... of `size` rows each."""
     log = opened(folder, **more)
     log.append(0, None)
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""A process that posts to the leader in a folder until it is killed, and says what it posted."""
+"""A process that posts to the leader in a folder until it is killed, and prints what it posted."""
 
 from __future__ import annotations
 

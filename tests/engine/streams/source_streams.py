@@ -26,7 +26,8 @@ UTAH = Writer("p", "utah.edu")
 
 @dataclass
 class Stream:
-    """A source with its log and the late tuples', as a leader has them; synchronous."""
+    """A source with its log and the log of late tuples, as a leader has them, without
+    concurrency."""
 
     folder: Path
     config: SourceConfig = DEFAULT
@@ -64,7 +65,7 @@ class Stream:
         self.late_log.close()
 
     def crash(self) -> None:
-        """What kill -9 leaves is what is on disk now."""
+        """Simulate kill -9: only the files on disk remain."""
         self.close()
         self.open()
 
@@ -75,7 +76,7 @@ class Stream:
         return posted
 
     def post_until(self, error: type[Exception], message: str, rows: list[Row]) -> int:
-        """Posts the rows again and again, each time later; how many posts were taken."""
+        """Post the rows again and again, each time later; return the number of accepted posts."""
         for n in range(100):
             try:
                 self.post([(stime + len(rows) * n, value) for stime, value in rows])

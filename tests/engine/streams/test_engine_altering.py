@@ -1,5 +1,5 @@
-"""Streams defined otherwise while they run: at whichever peer it is asked for, for good, and for
-all who have to do with them."""
+"""Running streams are altered, at any peer that is asked, for good, and for every peer that has a
+part in them."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_stream_that_stood_still_goes_by_the_clock(town: Town) -> None:
 
 
 async def refused(subscription: Subscription) -> None:
-    """Returns once it is told that it may not read."""
+    """Return once the reader is refused."""
     with trio.fail_after(DEADLINE_S), pytest.raises(NotAuthorisedError):
         async for _ in subscription:
             pass
@@ -150,7 +150,7 @@ async def test_a_home_that_is_away_is_said(town: Town) -> None:
 
 
 async def test_the_next_home_goes_by_it(town: Town) -> None:
-    """The journal carries it, in order with the posts: slack as well."""
+    """The journal carries the alteration, in order with the posts, so slack changes with it."""
     peers = await town.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
@@ -183,7 +183,7 @@ async def test_the_next_home_goes_by_it(town: Town) -> None:
 
 
 async def until_defined(client: AsyncMedusaClient, definition: StreamDefinition) -> None:
-    """Returns once the catalog says so."""
+    """Return once the catalog has the definition."""
 
     async def is_defined() -> bool:
         return await definition_at(client, definition.name) == definition

@@ -1,5 +1,5 @@
-"""A real peer, killed with -9 wherever a stream is altered, deleted or reopened: asked again after
-its restart it is done, once, and nothing is half done."""
+"""A real peer is killed with -9 while a stream is altered, deleted or reopened: after its restart
+another call completes the change, once, and nothing is half done."""
 
 from __future__ import annotations
 

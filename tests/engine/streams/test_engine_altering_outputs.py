@@ -1,4 +1,4 @@
-"""What a query produces, defined otherwise: at its worker, its secondary, and after a restart."""
+"""Outputs of queries are altered: at the worker, at the secondary, and after a restart."""
 
 from __future__ import annotations
 

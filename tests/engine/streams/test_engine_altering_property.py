@@ -1,5 +1,5 @@
-"""However alterations, posts, crashes and takeovers follow each other, the newest definition that
-was acknowledged counts, and both peers of a stream have the same one at the same place."""
+"""However alterations, posts, crashes and takeovers follow each other, the newest acknowledged
+definition counts, and both peers of a stream change it at the same place."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ class Pair:
                 self.take_over(FIRST if old_config else self.acknowledged)
 
     def take_over(self, known: StreamDefinition) -> None:
-        """The leader is gone for good, with what it alone had; another peer becomes the replica."""
+        """The leader is gone for good, with the entries that it alone had; another peer becomes the
+        replica."""
         self.leader.close()
         self.replica.config = CONFIG.of(known)
         self.term_number += 1

@@ -1,5 +1,5 @@
-"""Subscribers: everybody has its turn, however many one participant has, and within the memory;
-named ones are waited for, over restarts, and not without bound."""
+"""Subscribers: each participant has its turn, within the memory, however many subscriptions it has;
+tuples are kept for named ones, over restarts, but not without bound."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MANY = 40 * PART_BYTES
 
 
 class Crowd:
-    """Subscriptions that each ask for one turn, and keep it until they are told to go on."""
+    """Subscriptions that each ask for one turn, and keep it until the test lets them continue."""
 
     def __init__(self, turns: Turns, nursery: trio.Nursery) -> None:
         self._turns = turns
@@ -192,7 +192,7 @@ def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("expires", [1e9, float("inf"), float("nan")])
 def test_none_lasts_longer_than_one_that_is_renewed_now(tmp_path: Path, expires: float) -> None:
-    """Granted by a clock that was ahead, or by another peer that says so."""
+    """A clock that was ahead granted the lease, or another peer claims that."""
     state = Leases(tmp_path / "leases.json", 60.0)
     state.take(Lease(STREAM, "a", "mit.edu", 1, expires))
     assert state.expire(100.0) == []

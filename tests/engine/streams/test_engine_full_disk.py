@@ -1,5 +1,5 @@
-"""A full disk: a person is told before, the peer says so to whoever wants to store, and serves on,
-the intake stands still, and all of it recovers."""
+"""A full disk: a person is warned before, posters receive the reason, the peer continues to serve,
+the intake stops, and all of it recovers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
 
 
 class Disk:
-    """spare: what goes when room is made. left: what others have left of the disk."""
+    """A disk. spare: bytes that can be freed. left: bytes that other programs leave."""
 
     taken = 0
     spare = 0
@@ -113,7 +113,7 @@ def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
 
 
 def test_what_is_used_up_and_what_nearly_is_are_troubles() -> None:
-    """The same hysteresis as of the warning in the log; a full disk comes before it."""
+    """The trouble has the same hysteresis as the warning in the log; a full disk has precedence."""
     disk = Disk()
     made = quota(disk, Events())
     held = "the streams of this peer hold {} bytes, and 100 are allowed"

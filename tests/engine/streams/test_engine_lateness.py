@@ -1,4 +1,5 @@
-"""Late tuples within the lateness of their stream: insertions beside it, once, over any crash."""
+"""Late tuples within the allowed lateness become insertions beside the stream, once, over any
+crash."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def leader_in(folder: Path, config: SourceConfig = CONFIG) -> AbstractAsyncConte
 
 
 def insertions(log: StreamLog | None) -> list[tuple[int, int, int, int]]:
-    """(position, stime of the tuple, its number of arrival, its value)."""
+    """Return (position, stime of the tuple, its number of arrival, its value) of each insertion."""
     assert log is not None
     found: list[tuple[int, int, int, int]] = []
     after = log.start
@@ -78,7 +79,7 @@ async def test_a_retry_inserts_nothing_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", range(4))
 async def test_a_crash_at_any_moment(tmp_path: Path, steps: int) -> None:
-    """After so many of the posts the process dies, before or after its logs went on."""
+    """After that many posts the process dies, before or after its logs have advanced."""
     rows = [[(100, 1)], [(50, 2), (200, 3), (10, 4)], [(150, 5)], [(400, 6)]]
     number = 0
     for count in (steps, len(rows) - steps):
@@ -114,7 +115,7 @@ async def test_the_journal_goes_when_both_logs_have_its_tuples(tmp_path: Path) -
 
 
 async def test_they_take_a_share_of_the_memory(tmp_path: Path) -> None:
-    """They come out once the boundary moves; until then too many of them are refused."""
+    """They leave memory once the boundary moves; until then too many of them are refused."""
     small = SourceConfig(slack_us=10, lateness_us=5000, pending_bytes=200_000)
     async with leader_in(tmp_path, small) as leader:
         await post(leader, 1, [(10_000, 1)])

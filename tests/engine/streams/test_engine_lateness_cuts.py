@@ -24,7 +24,7 @@ CUTS = st.sets(st.integers(1, 24))
 
 @dataclass
 class Expected:
-    """What becomes of tuples, one after the other, by the words of docs/reference/streams.md."""
+    """The expected fate of each tuple, by the words of docs/reference/streams.md."""
 
     slack: int
     lateness: int
@@ -45,7 +45,7 @@ class Expected:
 
 @dataclass
 class Found:
-    """The same, of a leader."""
+    """The fate of each tuple at a leader."""
 
     in_order: list[tuple[int, int]]
     late: list[int]
@@ -66,7 +66,8 @@ def revisions(log: StreamLog | None) -> list[tuple[int, int, int]]:
 async def posted(
     folder: Path, config: SourceConfig, times: list[int], cuts: set[int], crashes: set[int]
 ) -> Found:
-    """Post the tuples, cut there, to a leader that is closed and opened again there."""
+    """Post the tuples in these pieces, to a leader that is closed and opened again at these
+    places."""
     starts = sorted({0, *(cut for cut in cuts if cut < len(times))})
     pieces = list(zip(starts, [*starts[1:], len(times)], strict=True))
     number = 0
@@ -103,7 +104,7 @@ async def _at_the_end(leader: Leader, number: int) -> Found:
 def test_any_cut_into_posts_gives_the_same(
     times: list[int], slack: int, lateness: int, cuts: set[int], crashes: set[int]
 ) -> None:
-    """In time, late or inserted: tuple by tuple, also when the journal is read again."""
+    """Each tuple is in time, late or inserted, also when the journal is read again."""
     expected = Expected(slack, lateness)
     for number, time in enumerate(times):
         expected.take(number, time)

@@ -1,5 +1,5 @@
-"""Tuples in any order of arrival within the lateness of their stream, on real Spark: the results
-with their revisions are what DuckDB makes of all tuples at once."""
+"""Tuples in any order of arrival within the allowed lateness, on real Spark: the results with their
+revisions are DuckDB's results over all tuples at once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _peers_share_spark(spark: Spark, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def arrivals(rng: random.Random) -> pa.Table:
-    """Tuples in the order in which they arrive: none is `LATENESS_US` behind one before it."""
+    """Draw tuples in their order of arrival: none is `LATENESS_US` behind one before it."""
     times = [rng.randrange(3000) for _ in range(800)]
     times.sort(key=lambda time: time + rng.randrange(LATENESS_US))
     return pa.table(
@@ -92,7 +92,7 @@ async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
 
 
 def changed(rows: list[tuple[object, ...]], change: Change) -> list[tuple[object, ...]]:
-    """The rows after a change; the key of a row is its window and name."""
+    """Apply a change to the rows; the key of a row is its window and name."""
     at = change.table.column_names.index("window_start")
     starts = change.table.column(at).cast(pa.int64())
     table = change.table.set_column(at, "window_start", starts)

@@ -1,4 +1,4 @@
-"""What a task costs: smoothing that one jump does not shake, and the model of load by rate."""
+"""The cost of a task: smoothing that one jump does not disturb, and the model of load by rate."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from medusa.engine.streams.load import (
 def fed(
     amounts: Iterable[float], every: float = 1.0, small: float = SMALL
 ) -> tuple[Smoothed, float]:
-    """Amounts at equal distances, and when the last one came."""
+    """Feed amounts at equal distances; return the time of the last."""
     smoothed, now = Smoothed(small), 100.0
     smoothed.add(0.0, now)
     for amount in amounts:
@@ -68,7 +68,7 @@ def test_a_fall_is_followed_at_once() -> None:
 
 @pytest.mark.parametrize("every", [2, 10, 60])
 def test_what_comes_seldom_but_regularly_is_found_in_the_mean(every: int) -> None:
-    """The close of a window is most of what its task costs."""
+    """Most of such a task's cost falls on the close of a window."""
     amounts = [0.3 if n % every == 0 else 0.001 for n in range(1, 1201)]
     smoothed, now = fed(amounts)
     mean = sum(amounts) / len(amounts)
@@ -193,7 +193,7 @@ def test_coefficients_are_never_negative(
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.5), st.floats(1e-6, 1e-3))
 def test_it_is_weighted_least_squares(seed: int, c0: float, c1: float) -> None:
-    """Against numpy's solution of the same weighted problem, where that is not negative."""
+    """numpy solves the same weighted problem, where its solution is not negative."""
     rng = np.random.default_rng(seed)
     at = np.cumsum(rng.uniform(0.5, 20.0, 60))
     rates = rng.uniform(0.0, 5000.0, 60)

@@ -1,4 +1,4 @@
-"""The CPU seconds that are counted for a task, against those that the operating system counts."""
+"""The CPU seconds that the engine counts for a task agree with those of the operating system."""
 
 from __future__ import annotations
 
@@ -54,21 +54,21 @@ WARM_UP = 15
 
 @dataclass
 class Spent:
-    """CPU seconds: as the engine counts them, and those of this process and its JVM."""
+    """CPU seconds, as the engine counts them, and as this process and its JVM used them."""
 
     counted: float
     tree: float
 
 
 def tree_s() -> float:
-    """CPU seconds of this process and of all below it, so far."""
+    """Return the CPU seconds of this process and of all below it, so far."""
     me = psutil.Process()
     times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
     return sum(each.user + each.system for each in times)
 
 
 def connections(second: int, count: int) -> pa.Table:
-    """One second of the source stream."""
+    """Return one second of the source stream."""
     numbers = range(count)
     step = SECOND_US // count
     columns = [
@@ -82,7 +82,7 @@ def connections(second: int, count: int) -> pa.Table:
 
 @dataclass
 class Running:
-    """A task's epochs one after another, as its runner does them."""
+    """A task's epochs one after another, as its runner computes them."""
 
     spark: Spark
     task: Task
@@ -102,7 +102,7 @@ class Running:
             self.source.append((second + 1) * SECOND_US, connections(second, rows))
 
     async def epoch(self, upto: int) -> float:
-        """Gives the CPU seconds that were counted."""
+        """Compute an epoch; return the CPU seconds that were counted."""
         after = self.output.boundary
         interval = needs(self.task, after, upto, self.source.first_stime)
         if interval is None:
@@ -118,7 +118,7 @@ class Running:
 
 
 def until_reported(session: SparkSession) -> None:
-    """Wait until the status store has heard of the end of every job."""
+    """Wait until the status store knows the end of every job."""
     session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
 
 
@@ -169,7 +169,7 @@ async def test_a_task_is_not_charged_for_its_neighbour(spark: Spark, tmp_path: P
 async def test_a_job_that_cannot_be_metered_has_run_all_the_same(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The store keeps some hundred jobs of all tasks, and may let go of one while it is read."""
+    """The store keeps some hundred jobs of all tasks, and may drop one while it is read."""
     running = Running.of(spark, tmp_path, FILTER)
     running.post(2, 100)
     monkeypatch.setattr(cpu, "LOOK_S", 0.0)

@@ -1,5 +1,5 @@
-"""A damaged file of a log is named at its leader, and fetched again where somebody has it: whole
-peers, whose files are damaged while they are away or as they run."""
+"""A leader names a damaged file of a log, and fetches it from a peer that has it: whole peers,
+whose files are damaged while they are away or while they run."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = [
 
 
 def files(place: Place, key: str) -> list[Path]:
-    """Of a log, those with rows, the oldest first."""
+    """Return the files of a log that have rows, the oldest first."""
     found = place.home.data.glob(f"streams/{key}/log/*.parquet")
     with_rows = [path for path in found if pq.read_metadata(path).num_rows]
     return sorted(with_rows, key=lambda path: int(path.stem.partition("_")[0]))
@@ -59,7 +59,7 @@ def said(place: Place) -> list[str]:
 
 
 def forget_recent(state: StreamState) -> None:
-    """What is in memory only: a log that has grown has its files alone."""
+    """Drop the part in memory: a log that has grown has its files alone."""
     recent = state.log._recent
     while recent._epochs:
         recent.drop_oldest()
@@ -68,7 +68,7 @@ def forget_recent(state: StreamState) -> None:
 async def each_its_epoch(
     client: AsyncMedusaClient, place: Place, stream: str, stimes: range
 ) -> list[Row]:
-    """Posts that come into a file each."""
+    """Post so that each post becomes a file."""
     for at in stimes:
         await client.post_event(stream, rows([(at, at)]), boundary=at)
         await client.flush()
@@ -139,7 +139,7 @@ async def test_what_nobody_has_is_named_and_all_else_goes_on(town: Town, damage:
 
 
 async def test_a_mirror_gets_it_from_its_producer(town: Town) -> None:
-    """Its task computes from all of it, or not at all."""
+    """The mirror's task computes from the whole input, or not at all."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client, utah.client() as other:
         stream = await make_stream(client, mit, "s")
@@ -238,7 +238,7 @@ async def test_a_home_gets_it_from_a_replica(town: Town, places: list[Place]) ->
 async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
     town: Town, places: list[Place]
 ) -> None:
-    """That one begins behind what is lost."""
+    """The new replica begins behind the lost part."""
     first = places[0]
     client = await town.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
@@ -289,7 +289,8 @@ async def test_only_peers_of_its_participant_are_lent_a_stream(town: Town) -> No
 
 
 async def test_posts_missing_from_a_damaged_journal_are_told(town: Town) -> None:
-    """Where it is damaged when the peer starts; whose posts they were once a producer goes on."""
+    """The event names the place of the damage at the start, and the producer once that producer
+    continues."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")

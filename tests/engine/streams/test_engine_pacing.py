@@ -1,4 +1,4 @@
-"""When an epoch may start, and how rates are smoothed."""
+"""The rule for the start of an epoch, and the smoothing of rates."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_starts_are_no_more_often_than_the_shortest_epoch_allows_and_never_overl
 def test_after_epochs_that_could_not_wait_the_next_waits_no_longer_than_after_any_other(
     gaps: list[float], epoch_s: float
 ) -> None:
-    """A source that was posted to faster than its memory allows does not fall silent afterwards."""
+    """A source that received posts faster than its memory allows does not fall silent
+    afterwards."""
     pacer, now = Pacer(epoch_s), 0.0
     for gap in gaps:
         now += gap

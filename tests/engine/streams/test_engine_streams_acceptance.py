@@ -99,6 +99,6 @@ def test_producers_in_an_old_journal_are_the_owners() -> None:
 
 @given(st.binary(max_size=40) | st.sampled_from([b"\x91\xa1\xff", b"\x91\xa3s\xff\xff"]))
 def test_an_entry_is_decoded_or_refused_with_one_error(meta: bytes) -> None:
-    """A name that is no UTF-8 as well."""
+    """The name may also be no UTF-8."""
     with suppress(DecodeError):
         decode_entry(meta)

@@ -1,4 +1,4 @@
-"""One row of a wrong unit does not take a stream to the year 50,000."""
+"""One row of a wrong unit does not move a stream to the year 50,000."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_up_to_the_limit_and_in_the_past_all_is_well() -> None:
 
 
 async def test_the_stream_goes_on_where_it_was(town: Town) -> None:
-    """Nothing of such a post is stored; what follows is not late."""
+    """No row of such a post is stored; later rows are not late."""
     mit = await town.settle("mit.edu")
     now_us = int(mit.wall() * 1e6)
     far = now_us * 1_000

@@ -1,4 +1,5 @@
-"""What a client is told when tentative tuples turn out to be wrong, and rows that are repeated."""
+"""Corrections that a client receives when tentative tuples turn out to be wrong, and repeated
+rows."""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ def test_the_difference_is_that_of_two_bags(before: list[Row], now: list[Row]) -
 
 
 class Client:
-    """Heeds changes as the protocol says; knows nothing of how they came about."""
+    """A client that applies changes as the protocol says, without knowing their cause."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[Row, bool]] = []
@@ -172,7 +173,8 @@ class Client:
 
 @st.composite
 def flows(draw: st.DrawFn) -> tuple[list[Row], list[tuple[bool, Epoch]]]:
-    """A stream, and two flows of it cut at will: stable epochs of it, tentative ones of a part."""
+    """Draw a stream, and two flows of it with any cuts: stable epochs, and tentative ones of a
+    part."""
     rows = draw(st.lists(values, max_size=30, unique_by=lambda row: row[:2]))
     cuts = sorted(draw(st.sets(st.integers(1, 59), max_size=6)) | {60})
     tentative_cuts = sorted(draw(st.sets(st.integers(1, 60), max_size=6)))

@@ -44,7 +44,8 @@ def assembled(messages: list[Message], after: int = BEGINNING) -> list[Row]:
 
 @asynccontextmanager
 async def subscribed(log: StreamLog) -> AsyncIterator[list[Message]]:
-    """What a subscriber has got from the beginning to the end, which comes within the block."""
+    """Give the rows that a subscriber received from the beginning to the end, which comes within
+    the block."""
     got: list[Message] = []
 
     async def subscribe() -> None:
@@ -225,7 +226,7 @@ def test_an_endless_epoch_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_parts_count_for_more_than_their_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row each, they take more memory as parts than as rows."""
+    """Parts of one row each take more memory than their rows."""
     monkeypatch.setattr(assembling, "MAX_EPOCH_BYTES", 2**20)
     message, body = part([(15, 1)], 10, None)
     most = 2**20 // (len(body) + COLUMN_BYTES * len(LOG))
@@ -255,7 +256,7 @@ def test_random_messages_are_a_decode_error_or_move_on(
 
 
 class Reader:
-    """The other end of a feed's call; acknowledges as it is told to."""
+    """The other end of a feed's call; it acknowledges when the test says so."""
 
     def __init__(self) -> None:
         self.got: list[Tuples] = []

@@ -1,4 +1,4 @@
-"""The log of a table: what nobody asks for any more is folded, and the newest rows stay."""
+"""The log of a table drops rows that no reader needs, and keeps the newest of each key."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ SPANS = st.tuples(st.integers(-8, 80), st.integers(-8, 80)) | st.sampled_from(
 
 @st.composite
 def record_batches(draw: st.DrawFn) -> bytes:
-    """A message of two columns that claims anything."""
+    """Return a message of two columns with arbitrary claims."""
     return hostile_arrow.message(
         draw(st.integers(-1, 40)),
         draw(st.lists(SPANS, max_size=6)),

@@ -20,7 +20,7 @@ ENTRIES = [(b"first", b"x" * 30), (b"", b""), (b"third", b""), (b"m" * 40, b"y" 
 
 
 class Heard:
-    """What a journal said when it was opened. `at`: the entries before each loss."""
+    """The reports of a journal at its opening. `at`: the entries before each loss."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
@@ -49,7 +49,7 @@ def heard(folder: Path, *, durable: bool = False) -> tuple[Journal, Heard]:
 
 
 def read(folder: Path, *, durable: bool = False) -> tuple[Journal, list[Record]]:
-    """A journal that is whole."""
+    """Return a whole journal."""
     journal, reader = heard(folder, durable=durable)
     assert not reader.lost
     return journal, reader.records
@@ -66,7 +66,7 @@ def contents(records: Sequence[Record]) -> list[tuple[bytes, bytes]]:
 
 
 def written(folder: Path) -> list[int]:
-    """A journal of one segment; the length after each entry."""
+    """Write a journal of one segment; return the length after each entry."""
     journal, records = read(folder)
     assert records == []
     journal.begin(b"snapshot")
@@ -428,7 +428,7 @@ def test_the_last_entry_may_be_damaged_and_is_not_torn_then(tmp_path: Path) -> N
 
 
 def test_the_search_for_whole_entries_is_bounded(tmp_path: Path) -> None:
-    """A post that is made of beginnings of entries, each of which claims all that follows it."""
+    """The post consists of beginnings of entries, each of which claims all bytes behind it."""
     meta, rounds = msgspec.msgpack.encode(["producer"]), 20_000
     claim = struct.pack("<III", 1, len(meta), 15 * 2**20) + meta
     journal, _ = read(tmp_path)
@@ -486,8 +486,8 @@ def test_a_reader_elsewhere_is_not_given_what_is_damaged(tmp_path: Path) -> None
 def test_after_a_failed_sync_its_file_is_written_to_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the failed sync should have written may be on the disk or not, and the next sync of
-    that file says nothing of it."""
+    """The bytes of the failed sync may be on the disk or not, and the next sync of that file would
+    not report it."""
     failing: set[int] = set()
     real = os.fdatasync
 
@@ -518,7 +518,7 @@ def test_after_a_failed_sync_its_file_is_written_to_no_more(
 def test_what_was_refused_leaves_nothing_behind_what_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the disk does not even let it be cut off."""
+    """This holds even if the disk does not allow to truncate the file."""
     journal, _ = read(tmp_path, durable=True)
     journal.begin(b"s")
     real = os.ftruncate, os.fdatasync

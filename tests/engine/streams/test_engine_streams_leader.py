@@ -193,7 +193,7 @@ CHILD = Path(__file__).with_name("posting_leader.py")
 
 
 def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
-    """Real processes, real SIGKILL: what was acknowledged is there once and in order."""
+    """Real processes, real SIGKILL: every acknowledged tuple is stored once and in order."""
     acknowledged = 0
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     for lines in (1, 60, 150, 37):
@@ -242,7 +242,7 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
     async with home_in(small_disk / "home", config, history_us=0) as leader:
 
         async def fill(upto: int) -> None:
-            """Posts until the disk is full, or so many."""
+            """Post until the disk is full, or that many times."""
             for number in range(len(acknowledged) // 1000 + 1, upto):
                 rows = [
                     (n, n * 2_654_435_761 % 2**31)
@@ -281,7 +281,7 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
 async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
     tmp_path: Path, kept: int
 ) -> None:
-    """What its journal has no more; what it still has is there again."""
+    """The interval that the journal no longer has is lost; the rest returns."""
     config = SourceConfig(segment_bytes=1)  # a segment for each post
     async with home_in(tmp_path, config) as leader:
         for n in range(1, 10):

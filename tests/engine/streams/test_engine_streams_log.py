@@ -107,7 +107,7 @@ BIG = Schema(
 
 
 def large_rows(stimes: list[int], sizes: list[int]) -> pa.Table:
-    """Rows of so many bytes each."""
+    """Return rows of that many bytes each."""
     count = len(stimes)
     return pa.Table.from_arrays(
         [
@@ -399,7 +399,7 @@ def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
 def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However small the files are on the disk: rows that are alike take next to nothing there."""
+    """The files may be ever so small on the disk: equal rows take next to nothing there."""
     log, rows = filled(tmp_path, 100)
     limit = 20 * log._files[1].content
     monkeypatch.setattr("medusa.engine.streams.log.folder.JOB_BYTES", limit)

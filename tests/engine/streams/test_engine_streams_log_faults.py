@@ -1,4 +1,4 @@
-"""What a crash, a loss of power and damage leave of a log."""
+"""The state of a log after a crash, a loss of power, or damage."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ from medusa.overlay.errors import (
 def test_what_every_crash_leaves_is_one_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
-    """Before every change of the directory a copy of it is opened: it is what was committed."""
+    """Before every change of the directory a copy of it is opened: it has exactly the committed
+    rows."""
     folder = tmp_path / "log"
     log = opened(folder, history_us=60, durable=durable)
     committed: list[Row] = []
@@ -85,7 +86,7 @@ def lost_in(log: StreamLog) -> list[tuple[int, int]]:
 
 
 def rows_around(log: StreamLog) -> list[Row]:
-    """All that can be read."""
+    """Return all rows that can be read."""
     found, at, taken = [], log.start, 0
     while at < log.boundary:
         try:
@@ -136,7 +137,7 @@ def test_overlaps_are_found(tmp_path: Path) -> None:
 
 
 def test_a_damaged_newest_file_keeps_its_boundary(tmp_path: Path) -> None:
-    """Subscribers have it: nothing else may come up to there."""
+    """Subscribers have that boundary: no other tuple may appear before it."""
     _, rows = filled(tmp_path, 3)
     (tmp_path / "20_30.parquet").write_bytes(b"PAR1")
     log = opened(tmp_path, durable=True)
@@ -164,7 +165,7 @@ def test_a_flipped_bit_is_found_when_it_is_read(tmp_path: Path) -> None:
 
 
 def flip_page(path: Path) -> None:
-    """One bit of the data of the first column."""
+    """Flip one bit in the data of the first column."""
     at = pq.read_metadata(path).row_group(0).column(0).data_page_offset + 120
     data = bytearray(path.read_bytes())
     data[at] ^= 1
@@ -196,7 +197,7 @@ def test_retention_lets_go_of_what_is_lost_in_its_turn(tmp_path: Path) -> None:
 
 
 def test_retention_waits_for_a_reader_of_the_oldest_file(tmp_path: Path) -> None:
-    """Were younger files deleted before it, a crash would leave a gap, which is damage."""
+    """If younger files were deleted first, a crash would leave a gap, which counts as damage."""
     log, rows = filled(tmp_path, 6, history_us=0)
     with log.files(0, 10) as paths:
         assert log.retain(0.0) == 1
@@ -220,7 +221,7 @@ def test_files_without_checksums_are_read(tmp_path: Path) -> None:
 def test_no_flipped_bit_gives_other_rows(
     tmp_path_factory: pytest.TempPathFactory, share: float, bit: int, after: int, upto: int
 ) -> None:
-    """Of a file of several row groups, wherever it is: in a page, its header or the footer."""
+    """The bit is anywhere in a file of several row groups: in a page, its header or the footer."""
     folder = tmp_path_factory.mktemp("log")
     rows = [(1 + n // 20, n) for n in range(400)]
     with pytest.MonkeyPatch.context() as patch:
@@ -253,7 +254,7 @@ def test_no_flipped_bit_gives_other_rows(
 def test_a_name_whose_sync_failed_is_not_in_the_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[Row]
 ) -> None:
-    """Were it left there, it would swallow, or overlap, what is committed next."""
+    """If the name stayed, the file would cover, or overlap, the next commit."""
     log, before = filled(tmp_path, 3, durable=True)
     real, failing = os.fsync, [True]
 
@@ -277,8 +278,8 @@ def test_a_name_whose_sync_failed_is_not_in_the_log(
 def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are as if they had never been committed; what was damaged long ago is not, nor what was
-    made since the machine was started."""
+    """They are as if they had never been committed; old damage is not, nor are files made since the
+    machine was started."""
     _, rows = filled(tmp_path, 6)
     torn = tmp_path / "40_50.parquet"
     torn.write_bytes(torn.read_bytes()[:-5])
@@ -305,7 +306,7 @@ def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(
 
 
 def test_a_lost_interval_stays_also_where_a_log_has_nothing_else(tmp_path: Path) -> None:
-    """Its file was made empty; no loss of power has torn it."""
+    """The interval's file was written empty on purpose; no loss of power has torn it."""
     lost = tmp_path / "10_20.parquet"
     lost.touch()
     os.utime(lost, (MADE_EMPTY, MADE_EMPTY))

@@ -1,4 +1,4 @@
-"""Where a log begins, and how far a reader may go at once."""
+"""The beginning of a log, and how far a reader may read at once."""
 
 from __future__ import annotations
 

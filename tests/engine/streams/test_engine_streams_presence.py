@@ -1,4 +1,4 @@
-"""The boundary of a source stream with several producers: it waits for those that are there."""
+"""The boundary of a source stream waits for the producers that are present."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UTAH, EVIL = Writer("sensor", "utah.edu"), Writer("p", "evil.org")
 
 
 class Producers:
-    """Producers at a stream, at times that are told: seconds from `START`, as stimes are."""
+    """Producers of a stream, at given times: seconds from `START`, as stimes are."""
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
@@ -53,7 +53,7 @@ class Producers:
 
     @property
     def boundary(self) -> float:
-        """In seconds, rounded up to the row that a slack of 0 is below."""
+        """The boundary in seconds, rounded up to the row that a slack of 0 is below."""
         return (self.stream.source.boundary + 1) / S - START
 
 
@@ -160,7 +160,7 @@ def test_other_participants_alone_go_no_farther_than_the_clock(producers: Produc
 def test_a_writer_that_crawls_holds_the_others_for_a_while(
     producers: Producers, names: int
 ) -> None:
-    """Whatever names it posts under, a microsecond farther each time."""
+    """The writer changes its producer name, and posts a microsecond farther each time."""
     producers.post(ONE, 0, at=0)
     step, worst = 0.25, 0.0
     for turn in range(1, 600):
@@ -174,7 +174,7 @@ def test_a_writer_that_crawls_holds_the_others_for_a_while(
 
 
 def test_a_writer_that_keeps_pace_is_waited_for(producers: Producers) -> None:
-    """However far it is behind the others."""
+    """The writer may be ever so far behind the others."""
     for at in range(200):
         if at in {0, *range(21, 200)}:
             producers.post(UTAH, max(0, at - 20), at=at)
@@ -214,7 +214,7 @@ def test_the_clock_moves_the_boundary_while_nobody_holds_it(tmp_path: Path) -> N
 
 
 def test_producers_are_there_after_a_restart(tmp_path: Path) -> None:
-    """And are waited for anew: the leader was away, and they may be back after it."""
+    """The stream waits for them anew: the leader was away, and they may return after it."""
     with opened(tmp_path, CONFIG) as stream:
         producers = Producers(stream)
         producers.post(ONE, 10, at=10)

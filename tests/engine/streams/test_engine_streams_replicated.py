@@ -1,4 +1,5 @@
-"""A source with a replica: the same bytes, the same stream, nothing seen before both have it."""
+"""A source with a replica: both have the same bytes and the same stream, and no reader sees a tuple
+before both have it."""
 
 from __future__ import annotations
 
@@ -43,8 +44,8 @@ def test_the_replica_goes_on_where_the_home_was(
     crash: bool,
     cut: list[bool],
 ) -> None:
-    """The leader dies with posts that the replica does not have. They are posted again, with all
-    that was not answered, and come out as if nothing had happened."""
+    """The leader dies with posts that the replica lacks. The clients post all unanswered posts
+    again, and the stream has each once."""
     folder = tmp_path_factory.mktemp("s")
     leader, replica, alone = (Replica(folder / name) for name in ("home", "replica", "alone"))
     leader.lead(2)

@@ -284,7 +284,7 @@ def test_a_slack_that_changes_over_a_restart_loses_nothing(tmp_path: Path) -> No
 
 @dataclass
 class Model:
-    """What a source must hold, by rows and loops."""
+    """A source in plain Python, by rows and loops."""
 
     slack: int
     boundary: int = BEGINNING

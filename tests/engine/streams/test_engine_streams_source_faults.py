@@ -123,7 +123,7 @@ def test_a_producer_whose_last_posts_are_lost_goes_on(s: Stream, tmp_path: Path)
 
 
 def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Path) -> None:
-    """Its next one has a number that only a producer may have which has posted before."""
+    """Its next post has a number that only a known producer may have."""
     s.post([(0, 0)], Writer("a"))
     _, start = s.source.position
     for n in range(1, 4):
@@ -147,7 +147,8 @@ def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Pat
 
 
 def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None:
-    """They are numbered by the posts that had some, and two of those are missing in the journal."""
+    """They are numbered by the posts that had some, and two of those posts are missing in the
+    journal."""
     ends = []
     for n in range(6):
         s.post([(10 * n, n), (0, 100 + n)])  # late from the second on
@@ -267,7 +268,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
     durable: bool,
     segment: int,
 ) -> None:
-    """What was refused is posted again, under its number, when its producer comes again."""
+    """The producer posts the refused rows again, under the same number."""
     config = SourceConfig(durable=durable, segment_bytes=segment)
     folder, value, posted = tmp_path_factory.mktemp("source"), 0, list[int]()
     refused: dict[str, list[Row]] = {}

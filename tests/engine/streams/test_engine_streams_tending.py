@@ -1,4 +1,5 @@
-"""The upkeep of streams: each is looked at after a change of it, and left alone while it rests."""
+"""The maintenance of streams visits each stream after a change, and leaves it alone while it
+rests."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ def entry_of(folder: Path) -> StreamEntry:
 
 
 def stream(folder: Path) -> StreamState:
-    """A stream without history, in twenty files."""
+    """Return a stream without history, in twenty files."""
     log, _ = filled(folder, 20, history_us=0)
     return StreamState(entry_of(folder), Role.SOURCE, log)
 
@@ -47,7 +48,7 @@ async def tending(nursery: trio.Nursery, tmp_path: Path) -> Tending:
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[LogKey]:
-    """The streams that were looked at, in order."""
+    """Return the visited streams, in order."""
     found: list[LogKey] = []
     measure = StreamState.measure
 

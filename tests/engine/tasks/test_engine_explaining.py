@@ -26,7 +26,7 @@ KNOWN = {S.name: S, OWNERS.name: OWNERS}
 
 
 def plan_of(script: str) -> dict[str, ExplainedTask]:
-    """The tasks of a script's query by the path of their output."""
+    """Return the tasks of a script's query by the path of their output."""
     (query,) = Script(script, BASE).complete(KNOWN, {}, {OWNERS.name}).queries
     inputs = {
         name: StreamEntry(StreamDefinition(name, name, table=name == OWNERS.name), schema)

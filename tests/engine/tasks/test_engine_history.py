@@ -1,4 +1,4 @@
-"""Copies of queries over history: what they make is what the original made over that time."""
+"""Copies of queries over history repeat the original's results of that time."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
 
 
 def network(place: Place, *sources: str) -> Query:
-    """Odd values, counted in windows of 30 every 10, and the greatest of these in windows of 100:
-    three tasks in a chain."""
+    """Return odd values, counted in windows of 30 every 10, and the greatest of these counts in
+    windows of 100: three tasks in a chain."""
 
     def name(path: str) -> str:
         return place.name(path)
@@ -75,7 +75,7 @@ Found = list[dict[str, Any]]
 
 
 async def gathered(client: AsyncMedusaClient, stream: str, boundary: int) -> Found:
-    """Its tuples up to there."""
+    """Return the stream's tuples up to that boundary."""
     found: Found = []
     with trio.fail_after(DEADLINE_S):
         async with client.subscribe(stream) as subscription:
@@ -93,7 +93,7 @@ async def two_sources(client: AsyncMedusaClient, place: Place, **options: object
 
 
 async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, step: int) -> None:
-    """Something at each microsecond up to there, cut otherwise in each stream."""
+    """Fill the streams with a tuple at each microsecond up to there, with other cuts in each."""
     for first in range(0, until, step):
         await post(client, sources[0], range(first, min(first + step, until), 2))
         await post(client, sources[1], range(first, min(first + step, until), 3))
@@ -201,7 +201,7 @@ async def test_what_is_not_kept_any_more_is_refused(town: Town) -> None:
 
 
 async def test_what_is_behind_outlives_a_restart(town: Town) -> None:
-    """A copy that was created and did not run yet has its history kept, over restarts too."""
+    """The sources keep the history of a created copy that has not run yet, over restarts, too."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     sources = await two_sources(client, mit, history_us=1)
@@ -261,7 +261,7 @@ async def test_a_copy_moves_to_another_peer(town: Town) -> None:
 
 
 async def test_a_query_over_a_frozen_view_is_a_batch(town: Town) -> None:
-    """It ends, and so does what is made of it; a moving one goes on."""
+    """The query ends, and so do streams derived from it; over a moving view it continues."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     source = await make_stream(client, mit, "s")

@@ -1,4 +1,4 @@
-"""Copies of queries over history that was revised, against DuckDB over the files of the source."""
+"""Copies of queries over revised history equal DuckDB over the files of the source."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 
 
 def network(place: Place, source: str) -> Query:
-    """Odd values; their number and sum in windows that overlap; the greatest sum of the latter."""
+    """Return odd values; their number and sum in overlapping windows; and the greatest of the
+    sums."""
     functions = (
         AggregateFunction(Function.COUNT, None, "n"),
         AggregateFunction(Function.SUM, "value", "total"),
@@ -50,7 +51,7 @@ def network(place: Place, source: str) -> Query:
 
 
 def files(place: Place, path: str) -> str:
-    """Those of a log that count now: others wait to be removed."""
+    """Return the files of a log that count now: others wait to be removed."""
     log = place.state(path).log
     none = log.folder.parent / "none.parquet"
     pq.write_table(log.schema.empty_table(), none)
@@ -59,7 +60,7 @@ def files(place: Place, path: str) -> str:
 
 
 def folded(place: Place, path: str, upto: int) -> str:
-    """SQL: a stream as it is at a boundary, with its revisions up to there."""
+    """Write SQL for a stream as of a boundary, with its revisions up to there."""
     columns = ", ".join(
         field.name for field in place.state(path).entry.schema.fields if field.name != "stime"
     )
@@ -73,7 +74,7 @@ def folded(place: Place, path: str, upto: int) -> str:
 
 
 def expected(place: Place, after: int, upto: int) -> dict[str, Rows]:
-    """What the query makes of (after, upto] of the source, as it is at `upto`."""
+    """Return the query's results over (after, upto] of the source, as of `upto`."""
     least = -(10**9) if after == BEGINNING else after
     odd = f"""SELECT stime, value FROM ({folded(place, "s", upto)})
         WHERE stime > {least} AND stime <= {upto} AND value % 2 = 1"""
@@ -101,8 +102,9 @@ def made(place: Place, copy: str, path: str, upto: int) -> Rows:
 async def fill(
     client: AsyncMedusaClient, stream: str, first: int, last: int, back: int = 10**6
 ) -> None:
-    """Tuples, each with a key of its own, and revisions of them: deletions, other values, and other
-    times, back and forth.
+    """Fill the source with tuples, each with a key of its own, and with revisions of them:
+    deletions, other values, and other times, back and forth.
+
 
     Args:
         back: how far revisions reach back, microseconds.
@@ -160,7 +162,7 @@ async def test_a_copy_over_revised_history_is_exact(town: Town, elsewhere: bool)
 
 
 async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundary: int) -> None:
-    """boundary: of the source."""
+    """Check the results. boundary: of the source."""
     after, ends = over
     upto = min(ends, boundary)
     for path in ("s", "s/revisions"):

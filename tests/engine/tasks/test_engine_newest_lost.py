@@ -1,4 +1,5 @@
-"""The newest files of an output are gone: they are computed again, or named, and never left out."""
+"""The newest files of an output are gone: the peer computes them again, or names them, and never
+omits them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files_of(place: Place, stream: str) -> list[Path]:
-    """The files of its log, the oldest first."""
+    """Return the files of the log, the oldest first."""
     folder = place.home.data / "streams" / f"mit.edu,{stream}" / "log"
     return sorted(folder.glob("*.parquet"), key=lambda file: int(file.stem.split("_")[1]))
 

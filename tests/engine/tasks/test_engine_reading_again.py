@@ -1,5 +1,5 @@
-"""One failed call does not decide for ever where a stream is read: the peer at work is read again
-as soon as it answers, and nothing is lost or repeated meanwhile."""
+"""One failed call does not decide for ever where a stream is read: a working peer is read again as
+soon as it answers, and no tuple is lost or repeated meanwhile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.town(keep_aliv
 
 
 class Wall:
-    """Dials of one peer from another fail while it is up."""
+    """A peer whose dials to another one fail, although that one is up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seen_from: Place, peer: PeerId) -> None:
         self.hit = 0
@@ -36,7 +36,8 @@ class Wall:
 
 
 def read_at(place: Place, stream: str) -> bool:
-    """Whether a consumer reads the stream at that peer; its owner reads it at a worker, too."""
+    """Whether a consumer reads the stream at that peer; the query's owner reads it at a worker,
+    too."""
     kept = place.up.engine.store.serving(stream)
     return kept is not None and kept.subscribers > 0
 

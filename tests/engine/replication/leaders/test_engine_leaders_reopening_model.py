@@ -35,7 +35,8 @@ class Reopening(Voters):
 
     @rule()
     def reopen_in_calm(self) -> None:
-        """The stream goes on, unless a voter told a reader of the end."""
+        """Reopen the stream without faults: it continues, unless a voter sent the end to a
+        reader."""
         self.world.settle()
         (home,) = self.world.homes()
         if not self.world.ended(home):
@@ -75,7 +76,7 @@ def test_a_life_with_ends(seed: int) -> None:
 
 
 def live_with_ends(world: World, steps: int) -> None:
-    """The stream can be reopened until a voter tells a reader of the end; never after that."""
+    """The stream can be reopened until a voter sends the end to a reader, and never after that."""
     for told in (False, True):
         wander(world, steps, act=with_ends)
         (home,) = world.homes()
@@ -121,7 +122,7 @@ def test_a_long_life_with_ends(k: int, seed: int) -> None:
 
 
 def ended(k: int) -> tuple[World, Node]:
-    """A stream that has ended, and its leader."""
+    """Return a stream that has ended, and its leader."""
     world = World(k, Random(0))
     world.settle()
     (home,) = world.homes()

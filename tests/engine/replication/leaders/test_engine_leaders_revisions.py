@@ -1,5 +1,4 @@
-"""Revisions of streams with replicas: whoever is leader, they are there once, and so are
-answers."""
+"""Whoever is leader, streams with replicas have each revision once, and answer it the same."""
 
 from __future__ import annotations
 
@@ -36,7 +35,8 @@ pytestmark = [pytest.mark.town(leader_silence_s=QUIET_S), pytest.mark.usefixture
 
 
 class Oracle:
-    """The stream in plain Python: of each time the value of its newest tuple, and what is gone."""
+    """The stream in plain Python: for each time the value of its newest tuple, and the deleted
+    tuples."""
 
     def __init__(self) -> None:
         self.values: dict[int, int] = {}
@@ -69,7 +69,8 @@ class Oracle:
 
 
 def folded(place: Place, stream: str) -> dict[int, int]:
-    """The rows of the stream by a peer's own logs, with all revisions applied: rows by value."""
+    """Return the rows of the stream from a peer's own logs, with all revisions applied, by
+    value."""
     home = state_at(place, stream).leader
     assert home is not None
     assert home.revisions_log is not None
@@ -90,7 +91,7 @@ def folded(place: Place, stream: str) -> dict[int, int]:
 
 
 async def known(place: Place, stream: str) -> None:
-    """A new leader tells the catalog while it takes posts already."""
+    """Wait until the catalog names the leader: a new leader takes posts before that."""
     with trio.fail_after(DEADLINE_S):
         while True:
             with suppress(NotFoundError):
@@ -100,7 +101,7 @@ async def known(place: Place, stream: str) -> None:
 
 
 async def test_home_after_home_dies_between_revisions(town: Town) -> None:
-    """A query elsewhere, and a client that asks for corrections, follow whoever is leader."""
+    """A query elsewhere, and a client that asks for corrections, follow the present leader."""
     peers = await town.siblings(4)
     async with peers[0].client() as client:
         stream = await keyed_stream(client, peers[0], k_safety=1)
@@ -139,7 +140,7 @@ async def test_home_after_home_dies_between_revisions(town: Town) -> None:
 async def test_a_retry_at_the_next_home_is_answered_the_same(
     town: Town, places: list[Place]
 ) -> None:
-    """Also at one that has got the journal without the segment that had the revisions."""
+    """Another leader may have received the journal without the segment that had the revisions."""
     first = places[0]
     async with places[1].client(producer="me") as client:
         stream = await keyed_stream(client, first, k_safety=1, leader=first.id)
@@ -163,7 +164,7 @@ async def test_a_retry_at_the_next_home_is_answered_the_same(
 
 
 async def test_they_are_served_by_whoever_is_home(town: Town, places: list[Place]) -> None:
-    """Asked for at any peer, also one that has just stopped to be leader."""
+    """The test asks any peer, also one that was the leader until now."""
     client = await town.client(places[0])
     first = places[0]
     stream = await keyed_stream(client, first, k_safety=1)
@@ -263,7 +264,7 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
 async def test_a_witness_that_becomes_home_finds_all_of_the_history(
     town: Town, places: list[Place]
 ) -> None:
-    """Its logs, that of the revisions too, come from the leader that recruits it."""
+    """The leader that recruits the witness sends it the logs, also that of the revisions."""
     first = places[0]
     oracle = Oracle()
     async with first.client() as client:

@@ -1,5 +1,5 @@
-"""Queries before and after a modification, the clients that make it and read on, and what must come
-out: by the reference interpreter, edition by edition."""
+"""Queries before and after a modification, clients that modify and read, and the expected answers:
+by the reference interpreter, edition by edition."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Answer = tuple[int, ...]
 def sieve_and_sums(
     place: Place, source: str, *, size: int = 100, availability: Availability | None = None
 ) -> Query:
-    """The odd values, `state`, and their sums and number by window, `sums`."""
+    """Return a query of the odd values, `state`, and of their sums and number by window, `sums`."""
     boxes = (
         Filter("sieve", source, (place.name("kept"),), ("value % 2 = 1",)),
         Aggregate(
@@ -69,7 +69,8 @@ def sieve_and_sums(
 
 
 def rolling_sums(place: Place, source: str, *, size: int = 600, advance: int = 100) -> Query:
-    """The sums and the number of the odd values by windows that are folded from panes, `sums`."""
+    """Return a query of sums and numbers of the odd values by windows that are folded from panes,
+    `sums`."""
     plain = sieve_and_sums(place, source)
     sieve, sums = plain.boxes
     assert isinstance(sums, Aggregate)
@@ -78,7 +79,8 @@ def rolling_sums(place: Place, source: str, *, size: int = 600, advance: int = 1
 
 
 def change(box: str, **parameters: str) -> BoxChange:
-    """expression_0='...' is the parameter expression.0, window_size='...' is window-size."""
+    """Return a change: expression_0='...' is the parameter expression.0, window_size='...' is
+    window-size."""
     named = {name.replace("_0", ".0").replace("_", "-"): v for name, v in parameters.items()}
     return BoxChange(box, tuple(named.items()))
 
@@ -95,7 +97,7 @@ async def modify(
 
 
 class Edition:
-    """What a query was, from a boundary on."""
+    """The form of a query from a boundary on."""
 
     def __init__(self, query: Query, since: int = BEGINNING) -> None:
         self.query, self.since = query, since
@@ -104,7 +106,7 @@ class Edition:
 def answers(
     editions: Sequence[Edition], source: str, stimes: range, stream: str, *columns: str
 ) -> list[Answer]:
-    """What must come out of a stream, if the source has (t, t) for all of these times."""
+    """Return the expected tuples of a stream, if the source has (t, t) for all of these times."""
     participant = source.removeprefix("medusa://").split("/")[0]
     schemas = {source: schema_of(participant)}
     given: dict[str, list[dict[str, Any]]] = {
@@ -150,7 +152,7 @@ def edition(before: Query, since: int, *changes: BoxChange) -> Edition:
 
 
 def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | None:
-    """The box with other parameters; those may change its schema, and be refused."""
+    """Draw the box with other parameters; these may change its schema, and be refused."""
     match box:
         case Filter():
             schema = schemas[box.input]
@@ -222,7 +224,7 @@ def stored_query(query: Query) -> StoredQuery:
 
 @st.composite
 def chains(draw: st.DrawFn) -> Query:
-    """A filter whose output is written down, windows over that, and windows over those."""
+    """Draw a filter whose output is stored, windows over that, and windows over those."""
     total = (
         AggregateFunction(Function.SUM, "a", "a"),
         AggregateFunction(Function.COUNT, None, "n"),
@@ -239,7 +241,8 @@ def chains(draw: st.DrawFn) -> Query:
 
 @st.composite
 def folded(draw: st.DrawFn) -> Query:
-    """Windows that are folded from panes, most of which overlap; a filter before and one behind."""
+    """Draw windows that are folded from panes, most of them overlapping, with a filter before and
+    one behind."""
     functions = (
         AggregateFunction(Function.SUM, "a", "a"),
         AggregateFunction(Function.COUNT, None, "n"),

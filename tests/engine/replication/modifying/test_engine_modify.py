@@ -1,4 +1,5 @@
-"""A query that runs goes on with other parameters: whole peers, what consumers get, refusals."""
+"""A running query gets other parameters, at whole peers: the tests check its consumers and the
+refusals."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The property that modifying a query rests on: up to T every output is what the old parameters
-give in one batch run, after T what the new ones give; however epochs are cut, how often it is
-modified or restarted, and whatever retention has let go of."""
+"""The property behind modifications: up to T every output is that of one batch run with the old
+parameters, after T that of one with the new ones; for every cut of the epochs, every number of
+modifications and restarts, and any retention."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Bench:
     read: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
 
     def open(self) -> None:
-        """As after a restart: from what is on disk."""
+        """Open the logs again from disk, as after a restart."""
         for log in self.logs.values():
             log.close()
         stored = msgspec.json.decode(msgspec.json.encode(self.stored), type=StoredQuery)
@@ -105,7 +105,8 @@ class Bench:
         log.append(upto, pa.Table.from_pylist(found, schema=log.schema))
 
     async def run(self, names: Sequence[str]) -> None:
-        """These tasks, as far as their inputs go; then retention takes what nobody holds."""
+        """Run these tasks as far as their inputs go; then let retention delete all that no hold
+        keeps."""
         for name in names:
             log, runner = self.logs[name], self.runners[name]
             while log.boundary < runner.inputs.boundary:
@@ -129,7 +130,7 @@ class Bench:
         return Footing(given, starts).joined(made_since(self.tasks, self.stored.since))
 
     def modify(self, query: Query, least: int) -> str:
-        """Returns what came of it."""
+        """Modify the query; return the outcome."""
         tasks = Network(query, self.stored.inputs, self.stored.kept).tasks()
         names = changed(self.tasks, tasks)
         if not names:
@@ -158,7 +159,7 @@ class Bench:
                 self.runners[task.name].modify(task)
 
     def expected(self) -> dict[str, list[Row]]:
-        """By the interpreter of networks, box by box, edition by edition."""
+        """Return the answers of the interpreter of networks, box by box, edition by edition."""
         panes = {panes_name(name) for name in widths(self.stored.entry.query)}
         made: dict[str, list[Row]] = {name: [] for name in self.runners if name not in panes}
         ends = [since for _, since in self.editions[1:]] + [END]

@@ -1,5 +1,5 @@
-"""What is remembered of a query that was modified: histories of random modifications, without any
-peer, against a list of what each edition said."""
+"""The stored history of a query, over random modifications and without a peer, equals a list of all
+editions."""
 
 from __future__ import annotations
 
@@ -55,13 +55,14 @@ class Past:
     since: Sequence[int]
 
     def edition_at(self, boundary: int) -> int:
-        """The number of the one that makes what follows the boundary."""
+        """Return the number of the edition that makes the results after the boundary."""
         return max(n for n, since in enumerate(self.since) if since <= boundary)
 
 
 @st.composite
 def pasts(draw: st.DrawFn) -> Past:
-    """Some before anything was made, others later, each after the one before."""
+    """Draw histories: modifications before the first result, and later ones, each after the one
+    before."""
     first = stored_query(draw(queries() | chains()))
     stored, tasks, since = [first], [first.network.tasks()], [BEGINNING]
     for _ in range(draw(st.integers(1, 5))):
@@ -83,7 +84,7 @@ def pasts(draw: st.DrawFn) -> Past:
 
 @st.composite
 def others(draw: st.DrawFn, query: Query) -> Query:
-    """With another box, or the same; it may not type-check."""
+    """Draw another or the same box; the result may not type-check."""
     boxes = {box.name: box for box in query.boxes}
     box = other_box(draw, boxes[draw(st.sampled_from(sorted(boxes)))], check_query(query, SOURCES))
     if box is not None:
@@ -180,7 +181,7 @@ def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.Da
 @settings(deadline=None, max_examples=50)
 @given(pasts())
 def test_since_when_an_output_is_made_so_is_told_of_all_that_read_it(past: Past) -> None:
-    """By what the editions say, each beside the one before, without the tasks' own history."""
+    """The oracle compares each edition with the one before, without the tasks' own history."""
     expected: dict[str, int] = {}
     for before, now, since in zip(past.tasks, past.tasks[1:], past.since[1:], strict=False):
         steps = {task.name: task.steps for task in before}

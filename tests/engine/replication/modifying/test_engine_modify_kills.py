@@ -1,12 +1,11 @@
-"""Somebody is killed (-9) at every step of a modification, under traffic: no result may be missing,
+"""A peer is killed (-9) at every step of a modification, under traffic: no result may be missing,
 come twice, or be of the wrong edition.
 
-Three real peers of one participant, processes with logs on disk: the source's home, where the
-consumer is as well, and two that have the query between them, one as its primary, the other in
-active standby. Each step arms one of them (see `crashing_peer`), asks for a modification, waits
-until that peer has died of it, starts it again, and asks until it has an answer. At the end the
-consumer's tuples of all steps are compared with those that the reference interpreter makes of the
-answered editions.
+Three peers of one participant run as processes with logs on disk: the leader of the source, with
+the consumer, the primary of the query, and its active standby. Each step arms one of them (see
+`crashing_peer`), asks for a modification, waits until that peer has died, starts it again, and asks
+until it has an answer. At the end the test compares the consumer's tuples of all steps with those
+that the reference interpreter makes of the answered editions.
 """
 
 from __future__ import annotations
@@ -99,7 +98,8 @@ class Scene:
                 await trio.sleep(LOOK_S)
 
     async def cast(self) -> dict[str, Peer]:
-        """Who is what, as the primary says once its secondary is as far as itself."""
+        """Return the part of each peer, by the primary's report once its secondary has caught
+        up."""
         with trio.fail_after(DEADLINE_S):
             while True:
                 for peer in self.peers:
@@ -187,7 +187,7 @@ async def open_scene() -> AsyncIterator[Scene]:
 
 
 class PlaceName:
-    """Only the names of a place."""
+    """A place of which only the names are used."""
 
     def name(self, path: str) -> str:
         return f"medusa://{PARTICIPANT}/{path}"
@@ -214,7 +214,8 @@ async def survives(*steps: tuple[Role, Order]) -> None:
 
 @pytest.mark.process
 async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Around the steps that count, without Spark; the others, and Spark, are in the campaign."""
+    """The peer dies around the decisive steps, without Spark; the campaign has the other steps, and
+    Spark."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(INTERVALS, HASTY)
     await survives(
@@ -229,6 +230,6 @@ async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 async def test_killed_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With real Spark."""
+    """The campaign with real Spark."""
     let_crash(tmp_path, monkeypatch)
     await survives(*MODIFYING)

@@ -1,4 +1,5 @@
-"""A query with a secondary is modified: whoever goes on with it goes on with the same."""
+"""A query with a secondary is modified: after any failover the new primary has the same
+editions."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ async def test_a_dead_primary_is_succeeded_with_what_was_modified(
 
 
 class Brake:
-    """Holds the jobs of one peer, while it is on."""
+    """Blocks the jobs of one peer while it is on."""
 
     def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         self._off = trio.Event()
@@ -168,8 +169,8 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
 async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
     town: Town, made: Made
 ) -> None:
-    """Its primary took it for dead and found another; it has heard nothing of that. It serves
-    nobody by the time that the query is modified."""
+    """The primary took it for dead and found another secondary, but it does not know. It serves no
+    reader when the query is modified."""
     home, one, two, other = await cast(town, made)
     async with home.client() as client, one.client(patience_s=0.1) as owner:
         source = await make_stream(client, home, "s")
@@ -199,8 +200,8 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
 async def modified_at_the_primary_alone(
     owner: AsyncMedusaClient, primary: Place, secondary: Place, deaf: pytest.MonkeyPatch
 ) -> None:
-    """The primary writes the modification down, and its secondary, which knew all that the primary
-    did, hears nothing from now on."""
+    """The primary stores the modification; its secondary, which was up to date, receives nothing
+    from now on."""
     query = primary.name("q")
 
     def knows_all() -> bool:
@@ -222,9 +223,9 @@ async def modified_at_the_primary_alone(
 async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
-    """The primary has written it down and cannot tell: no result passes the boundary. If it is
-    restarted, it tells again; if it is succeeded, it was never modified, and the client, who has
-    no answer, asks again."""
+    """The primary has stored it and cannot send it: no result passes the boundary. After a restart
+    it sends it again; if another peer takes over, the query was never modified, and the client, who
+    has no answer, asks again."""
 
     home, one, two, reader = await cast(town, made)
     async with home.client() as poster, reader.client() as client:
@@ -268,7 +269,7 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
 async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As above, and the secondary is not past the boundary."""
+    """The same, with a secondary that is not past the boundary."""
     home, one, two, reader = await cast(town, made)
     async with home.client() as poster, reader.client() as client:
         source = await make_stream(poster, home, "s")
@@ -297,8 +298,8 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
 async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_since(
     town: Town, made: Made
 ) -> None:
-    """It was away while another peer became the secondary and the query was modified; when it is
-    back, its primary is gone."""
+    """The peer was away while another became the secondary and the query was modified; when it is
+    back, the primary is gone."""
     home, one, two, other = await cast(town, made)
     async with home.client() as client:
         source = await make_stream(client, home, "s")

@@ -1,4 +1,4 @@
-"""The rules of a modification, without any peer: parameters, documents, boundaries."""
+"""The rules of a modification, without a peer: parameters, documents, boundaries."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def ask(query: Query, box: str, *parameters: tuple[str, str]) -> Query:
 
 
 def outcome(call: Callable[[], T]) -> tuple[T | None, str]:
-    """What it gives, or with which words it refuses."""
+    """Return the result, or the message of the refusal."""
     try:
         return call(), ""
     except InvalidInputError as error:
@@ -270,7 +270,7 @@ def test_a_damaged_document_is_read_or_refused_with_a_line(data: st.DataObject) 
 
 
 def reached(tasks: Sequence[Task], names: Collection[str]) -> set[str]:
-    """Whoever reads what one of them makes, or what such a one makes..., and they."""
+    """Return these boxes and all boxes that read their results, directly or not."""
     found = set(names)
     for _ in tasks:
         found |= {task.output for task in tasks if found & set(task.inputs)}
@@ -278,7 +278,7 @@ def reached(tasks: Sequence[Task], names: Collection[str]) -> set[str]:
 
 
 def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: int) -> bool:
-    """What is promised of a boundary, window by window, around it."""
+    """Check the promises about a boundary, window by window, around it."""
     changes = reached(tasks, names)
     for task in tasks:
         window, near = task.windows, task.near
@@ -302,7 +302,7 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
 
 
 def windows(window: Windows, one: int, other: int) -> list[tuple[int, int]]:
-    """The first and last microsecond of those around both times, and between them."""
+    """Return the first and last microsecond of the windows around both times, and between them."""
     span, advance = 2 * window.size_us, window.advance_us
     numbers = range((min(one, other) - span) // advance, (max(one, other) + span) // advance)
     begins = [number * advance for number in numbers]
@@ -316,7 +316,7 @@ BEFORE = -1000
 
 @st.composite
 def stacks(draw: st.DrawFn) -> Query:
-    """Windows over windows over a filter, over both sources, or beside each other."""
+    """Draw windows over windows over a filter, over both sources, or beside each other."""
     streams, boxes = ["kept"], list[Box]([Filter("f", "s0", ("kept",), ("a > 1",))])
     boxes.append(Union("u", ("s0", "s1"), "both"))
     for number in range(draw(st.integers(1, 3))):
@@ -358,7 +358,7 @@ def test_the_earliest_boundary_is_the_first_that_keeps_every_promise(
 
 
 def chain(*sizes_us: int) -> tuple[Task, ...]:
-    """A filter that is written down, and windows of these sizes over it."""
+    """Return a filter whose output is stored, and windows of these sizes over it."""
     boxes = [
         Aggregate(f"w{n}", "kept", f"x{n}", size, size, (), COUNT)
         for n, size in enumerate(sizes_us)

@@ -1,5 +1,6 @@
-"""A query is modified while it runs on real Spark: up to T it makes what a batch run by the old
-parameters makes, after T what one by the new ones makes. Both runs are a few lines of PyArrow."""
+"""A query is modified while it runs on real Spark: up to T its results are those of a batch run
+with the old parameters, after T those of one with the new ones. Both runs are a few lines of
+PyArrow."""
 
 from __future__ import annotations
 
@@ -63,13 +64,13 @@ def sums_of_some(place: Place, source: str) -> Query:
 
 
 def sieved(passes: Callable[[pa.Table], Any]) -> pa.Table:
-    """All tuples at once, through the filter."""
+    """Return all tuples that pass the filter."""
     everything = tuples(range(LAST))
     return everything.filter(passes(everything["value"]))
 
 
 def summed(state: pa.Table, size: int) -> pa.Table:
-    """All at once, by window and name."""
+    """Return all sums by window and name."""
     last = pa.array([t - t % size + size - 1 for t in state["t"].to_pylist()], pa.int64())
     kinds = [("value", "sum"), ("value", "count"), ("value", "max")]
     groups = state.append_column("last", last).group_by(["last", "name"]).aggregate(kinds)
@@ -86,7 +87,7 @@ def old_then_new(old: list[tuple[Any, ...]], new: list[tuple[Any, ...]]) -> list
 
 
 async def pour(client: AsyncMedusaClient, source: str, modified: trio.Event) -> None:
-    """Post without pause; only T itself is not passed before it is known to be T."""
+    """Post without pause, but stop at T until the test knows T."""
     for first in range(0, LAST, PER_POST):
         if first >= GATE:
             await modified.wait()
@@ -159,7 +160,7 @@ async def test_panes_of_both_editions_on_spark(tmp_path: Path) -> None:
 
 
 def rolled(state: pa.Table, size: int, advance: int) -> list[tuple[Any, ...]]:
-    """All at once, by each window and name."""
+    """Return all sums by each window and name."""
     rows: list[tuple[Any, ...]] = []
     for start in range(advance - size, LAST, advance):
         inside = pc.and_(pc.greater_equal(state["t"], start), pc.less(state["t"], start + size))

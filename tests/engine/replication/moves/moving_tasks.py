@@ -1,4 +1,4 @@
-"""Tasks that move between peers: what is posted, and the sums that subscribers must get."""
+"""Tasks that move between peers: the posted tuples, and the sums that subscribers must receive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE_US = 100
 
 
 def windows(place: Place, source: str, path: str = "out") -> Query:
-    """Sums by window of 100 µs."""
+    """Return the sums by window of 100 µs."""
     return Query(
         place.name("q/" + path),
         (
@@ -40,7 +40,7 @@ def expected(stimes: Iterable[int]) -> list[tuple[int, int]]:
 
 
 class Reader:
-    """A subscriber that gathers a stream's rows: the stime and some columns."""
+    """A subscriber that collects a stream's rows: the stime and some columns."""
 
     def __init__(
         self, client: AsyncMedusaClient, stream: str, *columns: str, after: int = BEGINNING
@@ -50,7 +50,7 @@ class Reader:
         self.rows: list[tuple[int, ...]] = []
 
     async def take(self, boundary: int) -> None:
-        """Until the stream has that boundary."""
+        """Read until the stream has that boundary."""
         with trio.fail_after(DEADLINE_S):
             while self._subscription.boundary < boundary:
                 table = (await anext(self._subscription)).table
@@ -58,29 +58,29 @@ class Reader:
                 self.rows += zip(*columns, strict=True)
 
     async def feed(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
-        """Post those, and take what comes of them up to the last."""
+        """Post these rows, and read their results up to the last."""
         await post(client, source, stimes)
         await self.take(stimes[-1])
 
     async def end(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
-        """Post those, which are the last, and take all that comes."""
+        """Post these last rows, and read all results."""
         await client.post_event(source, rows((at, at) for at in stimes), end=True)
         await self.take(END)
 
 
 class Sums(Reader):
-    """A subscriber to `windows` that gathers the sums."""
+    """A subscriber to `windows` that collects the sums."""
 
     def __init__(self, client: AsyncMedusaClient, stream: str, after: int = BEGINNING) -> None:
         super().__init__(client, stream, "total", after=after)
 
     async def finish(self, client: AsyncMedusaClient, source: str, stimes: range) -> None:
-        """Post the last of them: the sums are those of all stimes from 0 on."""
+        """Post the last rows: the sums are those of all stimes from 0 on."""
         await self.end(client, source, stimes)
         assert self.rows == expected(range(stimes.stop))
 
     async def finish_after_250(self, client: AsyncMedusaClient, source: str) -> None:
-        """Post one more after the 250 of `running`, the last: the sums are those of all."""
+        """Post one last row after the 250 of `running`: the sums are those of all rows."""
         await client.post_event(source, rows([(300, 1)]), end=True)
         await self.take(END)
         assert self.rows == [*expected(range(250)), (399, 1)]
@@ -92,7 +92,7 @@ async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
 
 
 async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
-    """A query of windows that has seen 250 tuples: its source, and a subscriber."""
+    """Give a query of windows that has read 250 tuples, with its source and a subscriber."""
     source = await make_stream(client, place, "s")
     await begin(client, windows(place, source))
     sums = Sums(client, place.name("out"))
@@ -101,7 +101,7 @@ async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
 
 
 async def owner_and_worker(town: Town) -> tuple[Place, Place, AsyncMedusaClient, str, Sums]:
-    """Two peers of one participant, and the query of `running` at the first, with a client."""
+    """Give two peers of one participant, and the query of `running` at the first, with a client."""
     owner, worker = await town.siblings(2)
     client = await town.client(owner)
     return owner, worker, client, *await running(client, owner)

@@ -1,4 +1,5 @@
-"""The tasks at a peer that is gone come home together, however they depend on one another."""
+"""When a peer is gone, its tasks return to their owner together, however they depend on one
+another."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def stage(place: Place, source: str, path: str) -> Query:
 async def chain(
     town: Town, owner: Place, worker: Place
 ) -> tuple[AsyncMedusaClient, str, Reader, list[str]]:
-    """Three queries, each over what the one before makes, whose tasks all run at the worker."""
+    """Return three queries, each over the one before, whose tasks all run at the worker."""
     client = await town.client(owner)
     source = last = await make_stream(client, owner, "s")
     for path in STAGES:

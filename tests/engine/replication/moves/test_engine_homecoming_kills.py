@@ -1,4 +1,4 @@
-"""A peer that runs a chain of tasks is killed with -9: the results go on in a moment, not after the
+"""A peer that runs a chain of tasks is killed with -9: the results continue at once, not after the
 owner's patience for each stage in turn."""
 
 from __future__ import annotations

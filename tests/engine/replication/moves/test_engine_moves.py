@@ -1,4 +1,4 @@
-"""Moving tasks between whole peers: what subscribers get is the same whoever computes it."""
+"""Tasks move between whole peers: subscribers receive the same results from every worker."""
 
 from __future__ import annotations
 
@@ -92,8 +92,8 @@ async def test_a_subscriber_elsewhere_follows_the_task(town: Town) -> None:
 async def test_either_side_restarts_at_any_step(
     town: Town, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
 ) -> None:
-    """A peer is stopped when one of them comes to the step, before it is done, and started again.
-    (Real processes killed with -9 are in test_engine_moving_kills.)"""
+    """A peer stops when it reaches the step, before the step is done, and is started again.
+    (test_engine_moving_kills has real processes killed with -9.)"""
     one, two = await town.siblings(2)
     client = await town.open(one.client(patience_s=DEADLINE_S))
     source = await make_stream(client, one, "s")
@@ -134,7 +134,8 @@ async def _back_again(one: Place) -> None:
 
 
 def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, trio.Event]:
-    """Let a method wait when it is first called: the events tell that it is, and let it go on."""
+    """Let a method wait when it is first called: one event says that it waits, the other one ends
+    the wait."""
     name, method = step.split(".")
     owner = {c.__name__: c for c in (Assignments, Mover, Notifier)}[name]
     reached, go_on = trio.Event(), trio.Event()
@@ -210,7 +211,7 @@ async def test_stopping_a_query_frees_its_worker(town: Town) -> None:
 
 
 async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(town: Town) -> None:
-    """The input's home keeps nothing, the owner what its open window needs."""
+    """The input's leader keeps nothing; the owner keeps what its open window needs."""
     one, two = await town.siblings(2)
     three = await town.settle("mit.edu", sibling=True)
     await town.acquainted(one, two, three)

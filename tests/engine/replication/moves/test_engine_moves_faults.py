@@ -52,7 +52,7 @@ HOUR_US = 3_600_000_000
 
 
 async def assign(hostile: Place, worker: Place, request: Assignment) -> Progress:
-    """What a peer that follows its own rules says to another."""
+    """Assign a task as an honest peer does."""
     connection = await hostile.up.engine.overlay.connect(parse_peer_id(worker.id))
     return await connection.call("task.assign", request, Progress, timeout_s=DEADLINE_S)
 
@@ -76,7 +76,7 @@ def assignment(
 
 
 def welcome(place: Place) -> None:
-    """It runs whatever anybody wants: what else is refused, is refused all the same."""
+    """Let a peer run any task: other refusals stay."""
     place.up.engine.assignments.expect = lambda *_: None
     place.up.engine.assignments.admit = lambda *_: None
 
@@ -113,7 +113,8 @@ def replace_struct(request: Assignment, **changes: Any) -> Assignment:
 
 @pytest.mark.parametrize("keeper", ["the worker", "a third one"])
 async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: str) -> None:
-    """It may read the stream itself; who wants its tuples by way of a task may not."""
+    """The worker may read the stream; the participant that wants its tuples through a task may
+    not."""
     bank = await town.settle("bank.com")
     thief = await town.settle("thief.org")
     third = await town.settle("third.net")
@@ -196,8 +197,8 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
 
 
 async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Town) -> None:
-    """A mirror that has yet to begin begins where its first reader needs it, no earlier; and what
-    one owner gives as its input's past is nobody else's."""
+    """A mirror that has not begun begins where its first reader needs it, no earlier; the past of
+    an input from one owner serves no other owner."""
 
     silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
     one, two = await town.siblings(2)
@@ -221,7 +222,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Tow
 @pytest.mark.town(patience_s=0.3)
 @pytest.mark.parametrize("boundary", [END, 10_000])
 async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int) -> None:
-    """A worker that says that there is nothing to come, or that it has come already."""
+    """A worker says that no tuple is to come, or that all have come already."""
     one, two, client, source, sums = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     (lying,) = two.up.engine.assignments.all()
@@ -236,7 +237,7 @@ async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int)
 
 
 async def test_a_task_is_not_passed_on_to_its_owner(town: Town) -> None:
-    """Who passed it on would be paid for what the owner computes."""
+    """The worker that passed it on would be paid for the owner's own work."""
     one, two, three = await town.siblings(3)
     client = await town.client(one)
     await running(client, one)
@@ -258,7 +259,7 @@ async def test_a_task_is_not_passed_on_to_its_owner(town: Town) -> None:
 
 
 async def test_a_task_goes_only_where_its_inputs_may_be_read(town: Town) -> None:
-    """The owner has their past, and the next worker would get it from there."""
+    """The owner has the inputs' past, and the next worker would receive it from there."""
     one, two = await town.siblings(2)
     other = await town.settle("utah.edu")
     await town.acquainted(one, two, other)
@@ -317,7 +318,7 @@ async def test_deleting_a_query_whose_task_is_away(town: Town) -> None:
 async def test_a_query_stopped_at_the_moment_of_a_switch(
     town: Town, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
 ) -> None:
-    """The move has waited for the output to rest; that it rests now is not its doing."""
+    """The move waited for the output to rest; the stop of the query, not the move, made it rest."""
     one, two, *_ = await owner_and_worker(town)
     mover = one.up.engine.mover
     original = Mover._prepare
@@ -368,7 +369,7 @@ def replace_placement(placement: Any, **changes: Any) -> Any:
 
 
 async def test_a_term_number_is_never_used_twice(town: Town) -> None:
-    """Else what a worker hears of a move that failed could end the one that did not."""
+    """Otherwise a message about a failed move could end a later one."""
     one, two, three = await town.siblings(3)
     client = await town.client(one)
     await running(client, one)
@@ -407,7 +408,7 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(town: Town) -> No
 
 @pytest.mark.town(patience_s=DEADLINE_S)
 async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> None:
-    """What it needed at first is long gone, everywhere."""
+    """The tuples that it needed at first are gone everywhere."""
     one, two = await town.siblings(2)
     three = await town.settle("mit.edu", sibling=True)
     await town.acquainted(one, two, three)
@@ -460,7 +461,7 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
 
 
 async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -> None:
-    """That it is stopped was written down, that its task is home was not."""
+    """The peer had stored the stop of the query, but not the return of its task."""
     one, two = await town.siblings(2)
     async with one.client() as client:
         await running(client, one)
@@ -502,7 +503,7 @@ async def refuse_all(*_: Any) -> Any:
 
 
 async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
-    """Between peers of one participant nothing is billed."""
+    """Peers of one participant send each other no bills."""
     one, two, client, source, sums = await owner_and_worker(town)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     since = placed(one).current.term.since
@@ -516,7 +517,8 @@ async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
 
 
 async def test_a_placement_of_the_future_is_refused_and_never_made_after(town: Town) -> None:
-    """By a stolen key, or a clock gone wild: the owner can place its task all the same."""
+    """A stolen key, or a wrong clock, made the placement: the owner can place its task all the
+    same."""
     home, owner, worker = await town.siblings(3)
     poster, client = await town.clients(home, owner)
     source = await make_stream(poster, home, "s")
@@ -553,7 +555,7 @@ async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(town: To
 
 @pytest.mark.town(patience_s=DEADLINE_S)
 async def test_a_task_that_another_owner_released_meanwhile_comes_home(town: Town) -> None:
-    """As after a takeover that is taken back: the owner between has released the worker."""
+    """A takeover was reversed: the owner in between has released the worker."""
     one, two, client, source, sums = await owner_and_worker(town)
     name, mover = one.name("out"), one.up.engine.mover
     record = await mover.move(name, two.peer_id, Deal(giver=one.id))

@@ -1,10 +1,10 @@
-"""A task with state moves under traffic, and somebody is killed at every step of it: no answer may
-be missing, come twice, or differ from DuckDB's.
+"""A task with state moves under traffic, and a peer is killed at every step: no answer may be
+missing, come twice, or differ from DuckDB's.
 
-Three real peers of one participant: the source's home, the owner of the query and the worker. The
+Three real peers of one participant: the source's leader, the owner of the query and the worker. The
 traffic never stops. Each step arms one peer (see `crashing_peer`), starts a move, waits until that
-peer has died of it, starts it again, and waits until the subscriber at the owner has everything
-that was posted by then. What it received over all steps is compared at the end.
+peer has died, starts it again, and waits until the subscriber at the owner has received all answers
+so far. At the end the test compares all received answers.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ LONG = Pace(rows=600_000, parts=96)
 
 @dataclass
 class Traffic:
-    """Rows posted one part after the other, until it is told to stop."""
+    """Posts rows, one part after the other, until it is stopped."""
 
     minutes: Minutes
     parts: int
@@ -83,11 +83,11 @@ class Traffic:
 
     @property
     def boundary(self) -> int:
-        """Just before the rows of the last post, microseconds."""
+        """The boundary just before the rows of the last post, in microseconds."""
         return (self.posted - 1) * (MINUTE_US // self.parts) - 1
 
     def answers(self) -> list[Answer]:
-        """What everything posted must have led to, sorted."""
+        """Return the expected answers to all posted rows, sorted."""
         whole, parts = divmod(self.posted, self.parts)
         found = [answer for minute in range(whole) for answer in self.minutes.answers(minute)]
         if parts:
@@ -108,7 +108,7 @@ class Traffic:
 
 @dataclass
 class Consumer:
-    """Subscribes at the owner, again and again as that one dies."""
+    """Subscribes at the owner, again after each death of the owner."""
 
     answers: list[Answer] = field(default_factory=list)
     boundary: int = BEGINNING
@@ -135,12 +135,12 @@ class Scene:
     consumer: Consumer
 
     async def settle(self) -> None:
-        """Wait until everything posted so far has been answered."""
+        """Wait until all rows posted so far are answered."""
         with trio.fail_after(DEADLINE_S):
             await self.consumer.reach(self.traffic.boundary)
 
     async def place(self, where: At) -> None:
-        """Have the task run there, whatever it takes."""
+        """Try until the task runs at that peer."""
         with trio.fail_after(DEADLINE_S):
             while True:
                 try:
@@ -158,7 +158,7 @@ class Scene:
         await move_task(self.owner.home, TASK, running.peer if where == "worker" else "")
 
     async def kill_at(self, order: Order, victim: Peer, to: At) -> None:
-        """Move, and have the victim die of it; then let it live again."""
+        """Move the task, let the victim die at that point, and start it again."""
         await self.place("owner" if to == "worker" else "worker")
         await self.settle()
         process = victim.process
@@ -176,14 +176,15 @@ class Scene:
         await self.settle()
 
     async def _try_to_move(self, where: At) -> None:
-        """It may fail, since somebody dies; what counts is what comes out in the end."""
+        """Try to move the task; the move may fail, since a peer dies, but the answers must be
+        right."""
         try:
             await self.move(where)
         except MedusaError as error:
             print(f"the move to the {where} ended: {error}", flush=True)
 
     async def report(self) -> None:
-        """What the peers say, for whoever looks into a failure."""
+        """Print the peers' reports for a person who looks into a failure."""
         with trio.CancelScope(shield=True):
             for peer in self.federation.peers:
                 print(f"--- {peer.home.folder.name}\n{peer.tail()}")
@@ -195,7 +196,8 @@ class Scene:
 
 @asynccontextmanager
 async def open_scene(pace: Pace) -> AsyncIterator[Scene]:
-    """Traffic flows, the query runs at the owner and has answered a whole window."""
+    """Give a scene: traffic flows, and the query runs at the owner and has answered a whole
+    window."""
     async with open_federation() as federation:
         home = await federation.found(PARTICIPANT)
         owner = await federation.admit_sibling(home)
@@ -238,7 +240,8 @@ async def survives(pace: Pace, *kills: tuple[At, Order, At]) -> None:
 
 @pytest.mark.process
 async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Around the step that counts, without Spark; the others, and Spark, are in the campaign."""
+    """The peer dies around the decisive step, without Spark; the campaign has the other steps, and
+    Spark."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     await survives(
         SHORT,
@@ -255,6 +258,6 @@ async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_killed_at_every_step_of_a_move(
     victim: At, to: At, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With real Spark."""
+    """The campaign with real Spark."""
     let_crash(tmp_path, monkeypatch)
     await survives(LONG, *((victim, order, to) for order in MOVES[victim, to]))

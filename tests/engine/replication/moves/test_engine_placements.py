@@ -1,4 +1,4 @@
-"""An owner's record of who worked on a task: from which boundary to which, and on what terms."""
+"""An owner records who worked on a task: from which boundary to which, and on what terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A task that runs where its input is: its owner reads none of it, and can take the task home."""
+"""A task runs at the leader of its input: its owner reads nothing of the input, and can take the
+task home."""
 
 from __future__ import annotations
 
@@ -33,13 +34,13 @@ async def move(owner: Place, to: Place, path: str = "out") -> None:
 
 
 def kept_from(leader: Place) -> int:
-    """The boundary from which on the leader of `s` keeps it for readers elsewhere."""
+    """Return the boundary from which on the leader of `s` keeps it for readers elsewhere."""
     retention = leader.state("s").log.retention
     return retention.held(frozenset(h for h in retention.consumers if h.kind != "subscriber"))
 
 
 class Scene:
-    """A query at one peer over a stream of another one, which has no history of its own."""
+    """A query at one peer over a stream of another one, which keeps no history."""
 
     def __init__(
         self, owner: Place, leader: Place, client: AsyncMedusaClient, poster: AsyncMedusaClient
@@ -53,7 +54,7 @@ class Scene:
         await self.sums.feed(self.poster, self.source, stimes)
 
     async def fall_asleep(self, begin: int) -> int:
-        """Post from there on until the owner reads no more; returns the next stime."""
+        """Post from there on until the owner stops reading; return the next stime."""
         with trio.fail_after(DEADLINE_S):
             while self.owner.state("s").log.boundary > BEGINNING:
                 await self.feed(range(begin, begin + 10))
@@ -62,17 +63,18 @@ class Scene:
         return begin
 
     async def finish(self, begin: int) -> None:
-        """Post the rest: all sums are those of all that was posted."""
+        """Post the rest, and compare all sums with all posted rows."""
         await self.sums.finish(self.poster, self.source, range(begin, begin + 130))
 
 
 async def spared(town: Town) -> tuple[Scene, int]:
-    """A task at the leader of its input, whose owner reads no more; and the next stime."""
+    """Give a task at the leader of its input, whose owner has stopped reading, and the next
+    stime."""
     return await spared_between(town, *await town.siblings(2))
 
 
 async def spared_between(town: Town, owner: Place, leader: Place) -> tuple[Scene, int]:
-    """As `spared`."""
+    """The same as `spared`, in a scene."""
     poster, client = await town.clients(leader, owner)
     await make_stream(poster, leader, "s", history_us=0)
     await begin(client, windows(owner, owner.name("s")))
@@ -83,7 +85,8 @@ async def spared_between(town: Town, owner: Place, leader: Place) -> tuple[Scene
 
 
 async def reads_on(town: Town, owner: Place, leader: Place, worker: Place, query: Query) -> None:
-    """The task of this query moves to the worker, and its owner reads the input all the same."""
+    """Move the task of this query to the worker; check that its owner continues to read the
+    input."""
     poster, client = await town.clients(leader, owner)
     source = await make_stream(poster, leader, "s")
     await begin(client, query)

@@ -1,9 +1,9 @@
-"""A folded window whose panes are made at their source, with real peers that are killed with -9.
+"""The panes of a folded window are made at their source, by real peers that are killed with -9.
 
 Two peers of one participant: the source's leader, and the owner of the query. The traffic never
-stops. The task of panes moves to the leader, and the owner reads no row any more. Then one of the
-two is killed and started again, or the task comes home in between. At the end the rows of a
-subscriber at the owner are compared with the rows of one batch run.
+stops. The task of panes moves to the leader, and the owner stops reading rows. Then one of the two
+is killed and started again, or the task returns in between. At the end the test compares the rows
+of a subscriber at the owner with those of one batch run.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ Answer = tuple[int, str, int, int]
 
 
 def expected(posted: int, upto: int) -> list[Answer]:
-    """The results of so many posts, of windows that end by then."""
+    """Return the results after that many posts, of windows that have ended by then."""
     found: Counter[tuple[int, str]] = Counter()
     sums: Counter[tuple[int, str]] = Counter()
     rows = flows(0, posted * PART_ROWS, RATE)
@@ -97,7 +97,7 @@ class Scene:
             self.boundary = epoch.upto
 
     async def settle(self) -> None:
-        """Wait until everything that is posted by now is answered."""
+        """Wait until all rows posted by now are answered."""
         goal = self.posted * PART_US - SECOND_US
         await self.until(lambda: self.boundary >= goal)
 
@@ -110,7 +110,7 @@ class Scene:
         await move_task(self.owner.home, PANES, to)
 
     async def status(self) -> tuple[int, StreamStatus]:
-        """The bytes that the owner has received, and its copy of the source."""
+        """Return the bytes that the owner has received, and its copy of the source."""
         async with open_medusa(self.owner.home.folder) as client:
             (status,) = (await client.status(federation=False)).peers
         copy = next(stream for stream in status.streams if stream.name == STREAM.name)
@@ -123,13 +123,13 @@ class Scene:
                 await trio.sleep(0.05)
 
     async def away(self) -> None:
-        """Move the task to the leader, until the owner reads its input no more."""
+        """Move the task to the leader, and wait until the owner stops reading its input."""
         assert self.leader.running is not None
         await self.move(self.leader.running.peer)
         await self.fall_asleep()
 
     async def received(self, parts: int) -> int:
-        """Bytes that the owner receives during so many posts and their answers."""
+        """Return the bytes that the owner receives during that many posts and their answers."""
         await self.settle()
         before, _ = await self.status()
         goal = self.posted + parts
@@ -146,7 +146,7 @@ def answers_in(table: pa.Table) -> list[Answer]:
 
 @asynccontextmanager
 async def open_scene() -> AsyncIterator[Scene]:
-    """Traffic flows, and the query has answered a window."""
+    """Give a scene: traffic flows, and the query has answered a window."""
     async with open_federation() as federation:
         owner = await federation.found(participant_name(0))
         leader = await federation.admit_sibling(owner)
@@ -175,7 +175,7 @@ async def open_scene() -> AsyncIterator[Scene]:
 
 
 async def kill(peer: Peer) -> None:
-    """With -9."""
+    """Kill the peer with -9."""
     assert peer.process is not None
     peer.process.kill()
     await peer.process.wait()
@@ -190,7 +190,7 @@ async def revive(peer: Peer) -> None:
 async def test_only_partials_cross_the_network(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Bytes and rows at the owner, with the task at home, away, and home again."""
+    """The test counts bytes and rows at the owner, with the task at home, away, and home again."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     async with open_scene() as scene:
         at_home = await scene.received(40)
@@ -207,8 +207,8 @@ async def test_only_partials_cross_the_network(
 
 @pytest.mark.process
 async def test_the_partner_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of its work; then again, with the task taken home before it is back; and the
-    owner."""
+    """The partner is killed in the middle of its work; then again, with the task taken home before
+    the partner is back; then the owner is killed."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     async with open_scene() as scene:
         await scene.away()
@@ -246,7 +246,7 @@ async def test_the_owner_dies_while_it_drops_its_copy(
 
 
 async def survive(scene: Scene, order: Order) -> None:
-    """The owner dies of the order; after its start the task comes home."""
+    """Let the owner die of the order; after its start the task returns to it."""
     process = scene.owner.process
     assert process is not None
     arm(scene.owner.home.folder, order)

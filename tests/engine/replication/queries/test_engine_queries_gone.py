@@ -1,4 +1,4 @@
-"""Queries that are deleted, or that a failure came to: nothing is left of them."""
+"""A query that was deleted, or that failed, leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ async def test_a_creation_that_fails_at_its_end_leaves_nothing(
 
 
 async def test_what_a_crash_left_of_a_query_is_undone(town: Town) -> None:
-    """A query's file says that it is: without it, its outputs and its entry go at the start."""
+    """A query exists if its file exists: without the file, the peer removes its outputs and its
+    entry at the start."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     client, other = await town.clients(mit, utah)
     source = await make_stream(client, mit, "s")

@@ -1,4 +1,5 @@
-"""A query goes on at its secondary when its primary dies: whole peers, told who is dead."""
+"""When the primary dies, the secondary continues the query: whole peers, whose failure detector the
+test controls."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ async def test_amnesia_loses_the_windows_that_were_open_and_goes_on(town: Town, 
 
 
 async def test_a_slow_primary_steps_down_and_becomes_a_standby(town: Town, made: Made) -> None:
-    """It never died: it hears of the higher term, and nobody reads from it any more."""
+    """The primary never died: it receives the higher term, and loses its readers."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
@@ -100,7 +101,7 @@ async def test_it_fails_over_again_and_again(town: Town, made: Made) -> None:
 
 
 async def test_the_first_to_return_of_two_that_died_goes_on(town: Town, made: Made) -> None:
-    """Its successor took over, alone, and died as well: nobody else has the query."""
+    """Its successor took over, alone, and died as well: no other peer has the query."""
     home, one, two, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, one, reader)
     for place in (home, reader):

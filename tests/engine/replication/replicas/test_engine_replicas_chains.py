@@ -1,4 +1,4 @@
-"""Failover where queries read from queries, at the same peers and at others."""
+"""Failover where queries read from queries, at the same peer and at others."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ pytestmark = pytest.mark.town(timing=QUICK)
 
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, mode: Mode) -> None:
-    """One peer stands by for both queries: afterwards one of its queries reads what the other
-    makes."""
+    """One peer stands by for both queries: after the takeover one of its queries reads the other's
+    results."""
     home, first, second, secondary, reader = await town.siblings(5)
     poster, one, two, client = await town.clients(home, first, second, reader)
     source = await make_stream(poster, home, "s")
@@ -54,7 +54,7 @@ async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, m
 
 
 async def test_readers_at_the_old_and_the_new_primary_go_on(town: Town, made: Made) -> None:
-    """Both peers have a query of their own that reads the stream which changes hands."""
+    """Each of the two peers has a query that reads the stream which changes its producer."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, one, two, client = await town.clients(home, primary, secondary, reader)
     source = await make_stream(poster, home, "s")
@@ -100,7 +100,8 @@ async def test_consumers_never_outrun_a_standby_that_promises_precision(
 async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_the_bound(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It lives, and its disk is full, say. Once it copies again it is waited for again."""
+    """The standby lives, but its disk is full, for example. Once it copies again, results wait for
+    it again."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
@@ -128,7 +129,7 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
 
 
 async def test_producers_keep_what_a_backup_may_need_and_no_more(town: Town, made: Made) -> None:
-    """However little history the source declares."""
+    """The source may declare ever so short a history."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)

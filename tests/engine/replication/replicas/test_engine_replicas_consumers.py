@@ -1,4 +1,4 @@
-"""Consumers of a replicated query that are away when its peers die, and where they come back to."""
+"""Consumers of a replicated query are away when its peers die, and return to another peer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME = "away"
 
 
 async def read_up_to(client: AsyncMedusaClient, stream: str, after: int, upto: int) -> int:
-    """As a named subscriber, and away again; the boundary that it has."""
+    """Read as a named subscriber, and leave; return the boundary reached."""
     with trio.fail_after(DEADLINE_S):
         async with client.subscribe(stream, after, NAME) as epochs:
             while epochs.boundary < upto:
@@ -37,7 +37,7 @@ async def read_up_to(client: AsyncMedusaClient, stream: str, after: int, upto: i
 
 
 def leased(place: Place, stream: str) -> list[int]:
-    """What the named subscribers that this peer waits for have, microseconds."""
+    """Return the boundaries of the named subscribers whose tuples this peer keeps, microseconds."""
     return [lease.boundary for lease in place.up.engine.subscriptions.of(place.name(stream))]
 
 
@@ -65,8 +65,8 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
 async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
-    """A passive secondary that came late copies what nobody waits for, too; one that has copied
-    nothing yet makes all of it anew."""
+    """A passive secondary that joined late also copies tuples that no consumer waits for; one that
+    has copied nothing yet computes all of it anew."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
@@ -99,7 +99,7 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
 
 
 def hears(place: Place, query: str) -> bool:
-    """Whether it has been told of results that it has not."""
+    """Whether the peer knows of results that it does not have."""
     standby = place.up.engine.standbys.get(query)
     return standby is not None and standby.behind_us > 0
 
@@ -111,8 +111,8 @@ def refused(*_: object) -> NoReturn:
 async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     town: Town, made: Made
 ) -> None:
-    """By upstream backup the second successor begins with what consumers of the first one need,
-    also those that have not come to that one."""
+    """With upstream backup the second successor begins with the tuples that consumers of the first
+    one need, also those of consumers that never reached the first one."""
     home, one, two, three, reader = await town.siblings(5)
     poster, owner, client = await town.clients(home, one, reader)
     source = await make_stream(poster, home, "s")
@@ -140,7 +140,8 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
 async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
     town: Town, made: Made
 ) -> None:
-    """As a worker it began where it was asked to; as the secondary it has the past as well."""
+    """As a worker the peer began at the boundary of its assignment; as the secondary it has the
+    past as well."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")

@@ -95,7 +95,7 @@ async def test_a_later_term_that_no_peer_holds_is_outdone(town: Town, made: Made
 async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The secondary has not heard yet that the query is deleted."""
+    """The secondary does not know yet that the query is deleted."""
 
     async def unheard(*_: object) -> None:
         await trio.lowlevel.checkpoint()
@@ -155,7 +155,7 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
 async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
     town: Town, made: Made
 ) -> None:
-    """Nobody is left who could tell it, but the catalog."""
+    """Only the catalog can still tell the secondary."""
     home, primary, secondary = await town.siblings(3)
     poster = await town.client(home)
     source = await make_stream(poster, home, "s")
@@ -266,7 +266,7 @@ async def test_a_restarted_standby_copies_on_from_where_it_was(town: Town, made:
 async def test_a_crash_while_stepping_down_harms_nobody(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The query's file is gone, its logs are not; a query here reads what it made."""
+    """The query's file is gone, but its logs are not; a query at this peer reads its output."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, client = await town.clients(home, reader)
     async with primary.client() as owner:
@@ -307,7 +307,7 @@ async def test_a_peer_that_stops_hears_no_more_of_others(town: Town, made: Made)
 async def test_a_query_started_as_its_primary_died_is_taken_over(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The secondary has not been told; the client has."""
+    """The client knows that the query was started, but the secondary does not."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, client = await town.clients(home, reader)
     async with primary.client() as owner:

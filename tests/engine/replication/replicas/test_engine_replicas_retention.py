@@ -1,4 +1,4 @@
-"""What a replicated query reads and has others keep, and for how long."""
+"""A replicated query keeps its inputs, and makes others keep them, for the right time."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_deleted_query_holds_nothing_of_its_inputs(
 
 
 async def test_two_queries_do_not_hold_for_each_others_secondaries(town: Town, made: Made) -> None:
-    """The input is let go of when the last of them has it, not the first."""
+    """The source drops the input when the last of the queries has it, not the first."""
     home, primary, secondary = await town.siblings(3)
     poster, owner = await town.clients(home, primary)
     source = await make_stream(poster, home, "s")
@@ -171,7 +171,7 @@ async def test_amnesia_goes_on_though_its_producer_keeps_no_history(town: Town, 
 async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
     town: Town, made: Made
 ) -> None:
-    """Although the producer has let go of it: the primary has it."""
+    """The producer has dropped the input, but the primary has it."""
     home, primary, secondary, reader = await town.siblings(4)
     poster, owner, client = await town.clients(home, primary, reader)
     for place in (home, secondary, reader):

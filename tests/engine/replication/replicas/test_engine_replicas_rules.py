@@ -1,4 +1,4 @@
-"""When a secondary takes over, from where it goes on, and who is chosen: without any peer."""
+"""The rules of a takeover, without a peer: when, from which boundary, and by whom."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def name(path: str) -> str:
 
 
 def chain(sizes: Sequence[int]) -> tuple[Task, ...]:
-    """Windows over windows; 0: a filter."""
+    """Return windows over windows; 0: a filter."""
     boxes: list[Box] = []
     stream = name("s0")
     for number, size in enumerate(sizes, 1):
@@ -153,7 +153,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 7, 100]), min_size=1, max_size=4)
 def test_what_is_needed_is_what_the_tasks_read_and_nothing_is_missing(
     sizes: list[int], safe: int
 ) -> None:
-    """Oracle: the intervals that the runners ask for."""
+    """The oracle is the intervals that the runners ask for."""
     tasks = chain(sizes)
     need = needed(tasks, {task.output: safe for task in tasks})
     for task in tasks:

@@ -1,4 +1,4 @@
-"""Secondaries that refuse, are full, lose what they had, or are asked at a bad moment."""
+"""Secondaries that refuse, are full, lose their state, or are asked at a bad moment."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_re
 async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
     town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Although its primary turns out to live."""
+    """The primary turns out to live."""
     home, primary, secondary, reader = await town.siblings(4)
     change_role, full = StreamStore.change_role, True
 
@@ -177,7 +177,8 @@ async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
 async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     town: Town, made: Made
 ) -> None:
-    """A bound is of the clock, not of the stream's own time: a day may be posted in a second."""
+    """A bound counts by the clock, not by the stream's own time: a client may post a day in a
+    second."""
     home, primary, secondary = await town.siblings(3)
     poster, owner = await town.clients(home, primary)
     source = await make_stream(poster, home, "s")
@@ -201,7 +202,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
 
 
 async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(town: Town, made: Made) -> None:
-    """Before its copies have begun."""
+    """The standby is dropped before its copies have begun."""
     home, primary, secondary = await town.siblings(3)
     poster, owner = await town.clients(home, primary)
     source = await make_stream(poster, home, "s")

@@ -62,7 +62,8 @@ RETURN_S = RETURN * KEEP_ALIVE
 def followed(
     made: Choice, current: bytes, well: set[bytes], *, began: float, seconds: float
 ) -> list[tuple[float, bytes]]:
-    """What is read from when on, while these producers answer every keep-alive."""
+    """Yield the producer that is read, with the time, while these producers answer every
+    keep-alive."""
     changes = [(began, current)]
     for step in range(1, round(seconds / KEEP_ALIVE)):
         now = began + step * KEEP_ALIVE
@@ -84,7 +85,8 @@ def test_the_preferred_producer_is_read_again_when_it_has_been_well_for_a_while(
 
 
 def test_one_that_another_cannot_be_read_at_is_tried_ever_more_seldom() -> None:
-    """It answers, and each subscription at it fails: the reader is at the other one again."""
+    """The version answers, but each subscription to it fails: the reader reads the other one
+    again."""
     made, tried = choice(a=State.STABLE, b=State.STABLE), [0.0]
     for step in range(1, 20_000):
         now = step * KEEP_ALIVE

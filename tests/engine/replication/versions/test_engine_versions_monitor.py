@@ -1,4 +1,5 @@
-"""The producers of what is read here are asked how they are: all of it, whoever does not answer."""
+"""The monitor asks the producers of all read streams for their state, and notices one that does not
+answer."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ PRIMARY, SECONDARY, GONE = (bytes([n]) * 32 for n in (1, 2, 3))
 
 
 class Peers:
-    """What the monitor sees of the others: who answers says that it is well."""
+    """The other peers as the monitor sees them: those that answer are well."""
 
     def __init__(self, states: dict[bytes, State]) -> None:
         self.states = states

@@ -1,4 +1,4 @@
-"""Views at whole peers: created, read near and far, kept over restarts, refused, deleted."""
+"""Views at whole peers are created, read near and far, kept over restarts, refused, and deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Views whose streams are deleted or change hands, on disks that are full, after crashes."""
+"""Views whose streams are deleted or change their leader, on full disks, and after crashes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ async def test_half_of_what_was_dropped_is_nothing(town: Town) -> None:
 
 @pytest.mark.town(leader_silence_s=QUIET_S)
 async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(town: Town) -> None:
-    """At the home itself, at a voter that becomes it, and beside."""
+    """The view is at the leader itself, at a voter that becomes the leader, and at another peer."""
     places = await town.siblings(4)
     first = places[0]
     async with first.client() as client:

@@ -1,5 +1,5 @@
-"""A real peer, killed with -9 wherever a view is made, filled or deleted: afterwards it is there as
-a whole, or not at all."""
+"""A real peer is killed with -9 while a view is made, filled or deleted: afterwards the whole view
+exists, or nothing of it."""
 
 from __future__ import annotations
 

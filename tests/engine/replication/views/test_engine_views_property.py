@@ -1,5 +1,5 @@
-"""Whatever is posted, and however it is cut, compacted, dropped and restarted: a view shows what
-plain Python picks from all that was posted."""
+"""However a stream is posted to, cut, compacted, dropped and restarted, a view shows the tuples
+that plain Python picks from all posts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ STREAM = "medusa://mit.edu/s"
 
 
 def shown_of(posted: list[Row], shows: Shows, oldest: int, boundary: int) -> list[Row]:
-    """What a view shows of a stream at that boundary, of which `oldest` is the oldest kept."""
+    """Return the tuples that a view shows of a stream at that boundary, of which `oldest` is the
+    oldest kept."""
     have = [row for row in posted if oldest < row[0] <= boundary]
     match shows:
         case Last(rows=rows):
@@ -46,7 +47,7 @@ def shown_of(posted: list[Row], shows: Shows, oldest: int, boundary: int) -> lis
 
 @dataclass
 class Made:
-    """A view, its log, and what was true when it was made."""
+    """A view, its log, and the state of the stream when the view was made."""
 
     state: StreamState
     oldest: int
@@ -63,7 +64,7 @@ class Made:
 
 
 class History:
-    """A stream and views of it in one folder, worked on by a drawn sequence of steps."""
+    """A stream and views of it in one folder, changed by a drawn sequence of steps."""
 
     def __init__(self, folder: Path, rng: random.Random, history_us: int) -> None:
         self._folder = folder
@@ -111,7 +112,7 @@ class History:
         return StreamState(entry, Role.VIEW, log)
 
     def _hold(self, made: Made) -> None:
-        """As a peer does it, before anything is let go of after a restart."""
+        """Take the holds as a peer does, before it drops anything after a restart."""
         view, log = made.state.entry.stream.view, made.state.log
         assert view is not None
         self.source.hold(Hold("task", view.name), max(log.boundary, view.after))
@@ -148,7 +149,7 @@ class History:
         self.made.append(made)
 
     async def feed(self) -> None:
-        """One epoch to each view, as a peer does it."""
+        """Feed one epoch to each view, as a peer does."""
         for made in self.made:
             view, log = made.state.entry.stream.view, made.state.log
             assert view is not None
@@ -173,7 +174,7 @@ class History:
 
 
 def read(log: StreamLog, limit: int) -> list[Row]:
-    """As a subscriber from the beginning gets it."""
+    """Read as a subscriber from the beginning does."""
     found: list[Row] = []
     after = log.oldest
     while (epoch := next_epoch(log, after, limit)) is not None:

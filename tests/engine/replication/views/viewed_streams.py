@@ -1,4 +1,4 @@
-"""Streams whose views are read while they are posted to."""
+"""Streams with views that clients read while other clients post."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:
-    """A row at each of these, in one epoch."""
+    """Post a row at each of these times, in one epoch."""
     found = [(stime, stime) for stime in stimes]
     await client.post_event(stream, rows(found), boundary=stimes[-1])
     await client.flush()

@@ -1,4 +1,4 @@
-"""Sources and tasks under revisions, drawn at random, and what they must come to."""
+"""Draws sources and tasks under revisions, with the expected results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ revisions = st.tuples(st.sampled_from(["DELETION", "REPLACEMENT"]), payloads)
 
 @dataclass(frozen=True)
 class Act:
-    """One post: of tuples, or revisions of s0. promise: a boundary."""
+    """One post of tuples, or of revisions of s0. promise: a boundary."""
 
     stream: str
     rows: list[Row] = field(default_factory=list)
@@ -72,7 +72,7 @@ acts = st.one_of(
 
 
 class Model:
-    """A source in plain Python. state: its tuples, as revised."""
+    """A source in plain Python. state: its tuples, with all revisions."""
 
     def __init__(self, history_us: int, lateness_us: int = 0) -> None:
         self.state: list[Row] = []
@@ -82,7 +82,7 @@ class Model:
         self._lateness_us = lateness_us
 
     def take(self, act: Act) -> list[int]:
-        """Returns what was missed."""
+        """Apply the post; return the numbers of revisions that found no tuple."""
         missed = self._revise(act.revised)
         for row in act.rows:
             reach = self.boundary - (self._lateness_us if self.boundary < 2**63 - 1 else 0)

@@ -1,4 +1,4 @@
-"""The life of a stream with replicas under revisions, drawn at random."""
+"""Draws the life of a stream with replicas under revisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def lived_through(
 
 
 def drawn_acts(rng: Random) -> list[Act]:
-    """Tuples of few keys close together, revisions of them, and a boundary that follows."""
+    """Draw tuples of few keys close together, revisions of them, and a boundary that follows."""
 
     def row(now: int) -> Row:
         key, time = rng.randint(0, 5), rng.randint(now - 5, now + 15)

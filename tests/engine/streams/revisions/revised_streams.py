@@ -1,4 +1,4 @@
-"""Streams with keys whose tuples are revised: what is posted, and what comes of it."""
+"""Streams with keys whose tuples are revised: their posts, and the expected results."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def replacements(pairs: Iterable[tuple[int, int]]) -> pa.Table:
 
 
 def changes_of(table: pa.Table) -> list[tuple[int, str, int, int]]:
-    """(position, kind, stime of the tuple, its value)."""
+    """Return (position, kind, stime of the tuple, its value) of each change."""
     names = ("stime", REVISION_KIND, REVISED_STIME, "value")
     return list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
 
 
 def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
-    """How many tuples, and the sum of their values, per window."""
+    """Return the number of tuples, and the sum of their values, per window."""
     return Aggregate(
         name,
         source,
@@ -75,7 +75,7 @@ def logged(place: Place, path: str, variant: str = "") -> pa.Table:
 
 
 class Told:
-    """A stream as a client knows it that follows every change."""
+    """A stream as a client knows it that applies every change."""
 
     def __init__(self) -> None:
         self.tuples: Counter[tuple[object, ...]] = Counter()

@@ -1,5 +1,5 @@
-"""Three peers that keep one stream that is revised, driven step by step: what
-`medusa.engine.replication.leaders` does, without its messages; and what must hold in the end."""
+"""Three peers that keep one revised stream, driven step by step: they do the work of
+`medusa.engine.replication.leaders` without its messages; and the conditions of the end."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Peer:
         await self.open()
 
     async def advance(self, full: int = 3) -> None:
-        """full: the number of the log that has no room."""
+        """Move the boundary. full: the number of the log that has no room."""
         log = self.leader.logs[full % 3]
         commit = log.commit if full > 2 else no_room
         with patch.object(log, "commit", commit), suppress(StorageFullError):
@@ -101,7 +101,7 @@ class Peer:
         self.leader.replica.lead(term_number)
 
     def follow(self, other: Leader, limit: int) -> None:
-        """One part of what the home's journal has beyond ours."""
+        """Take one part of the leader's journal that ours lacks."""
         at = self.leader.source.position
         if at < other.source.position:
             part = other.source.read(at, limit)
@@ -109,7 +109,8 @@ class Peer:
             self.leader.replica.follow(*part)
 
     async def join(self, other: Peer, broken: int) -> None:
-        """Be brought into step. broken: the peer dies after so many epochs, and tries again."""
+        """Bring the peer up to date. broken: the peer dies after so many epochs, and tries
+        again."""
         leader = other.leader
         at = _continues(self.has(), leader.source)
         if currently_in_test_context():
@@ -212,7 +213,8 @@ class Town:
         await self.fail_over(0)
 
     async def fail_over(self, how: int) -> None:
-        """One of both goes on, with the other or the third. how: which, and when it breaks."""
+        """Let one of the two live peers lead, with the other or the third. how: which, and when it
+        breaks."""
         self._stand_down()
         members = [self.leader, self.replica]
         leader = members.pop(how % 2)
@@ -222,9 +224,8 @@ class Town:
         await self._go_on(leader, other, how // 2)
 
     async def reopen(self, how: int) -> None:
-        """The home goes on although the stream has ended, with one of the others. how: which, and
-        when it breaks; or the replica takes over, which knows nothing of that, or has heard of it
-        already."""
+        """Let the leader reopen the ended stream, with one of the others. how: which one, and when
+        it breaks; or the replica takes over, with or without knowing of the reopening."""
         if not self.leader.leader.end_is_logged:
             return
         self._stand_down()
@@ -306,7 +307,7 @@ class Town:
         self.replica.follow(self.leader.leader, limit)
 
     async def settle(self) -> None:
-        """The home hears what its replica has, and answers."""
+        """Let the leader learn what its replica has, and answer its clients."""
         await self.leader.leader.settle(self.replica.leader.source.position, 0.0)
         while self._sent and self._sent[0][1] <= self.leader.leader.replica.settling.settled:
             which, _, posted = self._sent.pop(0)
@@ -375,7 +376,8 @@ class Town:
 
 
 class EndingModel(Model):
-    """And it may end, and go on: from the greatest boundary that was ever promised."""
+    """The stream may also end, and be reopened: from the greatest boundary that was ever
+    promised."""
 
     ended_at = -(2**63)
 

@@ -1,4 +1,5 @@
-"""Revisions at a stream's leader: what they find, in what order, and what a crash leaves."""
+"""Revisions at a stream's leader: the tuples that they find, their order, and the state after a
+crash."""
 
 from __future__ import annotations
 
@@ -65,7 +66,7 @@ class Poster:
         return await self._home.post(P, self.sequence, body, boundary=boundary, end=end, now=1.0)
 
     async def revise(self, *rows: tuple[Any, ...], again: bool = False) -> Posted:
-        """Rows of kind, t, k, part, v."""
+        """Return revisions: rows of kind, t, k, part, v."""
         self.sequence += not again
         shape = request_schema(self._schema).payload
         table = pa.Table.from_pylist(
@@ -125,8 +126,8 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
 async def test_what_is_behind_the_history_counts_for_nothing(
     tmp_path: Path, *, retained: bool
 ) -> None:
-    """Were it found because it is there still, its replacement would put what is to be deleted
-    behind the history."""
+    """If the leader still found such a tuple, its replacement would move a deleted row behind the
+    history."""
     async with home_in(tmp_path) as leader:
         poster = Poster(leader)
         await poster.post((10, "a", 1, 1), boundary=20)
@@ -245,7 +246,7 @@ async def test_what_is_refused(tmp_path: Path) -> None:
 async def test_deletions_alone_whatever_the_time_is(
     tmp_path: Path, time: FieldType, key: tuple[str, ...]
 ) -> None:
-    """Of a post without replacements there is no time to look at."""
+    """A post without replacements contains no time to check."""
     schema = Schema("medusa://mit.edu/keyed", (Field("t", time), *FIELDS[1:]), time="t", key=key)
     times: list[Any] = [1 / 4096, 2 / 4096, 3 / 4096] if time in SECONDS else [244, 488, 732]
     async with home_in(tmp_path, schema) as leader:

@@ -1,4 +1,4 @@
-"""Revisions at whole peers: posted, logged beside the stream, and what becomes of them."""
+"""Revisions at whole peers are posted, logged beside the stream, and applied downstream."""
 
 from __future__ import annotations
 
@@ -195,7 +195,7 @@ async def test_what_can_not_be_revised(town: Town) -> None:
 
 
 async def test_a_view_shows_the_tuples_as_they_came(town: Town) -> None:
-    """It has no revisions, nor has what is made of it."""
+    """The view has no revisions, and neither do streams that are derived from it."""
     mit, client = await town.founder()
     stream = await keyed_stream(client, mit)
     await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
@@ -240,7 +240,8 @@ async def town_of(folder: Path) -> AsyncIterator[tuple[Town, list[Place]]]:
 
 
 async def some_revisions(client: AsyncMedusaClient, stream: str, at: int) -> None:
-    """Tuples of value 1 at every tenth of the hundred before `at`, of which two are revised."""
+    """Return tuples of value 1 at every tenth of the hundred before `at`, of which two are
+    revised."""
     times = range(at - 100, at, 10)
     await client.post_event(stream, rows((time, 1) for time in times), boundary=at - 5)
     await client.flush()

@@ -1,6 +1,6 @@
-"""Any posts, any revisions of them, any query, any cutting into epochs, any restart: what is
-stable, folded with its revisions, is what the query makes of the revised sources; and the revisions
-do not depend on the cut."""
+"""For any posts, revisions, query, cut into epochs and restart, the stable output with its
+revisions equals the query's result over the revised sources; and the revisions do not depend on the
+cut."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from medusa.overlay.events import Events
 
 
 class Reach(NamedTuple):
-    """How far back a source can be corrected: by revisions, and by late tuples."""
+    """How far back a source can be corrected, by revisions and by late tuples."""
 
     history_us: int = HISTORY_US
     lateness_us: int = 0
@@ -144,7 +144,7 @@ class Plant:
         return []
 
     async def move(self, what: int) -> None:
-        """Some leader, or some task, goes on."""
+        """Let some leader, or some task, make progress."""
         names = [*self.homes, *self.tasks]
         which = what % len(names)
         if which < len(self.homes):
@@ -177,7 +177,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When leaders and tasks go on: after each act, these; -1: all restart."""
+    """When leaders and tasks make progress: these after each act; -1: all restart."""
 
     moves: list[list[int]]
     epoch_rows: int
@@ -197,7 +197,7 @@ async def carried_out(
     models: Mapping[str, Model],
     reach: Reach,
 ) -> tuple[dict[str, pa.Table], tuple[Task, ...]]:
-    """The logs at the end."""
+    """Carry out the schedule; return the logs at the end."""
     with TemporaryDirectory() as folder:
         plant = Plant(Path(folder), query, schedule.epoch_rows, reach)
         await plant.open()
@@ -224,8 +224,8 @@ def test_any_query(query: Query, done: list[Act], first: Schedule, second: Sched
 
 @st.composite
 def dense_acts(draw: st.DrawFn, back: int = 5) -> list[Act]:
-    """Tuples of few keys close together, a boundary that follows them, and revisions throughout.
-    back: so far behind they may come."""
+    """Draw tuples of few keys close together, a boundary that follows them, and revisions
+    throughout. back: how far behind they may come."""
     found: list[Act] = []
     for now in range(0, 60, 10):
         payload = st.fixed_dictionaries(
@@ -265,7 +265,7 @@ def test_what_is_behind_the_history_is_out_of_reach(
 def test_late_tuples_of_any_query(
     query: Query, done: list[Act], first: Schedule, second: Schedule, lateness_us: int
 ) -> None:
-    """Those within the lateness are inserted, in a stream with a key and in one without."""
+    """Tuples within the lateness are inserted, in a stream with a key and in one without."""
     check(query, done, first, second, Reach(lateness_us=lateness_us))
 
 
@@ -288,7 +288,7 @@ def check(
     logs, tasks = trio.run(carried_out, query, done, first, models, reach)
 
     def since(name: str) -> int:
-        """What is before need not be there."""
+        """Tuples before that need not exist."""
         of = [name, revisions_name(name), *SCHEMAS, *map(revisions_name, SCHEMAS)]
         times = [time for n in of if n in logs for time in logs[n].column("stime").to_pylist()]
         return max(times, default=0) - reach.history_us

@@ -1,6 +1,6 @@
-"""Any posts and revisions of a stream with a replica, any shipping, settling, cutting, crashes,
-full disks and changes of leader: each is there once, is answered the same, and every peer's logs
-come to what plain Python makes of the posts."""
+"""For any posts and revisions of a stream with a replica, and any shipping, settling, cutting,
+crashes, full disks and changes of leader, each post counts once and is answered the same, and every
+peer's logs equal what plain Python makes of the posts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_any_posts(done: list[Act], steps: list[tuple[int, int]]) -> None:
 
 
 def drawn_steps(rng: Random) -> list[tuple[int, int]]:
-    """Many leaders that have what their replicas have not."""
+    """Draw many leaders that have tuples which their replicas lack."""
     weights = [4] * 5 + [2] * 4 + [4] * 3 + [2] * 2
     whats = rng.choices(range(len(weights)), weights, k=80)
     return [(what, rng.randrange(2**12)) for what in whats]
@@ -51,7 +51,8 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
 @example(5908, 5)  # what was found depended on when retention had run
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_dense_revisions(seed: int, history_us: int) -> None:
-    """Drawn all at once: of what Hypothesis draws, little is revised before a leader fails."""
+    """All revisions are drawn at once: in Hypothesis' own draws, a leader fails before many tuples
+    are revised."""
     rng = Random(seed)
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
 
