@@ -1,4 +1,4 @@
-"""Generated traffic for a test that the amount of it proves nothing to."""
+"""Generated traffic for tests to which its amount does not matter."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROWS = 50_000
 
 
 def few_connections(folder: Path, seed: int, networks: int) -> tuple[Path, ...]:
-    """A trace for each network, in files of the folder."""
+    """Write a trace for each network into files of the folder."""
     paths = tuple(folder / f"{number}.parquet" for number in range(networks))
     for path, table in zip(paths, generate(seed, networks, ROWS), strict=True):
         write_trace(path, [table])

@@ -1,5 +1,5 @@
-"""The Spark that the tests of a process share (`shared_spark`), for those that cannot have it run:
-PySpark takes one in a process at a time."""
+"""Ends the Spark that the tests of a process share (`shared_spark`), for tests that cannot run
+beside it: PySpark allows one in a process."""
 
 from __future__ import annotations
 

@@ -23,12 +23,12 @@ class Watched(Events):
         self.tell()
 
     def tell(self) -> None:
-        """Wake those that wait: something has happened that is no event."""
+        """Wake the waiting tasks after a change that is no event."""
         self._noted.set()
         self._noted = trio.Event()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Returns once the condition holds; checks it after every event."""
+        """Return once the condition holds; check it after every event."""
         with trio.fail_after(DEADLINE_S):
             while not condition():
                 await self._noted.wait()

@@ -1,4 +1,4 @@
-"""A peer whose catalog's file is lost or damaged: what it owns is in other files, and is found."""
+"""A peer whose catalog file is lost or damaged finds its own objects in other files."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ WIDE = tuple(Field(f"field_number_{number}", FieldType.LONG) for number in range
 
 
 async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, set[str]]:
-    """Streams, a query, a view and schemas; their names by kind."""
+    """Create streams, a query, a view and schemas; return their names by kind."""
     source = await make_stream(client, place, "s")
     output = place.name("odds")
     boxes = (Filter("odd", source, (output,), ("value % 2 = 1",)),)

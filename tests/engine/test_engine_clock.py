@@ -1,4 +1,4 @@
-"""Peers whose machine's clock is wrong: when they start, and while they run."""
+"""Peers whose machine's clock is wrong, at their start and while they run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def odd(place: Place) -> Query:
 
 
 async def own_something(place: Place, client: AsyncMedusaClient) -> None:
-    """A stream with two tuples, a query over it, and a schema that nothing uses."""
+    """Create a stream with two tuples, a query over it, and a schema that nothing uses."""
     await make_stream(client, place, "s")
     await begin(client, odd(place))
     await client.create_schema(schema_of(place.participant, "unused"))
@@ -64,7 +64,7 @@ async def own_something(place: Place, client: AsyncMedusaClient) -> None:
 
 
 async def knows_its_own(place: Place, boundary: int) -> None:
-    """All that a client wants of its own objects is there, and goes on from there."""
+    """Check that a client can read and continue all of its own objects."""
     async with place.client(producer=f"p{boundary}") as client:
         listed = (await client.list_objects()).names
         assert place.name("s") in listed["stream"]
@@ -145,7 +145,7 @@ async def test_an_idle_stream_goes_on_while_the_clock_is_behind(town: Town) -> N
 
 
 async def test_a_peer_that_starts_alone_with_its_clock_behind_denies_nothing(town: Town) -> None:
-    """By its clock the others' records lie in the future, so it knows no other peer."""
+    """By the peer's clock the others' records lie in the future, so it knows no other peer."""
     mit, sibling, utah = await town.settle_all("mit.edu", "mit.edu", "utah.edu")
     await make_stream(await town.client(sibling), sibling, "ours")
     await make_stream(await town.client(utah), utah, "theirs")
@@ -197,7 +197,7 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
 async def test_a_partners_wrong_clock_does_not_stop_what_is_ones_own(
     town: Town, wrong_s: float
 ) -> None:
-    """In a federation of two. Both are told, and other names are not denied."""
+    """In a federation of two, both report the difference, and other names are not denied."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     await make_stream(await town.client(utah), utah, "there")
     await town.close_clients()
@@ -235,7 +235,7 @@ def told_of_clocks(place: Place) -> list[Trouble]:
 async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_confirmed(
     town: Town,
 ) -> None:
-    """A lone peer starts once with its clock 100 days ahead: tuples must not be late after."""
+    """A lone peer starts once with its clock 100 days ahead: later tuples must not be late."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
         await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
@@ -264,7 +264,7 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
 async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
     tmp_path: Path, restarted: bool
 ) -> None:
-    """Its term was of the future, and so would every later one have been."""
+    """The query's term was of the future, and every later one would have been refused, too."""
     believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
     async with open_town(tmp_path, overlay=believing) as town:
         mit = await town.settle("mit.edu")
@@ -293,7 +293,7 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
 async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
     tmp_path: Path, mode: Mode
 ) -> None:
-    """Its term was lower than the one before, which its consumers and its secondary knew."""
+    """The term was lower than the one before, which consumers and secondary knew."""
     believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
     async with open_town(tmp_path, overlay=believing) as town:
         mit = await town.settle("mit.edu")
@@ -328,7 +328,7 @@ async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
 
 
 async def test_a_term_of_the_future_by_a_sibling_is_outdone(town: Town) -> None:
-    """A thief of a peer's key says in the catalog, by gossip and by call that it has the query."""
+    """A thief of a peer's key claims the query in the catalog, by gossip and by call."""
     mit = await town.settle("mit.edu")
     thief = await town.settle("mit.edu", sibling=True)
     utah = await town.settle("utah.edu")

@@ -1,4 +1,4 @@
-"""Two participants together against a third: what they say to everybody of its peers."""
+"""Two participants collude against a third one: they spread false claims about its peers."""
 
 from __future__ import annotations
 
@@ -57,9 +57,8 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
 
 
 async def accused(town: Town) -> tuple[float, bool]:
-    """Let two liars call a primary dead all the time that it computes. The answer is exact. Gives
-    the longest time for which all peers stood still, seconds, and whether the secondary took over.
-    """
+    """Let two liars call a primary dead while it computes. The answer is exact. Return the longest
+    time for which all peers stopped, in seconds, and whether the secondary took over."""
     pause_s = 0.0
 
     async def watch() -> None:

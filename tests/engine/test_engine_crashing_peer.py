@@ -1,4 +1,5 @@
-"""The kill tests' own means: a peer dies at the call asked for, and every kill point is reached."""
+"""The kill tests' own means: a peer dies at the ordered call, and the tests reach every kill
+point."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from medusa.overlay.killpoints import KillPoint, kill_point, watched
 
 
 class Killed(BaseException):
-    """What stands for SIGKILL here."""
+    """Stands for SIGKILL here."""
 
 
 def kill() -> None:
@@ -31,7 +32,7 @@ WRITE, SEND = KillPoint.LOG_COMMIT, KillPoint.PRIMARY_TELL
 
 
 class Ledger:
-    """Of two steps, one of them a coroutine."""
+    """A class of two steps, one of them a coroutine."""
 
     def __init__(self, home: Path) -> None:
         self.done: list[int] = []

@@ -1,4 +1,4 @@
-"""A whole peer and its home: what keeps it from starting, and what does not stop it."""
+"""A whole peer and its home: faults that prevent its start, and faults that do not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def place(folder: Path, *, found: str | None = "town") -> Place:
 
 
 async def refused(place: Place, kind: type[MedusaError], text: str, **listen: Address) -> None:
-    """It does not start, and one line says why; and no trace of a running peer is left."""
+    """Check that the peer does not start, that one line says why, and that no trace of a running
+    peer remains."""
     config = place.config
     overlay = dataclasses.replace(config.overlay, listen=listen.get("overlay", ("127.0.0.1", 0)))
     client = dataclasses.replace(config.client, listen=listen.get("client", ("127.0.0.1", 0)))
@@ -191,10 +192,10 @@ async def test_status_and_lists_with_a_peer_away(town: Town) -> None:
 
 
 async def test_too_early_and_too_late_is_unavailable() -> None:
-    """The engine is not there yet, or no more, while the overlay listens."""
+    """The overlay listens before the engine exists, and after its end."""
 
     class Call:
-        """As much of an open call as `serve` needs."""
+        """The part of an open call that `serve` needs."""
 
         method = "subscribe"
         cause = ""

@@ -1,6 +1,5 @@
-"""A disk that fails under a running peer (EIO, EROFS): the peer lives, acknowledges nothing that it
-has not written, says which file it is, and has all that it acknowledged when it is started again.
-"""
+"""A disk fails under a running peer (EIO, EROFS): the peer lives, acknowledges nothing that it has
+not written, names the file, and has all acknowledged tuples after a restart."""
 
 from __future__ import annotations
 

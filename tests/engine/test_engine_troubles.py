@@ -1,4 +1,5 @@
-"""A peer's troubles, each brought about: it is in the list while it lasts, and gone when mended."""
+"""Each trouble of a peer is caused: it is in the list while it lasts, and disappears when it is
+mended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One besieged federation for all attacks: what one of them leaves behind counts in the next."""
+"""One besieged federation for all attacks: traces of one attack count in the next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tools_xmlrpc import OpenStock, stock_clients
 
 @pytest.fixture(scope="session")
 def siege() -> Iterator[Siege]:
-    """Its peers are processes; a thread of its own looks after them."""
+    """Give the siege: its peers are processes, and a thread drives it."""
     opened: SimpleQueue[tuple[Siege, trio.lowlevel.TrioToken, trio.Event] | BaseException]
     opened = SimpleQueue()
 
@@ -44,12 +44,12 @@ def siege() -> Iterator[Siege]:
 
 @pytest.fixture(params=[1.0, pytest.param(30.0, marks=pytest.mark.soak)], ids=["short", "long"])
 def seconds(request: pytest.FixtureRequest) -> float:
-    """How long an attack lasts."""
+    """Return the duration of an attack in seconds."""
     return float(request.param)
 
 
 @pytest.fixture
 def stock() -> Iterator[OpenStock]:
-    """Makes stock clients of XML-RPC, which are closed after the test."""
+    """Make stock clients of XML-RPC, which are closed after the test."""
     with stock_clients() as make:
         yield make

@@ -34,7 +34,7 @@ def message(
     metadata: Mapping[str, str] | None = None,
     compression: int | None = None,
 ) -> bytes:
-    """A record batch message with whatever it claims. nodes: (length, null count) by column."""
+    """Return a record batch message with any claims. nodes: (length, null count) by column."""
     builder = flatbuffers.Builder(1024)
     pairs = _key_values(builder, metadata or {})
     codec = None
@@ -69,11 +69,9 @@ def stream(schema: pa.Schema, messages: Iterable[bytes]) -> bytes:
 
 
 def bomb(schema: pa.Schema, rows: int, codec: str = "zstd") -> bytes:
-    """A body whose columns of zeros are compressed as in Arrow 0.17: a V4 message that says so in
-    its custom metadata, with an empty slot `compression`.
-
-    All fields are of fixed width, none nullable.
-    """
+    """Return a body whose columns of zeros are compressed as in Arrow 0.17: a V4 message that says
+    so in its custom metadata, with an empty slot `compression`. All fields have a fixed width and
+    are not nullable."""
     body = bytearray()
     buffers: list[Span] = []
     for field in schema:
@@ -90,14 +88,15 @@ def bomb(schema: pa.Schema, rows: int, codec: str = "zstd") -> bytes:
 
 
 def overlapping(schema: pa.Schema, rows: int) -> bytes:
-    """All columns, of fixed width and not nullable, name one buffer."""
+    """Return a body in which all columns, of fixed width and not nullable, name one buffer."""
     size = max(field.type.bit_width for field in schema) * rows // 8
     buffers = [span for _ in schema for span in ((0, 0), (0, size))]
     return stream(schema, [message(rows, [(rows, 0)] * len(schema), buffers, bytes(size))])
 
 
 def padded(table: pa.Table, size: int) -> bytes:
-    """The table's one batch, in a message body of at least `size` bytes that nothing refers to."""
+    """Return the table's one batch in a message body of at least `size` bytes, most of them
+    unused."""
     (batch,) = table.combine_chunks().to_batches()
     body = bytearray()
     buffers: list[Span] = []
@@ -112,7 +111,7 @@ def padded(table: pa.Table, size: int) -> bytes:
 
 
 def many_batches(schema: pa.Schema, count: int) -> bytes:
-    """Batches without rows, one after the other: each a message of some hundred bytes."""
+    """Return batches without rows, one after the other, each a message of some hundred bytes."""
     empty = message(0, [(0, 0)] * len(schema), [(0, 0)] * 2 * len(schema), b"")
     return stream(schema, [empty] * count)
 

@@ -1,8 +1,8 @@
-"""Well-typed random calls of a peer's methods: what a member may say that means nothing.
+"""Well-typed random calls of a peer's methods: messages without meaning that a member may send.
 
-Requests are drawn by a seeded generator from the methods' own types, with boundary values and with
-names of things that exist. Each call must be answered in time, by a result or by one typed error,
-or be one that waits by design; then it must end when its caller leaves.
+A seeded generator draws requests from the methods' own types, with boundary values and with names
+of existing objects. Each call must be answered in time, by a result or by one typed error, or wait
+by design; then it must end when its caller leaves.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ class Generator:
             self._samples.setdefault(type(sample), []).append(sample)
 
     def request(self, kind: type[Struct]) -> Struct:
-        """A message of that type."""
+        """Draw a message of that type."""
         made: Struct = self._made(inspect.type_info(kind), 0)
         return made
 
     def body(self) -> bytes:
-        """Bytes beside a message: mostly none."""
+        """Draw the bytes beside a message: mostly none."""
         size = self._rng.choice((0, 0, 0, 0, 1, 100, 5_000))
         return self._rng.randbytes(size)
 
@@ -203,14 +203,14 @@ _MAKERS: Final[Mapping[type[inspect.Type], Callable[[Generator, Any, int], Any]]
 
 
 def methods_of(service: Service) -> dict[str, type[Struct]]:
-    """Every method that a peer answers, with the type of its request."""
+    """Return every method that a peer answers, with the type of its request."""
     return {name: method.request_type for name, method in sorted(service._methods.items())}
 
 
 @dataclass(frozen=True)
 class Call:
     """One call before it is made. who: the name of the caller's connection. said: the messages that
-    follow the request. finishes: whether the caller then says that no more follow."""
+    follow the request. finishes: whether the caller announces that no further message follows."""
 
     who: str
     method: str
@@ -236,7 +236,7 @@ def drawn(
     callers: Sequence[str],
     count: int,
 ) -> list[Call]:
-    """So many calls, of all methods and by all callers alike."""
+    """Draw that many calls, evenly over all methods and callers."""
 
     def call() -> Call:
         method = rng.choice(list(methods))
@@ -282,7 +282,7 @@ async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> 
     outcome, left = Outcome(), iter(calls)
 
     async def in_time(call: Call) -> bool:
-        """Make the call; returns whether it was answered, or may wait."""
+        """Make the call; return whether it was answered, or may wait."""
         answer = await answer_of(await connect(call.who), call)
         outcome.answers[call.who, call.method, answer] += 1
         if answer == InternalError.code:

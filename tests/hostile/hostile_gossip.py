@@ -1,4 +1,4 @@
-"""Peers that say of another one that it is dead, of every incarnation that they hear of."""
+"""Hostile peers that claim the death of another one, for every incarnation that they learn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from medusa.tools.daemon.peer import Peer
 async def accuse_for_ever(
     liars: Sequence[Peer], victim: bytes, listeners: Sequence[bytes], every_s: float = 0.02
 ) -> None:
-    """Each tells all of them, again and again, what it signs itself and what the others sign."""
+    """Let each of them send to all peers, again and again, its own claims and those that the others
+    sign."""
     while True:
         heard = max(
             liar.engine.overlay.gossip._detector.members.incarnation(victim) for liar in liars

@@ -1,7 +1,7 @@
-"""A member of the federation that says what it likes: whole calls, or frames byte by byte.
+"""A member of the federation that sends anything: whole calls, or frames byte by byte.
 
-It has a root that was admitted, and makes itself as many peers as it wants. A `Wire` is one TLS
-connection of such a peer, with none of the overlay's own limits, credit or manners.
+It has an admitted root, and makes itself as many peers as it wants. A `Wire` is one TLS connection
+of such a peer, without the overlay's own limits and credit.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HostileMember:
     membership: Membership
 
     def peer(self) -> HostilePeer:
-        """One more peer of this member."""
+        """Make one more peer of this member."""
         return HostilePeer(Identity.issue(self.root, wall_clock()), self.membership)
 
 
@@ -55,7 +55,7 @@ class HostilePeer:
 
     @asynccontextmanager
     async def wire(self, address: Address) -> AsyncIterator[Wire]:
-        """A connection to the peer there, to write any bytes to."""
+        """Connect to the peer at that address, to write any bytes."""
         async with await trio.open_tcp_stream(*address) as socket:
             wire = Wire(await self._greet(socket))
             async with trio.open_nursery() as nursery:
@@ -67,7 +67,7 @@ class HostilePeer:
     async def connection(
         self, address: Address, service: Service | None = None
     ) -> AsyncIterator[Connection]:
-        """A connection as the overlay has them, to make calls by."""
+        """Connect as the overlay does, to make calls."""
         async with await trio.open_tcp_stream(*address) as socket:
             tls = await self._greet(socket)
             remote = self.membership.authenticate(tls.certificate, wall_clock())
@@ -127,11 +127,11 @@ class Wire:
         return self._last
 
     async def reset(self) -> None:
-        """End the call that was opened last."""
+        """Reset the call that was opened last."""
         await self.write(encode(Kind.RESET, self._last, pack(Failure("closed", "enough"))))
 
     async def say(self, stream: int, message: msgspec.Struct, body: bytes = b"") -> None:
-        """A message on an open call."""
+        """Send a message on an open call."""
         said = pack(message)
         await self.data(stream, _LENGTHS.pack(len(said), len(body)) + said + body)
 
@@ -145,7 +145,7 @@ class Wire:
         await self.write(encode(Kind.CREDIT, stream, LIMIT.pack(limit)))
 
     async def drain(self) -> None:
-        """Read whatever comes, and keep none of it."""
+        """Read and drop all incoming bytes."""
         decoder = FrameDecoder()
         while True:
             await self.reads.wait()

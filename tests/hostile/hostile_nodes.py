@@ -1,7 +1,7 @@
-"""Nodes of a hostile participant in the DHT: as many identities as it likes, all telling lies.
+"""Nodes of a hostile participant in the DHT: as many identities as it likes, all of them lying.
 
-They run on the network in memory of `dht_network`, speak the DHT's datagrams, and know everything:
-whatever an honest node may be told, they have ready.
+They run on the network in memory of `dht_network`, speak the DHT's datagrams, and know everything
+that an honest node may learn.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ID_BITS = 160
 
 
 class Lie(Enum):
-    """What a question is answered with."""
+    """The answer to a question."""
 
     NOTHING = "there are no neighbours and no values; what is stored is thrown away"
     EACH_OTHER = "the nearest are all of us, and there are no values"
@@ -34,8 +34,8 @@ class Lie(Enum):
 
 
 def ids_near(point: bytes, count: int, rng: Random, *, shared_bits: int = 40) -> list[bytes]:
-    """Ids that begin as `point` does: a key or another's id. Each costs some 2**shared_bits tries
-    in the world, and nothing here."""
+    """Return ids that begin like `point`, a key or another node's id. In the real world each costs
+    some 2**shared_bits tries; here it costs nothing."""
     free = ID_BITS - shared_bits
     prefix = int.from_bytes(point) >> free << free
     return [(prefix | rng.getrandbits(free)).to_bytes(ID_BITS // 8) for _ in range(count)]
@@ -62,7 +62,7 @@ class Gang:
     _wires: dict[bytes, FakeWire] = field(default_factory=dict)
 
     def join(self, peer_ids: Iterable[bytes], first_address: int) -> dict[bytes, Address]:
-        """Have nodes of these ids; what the peer table then says of them."""
+        """Start nodes with these ids; return the peer table's entries for them."""
         for number, peer_id in enumerate(peer_ids):
             address = (f"10.66.{(first_address + number) // 250}.{number % 250 + 1}", 7000)
             self.members[peer_id] = address
@@ -71,7 +71,7 @@ class Gang:
         return self.members
 
     async def crowd(self, victims: Iterable[Address], every_s: float = 15.0) -> None:
-        """Keep pinging them, for ever: each ping is a sign of life of one more of us."""
+        """Ping these nodes for ever: each ping is a sign of life of one more node of the gang."""
         victims = list(victims)
         while True:
             for peer_id, wired in self._wires.items():

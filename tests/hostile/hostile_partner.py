@@ -1,4 +1,4 @@
-"""A peer of the federation that breaks the rules, while all that it does not lie about works."""
+"""A peer of the federation that breaks the rules in one method, and is honest in all others."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Lie = Callable[[Caller, Struct, bytes, Duplex], Awaitable[None]]
 
 
 def answer_with(peer: Peer, method: str, lie: Lie) -> None:
-    """From now on that peer answers a method so."""
+    """Let that peer answer a method with this handler from now on."""
     methods = peer.engine.overlay.service._methods
     methods[method] = dataclasses.replace(methods[method], answer=lie)
 
 
 def say(peer: Peer, method: str, *messages: Struct | bytes) -> None:
-    """From now on that peer answers a method with these messages, bytes as they are."""
+    """Let that peer answer a method with these messages from now on, bytes unchanged."""
 
     async def lie(_: Caller, __: Struct, ___: bytes, duplex: Duplex) -> None:
         for message in messages:
@@ -53,7 +53,7 @@ class Bookkeeper:
         vars(self._settler)["handle"] = self._listen
 
     def answer(self, lie: Callable[[Proposal, Receipt], list[Message]]) -> None:
-        """From now on it answers each bill so."""
+        """Let it answer each bill so from now on."""
 
         def proposed(payee: bytes, proposal: Proposal, _: float) -> list[Effect]:
             receipt = read_receipt(proposal.payload)
@@ -72,6 +72,6 @@ class Bookkeeper:
 
 
 def refusal(receipt: Receipt, **said: object) -> Refusal:
-    """Of that receipt. said: instead of that it is not to be paid now."""
+    """Return a refusal of that receipt. said: the reason, instead of "not to be paid now"."""
     fields = {"have": receipt.number - 1, "reason": "no money today"} | said
     return Refusal(receipt.contract, receipt.task, receipt.term_number, **fields)  # type: ignore[arg-type]

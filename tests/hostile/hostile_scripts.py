@@ -1,4 +1,4 @@
-"""SQL scripts that are meant to hurt: by families, each a generator of (what it is, script)."""
+"""Hostile SQL scripts, by families: each family yields (what it is, script)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BOUND: Final = "t.stime BETWEEN s.stime - INTERVAL '1' MINUTE AND s.stime"
 
 
 def nested() -> Iterator[Script]:
-    """What a recursive parser descends into."""
+    """Scripts into which a recursive parser descends."""
     for depth in (33, 400, 8_000):
         yield f"{depth} parentheses", f"SELECT {'(' * depth}n{')' * depth} AS x FROM s"
         yield f"{depth} open parentheses", f"SELECT {'(' * depth}n FROM s"
@@ -48,7 +48,7 @@ def nested() -> Iterator[Script]:
 
 
 def long() -> Iterator[Script]:
-    """What a compiler loops over."""
+    """Scripts over which a compiler loops."""
     for count in (257, 5_000, 100_000):
         numbers = range(count)
         names = ", ".join(f"n AS c{each}" for each in numbers)
@@ -125,7 +125,7 @@ def long() -> Iterator[Script]:
 
 
 def joined() -> Iterator[Script]:
-    """What multiplies rows, or keeps all of them."""
+    """Scripts that multiply rows, or keep all of them."""
     yield "cross join", "SELECT * FROM s CROSS JOIN t"
     yield "cross join by a comma", "SELECT s.n FROM s, t"
     yield "join without a bound", "SELECT s.n FROM s JOIN t ON s.k = t.k"
@@ -222,7 +222,7 @@ def joined() -> Iterator[Script]:
 
 
 def endless() -> Iterator[Script]:
-    """What needs all rows of a stream."""
+    """Scripts that need all rows of a stream."""
     yield "GROUP BY without a window", "SELECT k, count(*) AS c FROM s GROUP BY k"
     yield "an aggregate of all", "SELECT count(*) AS c FROM s"
     yield "HAVING of all", "SELECT 1 AS x FROM s HAVING count(*) > 1"
@@ -326,7 +326,7 @@ def endless() -> Iterator[Script]:
 
 
 def reaching_out() -> Iterator[Script]:
-    """What Spark's own SQL would let read files, run code or change the peer."""
+    """Scripts that would read files, run code or change the peer in Spark's own SQL."""
     for source in ("parquet", "csv", "json", "orc", "text", "binaryFile", "delta", "jdbc"):
         yield f"a file as {source}", f"SELECT * FROM {source}.`/etc/passwd`"
         yield f"a file as {source} of s3", f"SELECT * FROM {source}.`s3a://bucket/key`"
@@ -581,7 +581,7 @@ def exploding() -> Iterator[Script]:
 
 
 def texts() -> Iterator[Script]:
-    """What a tokenizer trips over."""
+    """Texts on which a tokenizer stumbles."""
     for end in (
         "'",
         '"',
@@ -757,7 +757,7 @@ def texts() -> Iterator[Script]:
 
 
 def defined() -> Iterator[Script]:
-    """Definitions with parts that are wrong, missing, twice or too large."""
+    """Definitions with parts that are wrong, missing, repeated or too large."""
     for fields in (
         "",
         "a",

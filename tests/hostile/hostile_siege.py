@@ -66,7 +66,7 @@ class Watch:
 
     @property
     def is_brief(self) -> bool:
-        """Whether it says nothing of speed."""
+        """Whether the attack is too short to measure speed."""
         return self.attack_s < MEASURED_S
 
     @property
@@ -79,7 +79,7 @@ class Watch:
         return max(self.seen.deliveries, default=math.inf)
 
     def check(self) -> None:
-        """The bars that hold in every attack."""
+        """Check the bars that hold in every attack."""
         assert len(self.seen.posts) > 1, f"{len(self.seen.posts)} honest posts were answered"
         assert self.is_brief or self.p99_s < P99_S, f"honest posts took {self.p99_s:.2f} s (p99)"
         assert self.rss <= MEMORY_BYTES + SLACK_BYTES, f"{self.rss / 2**20:.0f} MiB resident"
@@ -117,12 +117,12 @@ class Siege:
 
     @property
     def address(self) -> Address:
-        """Of mit.edu's peer, which is attacked."""
+        """The address of mit.edu's peer, which is attacked."""
         assert self.mit.running is not None
         return self.mit.running.overlay
 
     async def large(self) -> str:
-        """A stream of mit.edu with 800,000 tuples, 13 MB on disk, all of them in its log."""
+        """Give a stream of mit.edu with 800,000 tuples, 13 MB on disk, all of them in its log."""
         name = "medusa://mit.edu/large"
         if not self._large:
             async with open_medusa(self.mit.home.folder) as client:
@@ -139,7 +139,7 @@ class Siege:
         return name
 
     async def acquainted(self, peers: int) -> None:
-        """Returns once mit.edu's peer knows so many peers."""
+        """Return once mit.edu's peer knows that many peers."""
         async with open_medusa(self.mit.home.folder) as client:
             with trio.fail_after(DEADLINE_S):
                 while len((await client.status()).peers) < peers:  # noqa: ASYNC110
@@ -147,7 +147,7 @@ class Siege:
 
     @asynccontextmanager
     async def watched(self, attack_s: float) -> AsyncIterator[Watch]:
-        """Honest posts and deliveries, and looks at the processes, while the block lasts."""
+        """Post and read honestly, and watch the processes, while the block lasts."""
         watch = Watch(attack_s)
         try:
             with trio.fail_after(DEADLINE_S):
@@ -165,7 +165,7 @@ class Siege:
         watch.seen = msgspec.json.decode(said, type=Seen)
 
     async def _tell_honest(self, what: str) -> str:
-        """Their next line. They are started when they are first needed."""
+        """Send the honest clients their next order; start them when they are first needed."""
         process = self._honest = self._honest or self._start_honest()
 
         def tell() -> str:
@@ -205,7 +205,7 @@ class Siege:
 
 @asynccontextmanager
 async def open_siege() -> AsyncIterator[Siege]:
-    """The honest peers, started, with the stream that honest clients post to."""
+    """Give the started honest peers, with the stream that honest clients post to."""
     async with open_federation() as federation:
         federation.config = CONFIG
         mit = await federation.found("mit.edu")
@@ -224,7 +224,7 @@ async def open_siege() -> AsyncIterator[Siege]:
 
 
 async def admitted(federation: Federation, participant: str) -> tuple[HostileMember, Home]:
-    """A member without a running peer."""
+    """Admit a member that has no running peer."""
     home = Home(federation.folder / participant)
     await run_command("init", "--participant", participant, "--home", str(home.folder))
     sponsor = str(federation.peers[0].home.folder)

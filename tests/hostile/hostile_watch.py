@@ -42,7 +42,7 @@ class Seen(msgspec.Struct):
 
     @property
     def suffices(self) -> bool:
-        """Whether there are two answered posts, of which to tell a p99, and a delivery."""
+        """Whether it has two answered posts, the least for a p99, and a delivery."""
         return len(self.posts) > 1 and bool(self.deliveries)
 
 
@@ -104,7 +104,7 @@ class Honest:
             self.delivered = trio.Event()
 
     async def _ask(self, client: AsyncMedusaClient) -> None:
-        """Whether its peer believes the others to be alive."""
+        """Ask the peer whether it believes the others to be alive."""
         while True:
             snapshot = await client.status()
             by = next(peer.participant for peer in snapshot.peers if peer.peer == snapshot.by)

@@ -1,4 +1,4 @@
-"""Members that send what takes memory: bombs, unfinished messages, calls that nobody answers."""
+"""Members send what takes memory: bombs, unfinished messages, calls that nobody answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WIDE = Schema(
 
 
 async def public_stream(siege: Siege, path: str, schema: Schema, slack_us: int = 0) -> str:
-    """A stream of mit.edu that everybody may read and post to."""
+    """Give a stream of mit.edu that everybody may read and post to."""
     name = f"medusa://mit.edu/{path}"
     async with open_medusa(siege.mit.home.folder) as client:
         await client.create_schema(schema)
@@ -43,7 +43,7 @@ async def public_stream(siege: Siege, path: str, schema: Schema, slack_us: int =
 
 
 async def post_again_and_again(wire: Wire, stream: str, body: bytes, seconds: float) -> None:
-    """One body, as posts on calls of their own, since a refused one ends its call."""
+    """Post one body in calls of their own, since a refused post ends its call."""
     number = 0
     with trio.move_on_after(seconds):
         while not wire.over:
@@ -73,7 +73,8 @@ async def test_bodies_that_decode_to_more_than_they_are(
 
 
 async def test_posts_that_wait_for_a_boundary_on_many_streams(siege: Siege, seconds: float) -> None:
-    """Each may hold `engine.pending_bytes`, all of them together no more than the peer has."""
+    """Each stream may hold `engine.pending_bytes`, all of them together no more than the peer
+    has."""
     schema = schema_of("mit.edu")
     streams = [
         await public_stream(siege, f"slack{number}", schema, slack_us=MAX_SPAN_US)
@@ -111,7 +112,7 @@ async def test_messages_that_are_announced_and_never_end(siege: Siege, seconds: 
 
 
 async def test_errors_that_nobody_reads(siege: Siege, seconds: float) -> None:
-    """Calls of methods that there are not, as fast as they can be sent, answers unread."""
+    """The member calls methods that do not exist, as fast as it can, and reads no answer."""
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
         async def call() -> None:
@@ -161,7 +162,7 @@ async def test_as_many_connections_as_are_accepted(siege: Siege, seconds: float)
 
 
 async def test_bytes_sent_one_by_one(siege: Siege, seconds: float) -> None:
-    """A frame for each, on many connections at a time."""
+    """Each byte is a frame of its own, on many connections at a time."""
     piece = (frames.encode_header(1, 1) + b"x") * 10_000
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 
@@ -182,7 +183,7 @@ async def test_bytes_sent_one_by_one(siege: Siege, seconds: float) -> None:
 
 
 async def test_tiny_posts_as_fast_as_they_can_be_sent(siege: Siege, seconds: float) -> None:
-    """Of a producer that may post, on twenty connections."""
+    """A producer that may post sends them on twenty connections."""
     stream = await public_stream(siege, "tiny", schema_of("mit.edu"))
     body = bytes(encode(rows([(1, 1)])))
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:

@@ -1,4 +1,5 @@
-"""Datagrams without end: garbage, of unknown senders, in an honest peer's name, or one's own."""
+"""Datagrams without end: garbage, from unknown senders, in an honest peer's name, or in the
+attacker's own."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ while True:
 
 @contextmanager
 def flood(siege: Siege, data: bytes) -> Iterator[None]:
-    """One datagram, sent by a process of its own as fast as it can."""
+    """Send one datagram from a separate process as fast as it can."""
     host, port = siege.address
     command = [sys.executable, "-c", SENDER, host, str(port), str(len(data))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -52,7 +53,7 @@ def flood(siege: Siege, data: bytes) -> Iterator[None]:
 
 
 def sealed(sender: bytes, identity: Identity, federation: str, payload: bytes) -> bytes:
-    """A datagram that names a sender, signed by whoever."""
+    """Return a datagram that names a sender, signed by another one."""
     body = encode((sender, int(wall_clock() * 1e6), Channel.GOSSIP, payload))
     return encode(signed(identity.private_key, DOMAIN + federation, body))
 
@@ -76,7 +77,7 @@ async def test_datagrams_of_strangers(siege: Siege, seconds: float, kind: str) -
 async def test_datagrams_that_cost_the_check_of_a_signature(
     siege: Siege, seconds: float, kind: str
 ) -> None:
-    """Of a member that everybody knows, or in the name of an honest one."""
+    """They come from a known member, or in the name of an honest one."""
     async with (
         siege.watched(seconds) as watch,
         open_peer(siege.evil_home, load_config(siege.evil_home)),

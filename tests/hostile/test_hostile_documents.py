@@ -1,4 +1,4 @@
-"""Members that send what is long to read: documents, tasks, contracts, statements, gossip."""
+"""Members send what takes long to read: documents, tasks, contracts, statements, gossip."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Said = tuple[str, msgspec.Struct]
 
 
 def long_query(boxes: int) -> Query:
-    """Of evil.org, which reads a stream of its own."""
+    """Return a query of evil.org, which reads a stream of its own."""
     return Query(
         "medusa://evil.org/q",
         tuple(
@@ -41,14 +41,14 @@ def long_query(boxes: int) -> Query:
 
 
 def document(_siege: Siege) -> Callable[[int], Said]:
-    """Nobody may define anything at a peer of another participant."""
+    """Send a document to a peer of another participant, where evil.org may define nothing."""
     text = query_as_xml(long_query(256))
     assert len(text) > 700_000
     return lambda _number: ("create_query_xml", CreateXml(text))
 
 
 def task(_siege: Siege) -> Callable[[int], Said]:
-    """For which there is no contract."""
+    """Send a task for which there is no contract."""
     schema = schema_of("evil.org")
     entry = StreamEntry(StreamDefinition("medusa://evil.org/s", schema.name), schema)
     query, inputs = long_query(256), {entry.stream.name: entry}
@@ -61,7 +61,7 @@ def task(_siege: Siege) -> Callable[[int], Said]:
 
 
 def contracts(siege: Siege) -> Callable[[int], Said]:
-    """As many documents as one message may have, with signatures that are wrong."""
+    """Send as many documents as one message may have, with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
 
     def said(number: int) -> Said:
@@ -72,7 +72,7 @@ def contracts(siege: Siege) -> Callable[[int], Said]:
 
 
 def statements(siege: Siege) -> Callable[[int], Said]:
-    """As many statements as one message may have, with signatures that are wrong."""
+    """Send as many statements as one message may have, with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
     count = MAX_SENT // (len(whole) + 8)
 
@@ -84,13 +84,13 @@ def statements(siege: Siege) -> Callable[[int], Said]:
 
 
 def exchanges(_siege: Siege) -> Callable[[int], Said]:
-    """Lists of 25,000 peer records that it claims to have."""
+    """Send lists of 25,000 peer records that it claims to have."""
     stamps = tuple(Stamp(number.to_bytes(20, "big"), number, 1) for number in range(25_000))
     return lambda number: (EXCHANGE, Offer((), (*stamps, Stamp(bytes(20), number, 1))))
 
 
 def gossip(_siege: Siege) -> Callable[[int], Said]:
-    """Thousands of claims in a message, all of them nonsense."""
+    """Send thousands of invalid claims in a message."""
 
     def said(number: int) -> Said:
         claims = ((number * 10_000 + each).to_bytes(100, "big") for each in range(MAX_STATE // 110))
@@ -103,7 +103,7 @@ def gossip(_siege: Siege) -> Callable[[int], Said]:
 async def test_what_is_long_to_read(
     siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
 ) -> None:
-    """It is sent as fast as it is taken, on four connections of four peers."""
+    """Four peers send on four connections, as fast as the victim reads."""
     said, numbers = kind(siege), itertools.count(1)
     each_said = trio.Event()
 

@@ -1,4 +1,5 @@
-"""Failover and moves while a member attacks every peer that has a part in them: exact answers."""
+"""Failover and moves while a member attacks every peer that has a part in them: answers stay
+exact."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ SUBSCRIPTIONS = 50
 
 
 class RandomCalls:
-    """Random calls without end, of every method of the service. made: how many were made."""
+    """Makes random calls without end, of every method of the service. made: their number."""
 
     def __init__(self, service: Service, names: list[str], blobs: list[bytes], seed: int) -> None:
         self.made = 0
@@ -53,7 +54,7 @@ class RandomCalls:
 
 
 async def say(connection: Connection, calls: RandomCalls, pause_s: float = 0.0) -> None:
-    """One call after the other, until the connection ends."""
+    """Make one call after the other, until the connection ends."""
     while not connection.closed.is_set():
         await answer_of(connection, calls.next())
         await trio.sleep(pause_s)
@@ -158,7 +159,7 @@ async def besieged_answers_are_exact(
 async def test_primaries_and_standbys_are_killed_during_an_attack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few, without Spark; many, with it, in the campaign."""
+    """Few peers are killed here, without Spark; the campaign kills many, with Spark."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     traces = few_connections(tmp_path, 3, 1)
     await besieged_answers_are_exact(
@@ -178,7 +179,7 @@ async def test_many_are_killed_during_an_attack(tmp_path: Path, k_safety: int) -
 async def test_a_task_moves_there_and_back_during_an_attack(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its owner and its worker are sent random calls of every method."""
+    """The task's owner and its worker receive random calls of every method."""
     interpret(monkeypatch)
     async with trio.open_nursery() as nursery:
         one, two = await town.siblings(2)

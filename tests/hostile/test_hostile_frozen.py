@@ -1,4 +1,4 @@
-"""Peers that stand still for a minute, as by SIGSTOP, and then go on as if nothing had been."""
+"""Peers freeze for a minute, as by SIGSTOP, and then continue."""
 
 from __future__ import annotations
 

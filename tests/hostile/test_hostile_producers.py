@@ -1,4 +1,4 @@
-"""A producer whose stream an honest peer copies, and what it can send it."""
+"""A hostile producer and the messages that it sends to an honest peer that copies its stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ names = itertools.count()
 
 
 def part(stimes: list[int]) -> bytes:
-    """Rows of the stream as a producer sends them."""
+    """Return rows of the stream as a producer sends them."""
     table = rows([(stime, 0) for stime in stimes])
     numbered = table.add_column(0, "seq", [table.column("t")])
     return bytes(encode(numbered.add_column(0, "stime", [table.column("t")]).cast(SCHEMA.source)))
@@ -36,8 +36,8 @@ def part(stimes: list[int]) -> bytes:
 
 @asynccontextmanager
 async def hostile_producer(siege: Siege, send: Hostility) -> AsyncIterator[Peer]:
-    """A peer of evil.org, sound but for what it sends to subscribers, and a view of mit.edu that
-    copies its stream."""
+    """Give a peer of evil.org, honest except in what it sends to subscribers, and a view of mit.edu
+    that copies its stream."""
     name = f"flood{next(names)}"
     stream = f"medusa://evil.org/{name}"
 

@@ -1,4 +1,4 @@
-"""Members that subscribe and do not read, or read more than their share."""
+"""Members subscribe and do not read, or read more than their share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medusa.overlay.rpc import MAX_BODY_BYTES
 async def test_subscribers_that_never_read(
     siege: Siege, seconds: float, *, reads_socket: bool
 ) -> None:
-    """300 on one connection; the socket is read, or not even that."""
+    """300 subscriptions share one connection; the member reads the socket, or not even that."""
     large = await siege.large()
     async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         if not reads_socket:
@@ -31,7 +31,7 @@ async def test_subscribers_that_never_read(
 
 
 async def test_subscribers_that_read_by_the_byte(siege: Siege, seconds: float) -> None:
-    """Each is given a byte of credit at a time, so that it seems to go on."""
+    """Each receives a byte of credit at a time, so that it seems to make progress."""
     large = await siege.large()
     async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         streams = [await wire.call("subscribe", Subscribe(large)) for _ in range(250)]
@@ -46,7 +46,8 @@ async def test_subscribers_that_read_by_the_byte(siege: Siege, seconds: float) -
 
 
 async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seconds: float) -> None:
-    """Of ten peers, a thousand each, all of them reading: honest delivery is not held up."""
+    """Ten peers have a thousand subscriptions each, and read all of them: honest delivery is not
+    delayed."""
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
         wires: list[Wire] = []
 
@@ -97,7 +98,7 @@ async def test_as_many_as_may_be_are_served_and_honest_delivery_goes_on(
 async def test_pulls_that_wait_with_all_that_a_message_may_have(
     siege: Siege, seconds: float
 ) -> None:
-    """Requests with a body of 16 MiB that nobody wants, each waiting for half a minute."""
+    """Requests carry a useless body of 16 MiB, and each waits for half a minute."""
     async with siege.watched(seconds) as watch, siege.evil.peer().wire(siege.address) as wire:
         body = bytes(MAX_BODY_BYTES)
         with trio.move_on_after(seconds):

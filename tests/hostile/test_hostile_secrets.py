@@ -1,12 +1,9 @@
-"""evil.org is a member with a modified peer, and may not read what mit.edu shares with utah.edu.
-
-It makes every call that there is, at every peer that has anything to do with that stream, about all
-that is made from it; it keeps all bytes that it is sent, and what the DHT and gossip leave with it.
-Fields, values, expressions and boundaries of the stream are marked: it must not find one of them.
-What is left for it are names, their owners, and which peers serve them.
-
-A new method makes this fail until it stands in one of the lists below.
-"""
+"""evil.org is a member with a modified peer, and may not read what mit.edu shares with utah.edu. It
+makes every call that exists, at every peer that has a part in that stream, about everything that is
+derived from it; it keeps all bytes that it receives, and all that the DHT and gossip leave with it.
+Fields, values, expressions and boundaries of the stream are marked: it must not find a single mark.
+It may learn only names, their owners, and the peers that serve them. A new method fails this test
+until one of the lists below has it."""
 
 from __future__ import annotations
 
@@ -118,7 +115,7 @@ RETRY_S: Final = 0.1
 
 
 def marks() -> dict[str, bytes]:
-    """What must not be found, by what it would give away."""
+    """Return the marks that must not be found, by the secret that each would reveal."""
     found = {text: text.encode() for text in (FIELD, VALUE, CONSTANT)}
     for stime in STIMES:
         found[f"{stime} in MessagePack"] = b"\xcf" + stime.to_bytes(8, "big")
@@ -176,8 +173,9 @@ def sieve(name: str, source: str, output: str, **asked: Any) -> Query:
 
 @asynccontextmanager
 async def staged(folder: Path) -> AsyncIterator[Scene]:
-    """Everything that can be made of a stream: late tuples, revisions, outputs, one with a standby,
-    one at a worker, views, copies, what utah.edu makes of it; and a source with replicas."""
+    """Derive everything that can be derived from a stream: late tuples, revisions, outputs, one
+    with a standby, one at a worker, views, copies, streams of utah.edu; and make a source with
+    replicas."""
     async with open_town(folder) as town, AsyncExitStack() as stack:
         mit = await town.settle("mit.edu")
         sibling = await town.settle("mit.edu", sibling=True)
@@ -242,7 +240,7 @@ async def _define(scene: Scene) -> None:
 
 
 def asked_on_purpose(scene: Scene) -> Iterator[tuple[str, Struct]]:
-    """Calls that would give something away, if anything did."""
+    """Make calls that are likely to reveal something."""
     for name in scene.names:
         for after in (BEGINNING, STIMES[0], END):
             yield "subscribe", Subscribe(name, after)
@@ -269,7 +267,7 @@ def asked_on_purpose(scene: Scene) -> Iterator[tuple[str, Struct]]:
 
 
 def tasks_over(scene: Scene, stream: str) -> Iterator[Assignment]:
-    """Tasks of evil.org over that stream, of which it says that everybody may read it."""
+    """Create tasks of evil.org over that stream, which it declares to be readable by everybody."""
     claimed = StreamDefinition(stream, scene.evil.name("form"), readers=(ANY,))
     for fields in ((Field("t", FieldType.LONG),), schema(scene.mit).fields):
         form = Schema(scene.evil.name("form"), fields, time="t")
@@ -290,7 +288,7 @@ def drawn(scene: Scene, rng: random.Random, methods: Iterable[str]) -> Iterator[
 
 
 def bodies_known(evil: Place) -> Iterator[tuple[str, BodyRequest]]:
-    """Of every record that the DHT has left with it, the body that the record speaks of."""
+    """Ask for the body of every record that the DHT has left with it."""
     for _, data in evil.up.engine.catalog._store.everything():
         record, _ = read_record(data)
         if isinstance(record.body, Pointer):
@@ -298,8 +296,8 @@ def bodies_known(evil: Place) -> Iterator[tuple[str, BodyRequest]]:
 
 
 async def ask(scene: Scene, at: Place, method: str, request: Struct) -> None:
-    """One call; whatever comes is remembered, error texts as well. If its connection breaks, it is
-    made again over another one: on a busy machine a peer may be taken for dead for a moment."""
+    """Make one call and keep all that comes, also texts of errors. If the connection breaks, repeat
+    the call over another one: on a busy machine others may take a peer for dead for a moment."""
     answer = BrokenError.code
     for _ in range(CONNECTIONS):
         answer = await answer_to(scene, at, method, request)
@@ -416,7 +414,7 @@ def _check_answers(scene: Scene) -> None:
 
 
 async def _use_its_own_client(scene: Scene) -> None:
-    """What its own peer tells it, which asks the others for it."""
+    """Ask its own peer, which asks the others."""
     client, evil = scene.clients["evil.org"], scene.evil
     for name in scene.names:
         found = await client.lookup_object(name) if _is_object(name) else None
@@ -442,18 +440,19 @@ async def _use_its_own_client(scene: Scene) -> None:
 
 
 def _is_object(name: str) -> bool:
-    """Whether it is in the catalog: that of a query's revisions is not, where none may come."""
+    """Whether the catalog has it: that of a query's revisions is not there, where none may come."""
     return not name.endswith(("/revisions", "/late"))
 
 
 def _held_by(evil: Place, mark: str) -> list[Path]:
-    """Files of its home in which that can be read."""
+    """Return the files of its home that contain the mark."""
     files = [path for path in evil.home.folder.rglob("*") if path.is_file()]
     return [path for path in files if mark.encode() in path.read_bytes()]
 
 
 async def _utah_finds_all_of_it(scene: Scene) -> None:
-    """The marks are where they are looked for: who may read is sent every one of them."""
+    """Check that the marks are where the test looks for them: a permitted reader receives every one
+    of them."""
     friend = Scene(scene.town, scene.mit, scene.sibling, scene.utah, scene.utah, scene.clients)
     for method, request in (
         ("receive_events", ReceiveEvents(scene.mit.name("s"), BEGINNING)),

@@ -1,4 +1,4 @@
-"""SQL that is meant to hurt is refused at once, with its place, or is a network within limits."""
+"""Hostile SQL is refused at once, with its place, or becomes a network within limits."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ KNOWN = {each.name: each for each in map(schema, "st")}
 
 
 def compiled(text: str) -> Document | None:
-    """What a script becomes; None: it is refused, as it must be."""
+    """Return the network of a script, or None if it is refused."""
     try:
         read = script.Script(text, BASE)
         known = {name: KNOWN[name] for name in read.reads if name in KNOWN}
@@ -63,7 +63,7 @@ def compiled(text: str) -> Document | None:
 
 
 def check_refusal(text: str, refused: str) -> None:
-    """It is short, and names a place that the text has."""
+    """Check that the refusal is short, and names a place in the text."""
     place = PLACE.search(refused)
     assert place is not None, f"it does not say where: {refused}"
     line, column = int(place[1]), int(place[2])
@@ -74,7 +74,7 @@ def check_refusal(text: str, refused: str) -> None:
 
 
 def check_bounded(document: Document) -> None:
-    """What compiles has its limits, and can be planned."""
+    """Check that a compiled script is within limits, and can be planned."""
     known = {
         name: StreamEntry(StreamDefinition(name, name), declared)
         for name, declared in KNOWN.items()

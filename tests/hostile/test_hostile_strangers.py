@@ -1,4 +1,5 @@
-"""Who was never admitted: sockets that say nothing, garbage, handshakes that are begun anew."""
+"""Strangers, who were never admitted, open sockets that stay silent, send garbage, or repeat
+handshakes."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ SILENCE, GARBAGE, HELLO = "silence", "garbage", "hello"
 
 
 async def get_in(siege: Siege, tries: int) -> None:
-    """tries: on a machine that does other things the greeting may take longer than it may."""
+    """Enter the federation. tries: on a busy machine the greeting may take too long."""
     for _ in range(tries - 1):
         with suppress(MedusaError):
             async with siege.evil.peer().connection(siege.address):
@@ -27,7 +28,8 @@ async def get_in(siege: Siege, tries: int) -> None:
 
 @pytest.mark.parametrize("kind", [SILENCE, GARBAGE, HELLO])
 async def test_connections_of_strangers(siege: Siege, seconds: float, kind: str) -> None:
-    """Three hundred at a time, each begun anew when it is closed; honest members still get in."""
+    """Strangers keep three hundred open, and replace each that is closed; honest members still
+    enter."""
     hello = bytes.fromhex("16030100c8010000c40303") + os.urandom(200)  # a TLS hello cut short
 
     async def annoy() -> None:

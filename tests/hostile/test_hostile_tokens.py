@@ -1,5 +1,5 @@
-"""Clients with one token that take all they can get: those with another one are served meanwhile,
-from the same machine, within their usual time."""
+"""Clients with one token take all that they can get: clients with another token are served
+meanwhile, from the same machine, within their usual time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ATTEMPTS: Final = ConnectionLimits().per_holder + 20
 
 
 async def hostile(place: Place) -> tuple[str, str]:
-    """Two tokens of the peer: one in bad hands, and another one."""
+    """Two tokens of the peer: the attacker's, and another one."""
     return token_for(place, Scope.READ), token_for(place, Scope.READ, Scope.POST)
 
 
@@ -48,7 +48,8 @@ def native(place: Place, token: str) -> AbstractAsyncContextManager[Connection]:
 
 
 async def served(place: Place, token: str, stream: str) -> float:
-    """Seconds for which a client with that token connects, posts a row and reads the stream."""
+    """Return the seconds in which a client with that token connects, posts a row and reads the
+    stream."""
     before = time.monotonic()
     async with open_medusa(place.home.folder, token=token) as client:
         assert await received(client.subscribe(stream), 1) == [(1, 1)]
@@ -57,7 +58,7 @@ async def served(place: Place, token: str, stream: str) -> float:
 
 @pytest.fixture
 async def besieged(town: Town) -> tuple[Place, str]:
-    """A peer that serves XML-RPC, and a stream with a row."""
+    """Give a peer that serves XML-RPC, and a stream with a row."""
     mit = await settled(town)
     client = await town.client(mit)
     stream = await make_stream(client, mit, "s")
@@ -84,7 +85,7 @@ async def test_connections_of_one_token(besieged: tuple[Place, str]) -> None:
 
 
 async def test_calls_of_one_token(besieged: tuple[Place, str]) -> None:
-    """As many subscriptions as the peer takes, of which none is read."""
+    """The client opens as many subscriptions as the peer accepts, and reads none."""
     mit, stream = besieged
     greedy, other = await hostile(mit)
     async with AsyncExitStack() as opened:
@@ -96,7 +97,7 @@ async def test_calls_of_one_token(besieged: tuple[Place, str]) -> None:
 
 
 async def begin_a_body(place: Place, token: str) -> trio.SSLStream[trio.SocketStream]:
-    """A call by XML-RPC whose body never comes."""
+    """Begin a call by XML-RPC whose body never comes."""
     tcp = await trio.open_tcp_stream(*address_of(place))
     tls = trio.SSLStream(tcp, trusting(place), https_compatible=True)
     fields = {
@@ -163,7 +164,8 @@ async def test_connections_by_xml_rpc_of_one_token(
 
 
 async def test_strangers_that_prove_nothing(besieged: tuple[Place, str], stock: OpenStock) -> None:
-    """More connections than there is room for, from the same machine, that never show a token."""
+    """Strangers open more connections than there are places, from the same machine, and never show
+    a token."""
     mit, stream = besieged
     _, other = await hostile(mit)
     silent: list[trio.SocketStream] = []
@@ -180,8 +182,8 @@ async def test_strangers_that_prove_nothing(besieged: tuple[Place, str], stock: 
 
 
 async def test_posts_of_one_token(siege: Siege, seconds: float) -> None:
-    """A script with a token that may post sends all it can, of times that wait for a boundary, by
-    eight connections: honest posts and deliveries of other clients go on."""
+    """A script with a token that may post sends all it can over eight connections, with times that
+    wait for a boundary: honest posts and deliveries of other clients continue."""
     home, stream = siege.mit.home, "medusa://mit.edu/flooded"
     tokens = TokenFile(home)
     token = tokens.add(f"flood{seconds:g}", frozenset({Scope.POST}), None, time.time()).decode()

@@ -1,4 +1,5 @@
-"""Another participant's writer: what it says of its own tuples costs nobody else a tuple."""
+"""Another participant's writer: nothing that it says of its own tuples costs another writer a
+tuple."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ class Evil:
             yield client
 
     async def post(self, *times: int, producer: str = "evil", **more: object) -> None:
-        """As a client that leaves without a word."""
+        """Post as a client that leaves without closing."""
         with suppress(_Gone):
             async with self.client(producer) as client:
                 poster = await client.poster(self.stream)
@@ -82,7 +83,7 @@ async def posts_far(evil: Evil) -> None:
 
 
 async def crawls(evil: Evil) -> None:
-    """Under ever new names, each a microsecond farther than the last, never done."""
+    """Post under ever new names, each a microsecond farther than the last, and never finish."""
     first = now_us()
     for number in itertools.count():
         await evil.post(first + number, producer=f"p{number}")
@@ -97,7 +98,7 @@ async def posts_late(evil: Evil) -> None:
 
 @dataclass
 class Honest:
-    """What the owner's live source saw."""
+    """The observations of the owner's live source."""
 
     posted: int = 0
     late: int = 0

@@ -1,5 +1,5 @@
-"""Empty environments with what the wheel installs, made without a network: distributions that this
-environment has are linked into them."""
+"""Empty environments with what the wheel installs, made without a network: distributions of this
+environment are linked into them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def build_sdist(folder: Path) -> Path:
 
 
 def build_wheel(sdist: Path, folder: Path) -> Path:
-    """The wheel that the sdist builds."""
+    """Build the wheel from the sdist."""
     with tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
     return _build("wheel", folder / sdist.name.removesuffix(".tar.gz"), folder)
 
 
 def make_environment(folder: Path, wheel: Path, *extras: str) -> Path:
-    """Install the wheel with these extras into an empty environment; give its `bin`."""
+    """Install the wheel with these extras into an empty environment; return its `bin`."""
     venv.create(folder, symlinks=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
@@ -55,7 +55,7 @@ def _build(kind: str, project: Path, into: Path) -> Path:
 
 
 def _closure(of: Distribution, extras: Iterable[str]) -> set[str]:
-    """The names of the distributions that pip would install along with one."""
+    """Return the names of the distributions that pip would install along with one."""
     names: set[str] = set()
     todo = [(of, extra) for extra in extras]
     seen = set()

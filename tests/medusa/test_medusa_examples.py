@@ -40,7 +40,7 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
-    """Its public functions, as they stand in the file."""
+    """Return the public functions of a file, in order."""
     found = [
         (name, member)
         for name, member in inspect.getmembers(kind, inspect.isfunction)
@@ -56,7 +56,7 @@ def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
 
 
 def examples(kind: type) -> Iterator[tuple[str, doctest.Example]]:
-    """Of how it is opened, and of its calls."""
+    """Return the examples of its opening and of its calls."""
     opened = MedusaClient if kind is MedusaClient else open_medusa
     for name, call in [("opened", opened), *public(kind)]:
         for example in doctest.DocTestParser().get_examples(call.__doc__ or ""):
@@ -100,7 +100,7 @@ async def run_awaited(client: AsyncMedusaClient, home: Path) -> int:
 
 @contextlib.contextmanager
 def shown() -> Iterator[io.StringIO]:
-    """What a prompt of Python prints."""
+    """Return what Python's prompt prints."""
     before, sys.displayhook = sys.displayhook, sys.__displayhook__
     try:
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -111,7 +111,8 @@ def shown() -> Iterator[io.StringIO]:
 
 @contextlib.asynccontextmanager
 async def world(folder: Path) -> AsyncIterator[Place]:
-    """A peer of mit.edu with the query of docs/reference/queries.md; a tuple each ten seconds."""
+    """Give a peer of mit.edu with the query of docs/reference/queries.md, and a tuple each ten
+    seconds."""
     document = MANUAL.read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     rows = [
         {"ts": BEGIN_S + 10.0 * n, "src_ip": f"10.0.0.{n % 4}", "dst_port": n % 7}
@@ -160,7 +161,7 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 async def test_the_programs_of_the_manual_run_as_they_stand(tmp_path: Path) -> None:
-    """Each in a process of its own, as a person would run it."""
+    """Each runs in a process of its own, as a person would run it."""
     async with world(tmp_path) as mit:
         for program in PROGRAMS:
             text = f"home = {str(mit.home.folder)!r}\n{program}"

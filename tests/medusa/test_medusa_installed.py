@@ -59,7 +59,7 @@ def client(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A folder of a user who has folders of our folders' names."""
+    """Give a user's folder that contains folders with our folders' names."""
     for name in ("tools", "engine", "contracts"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text(f"raise RuntimeError('{name} of the user')\n")

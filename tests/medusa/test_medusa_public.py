@@ -1,4 +1,4 @@
-"""What `import medusa` offers."""
+"""The public names that `import medusa` offers."""
 
 from __future__ import annotations
 

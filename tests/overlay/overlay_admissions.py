@@ -1,4 +1,4 @@
-"""Memberships with members, sponsors and peers to admit; for tests only."""
+"""For tests: memberships with members, sponsors and peers to admit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def founded(policy: str) -> Membership:
 
 
 def sponsored() -> Membership:
-    """Two of three sponsors admit; all three are members."""
+    """Return three members, of which two must sign an admission."""
     membership = founded(TWO_OF_THREE)
     for root in (UTAH, BROWN):
         membership.admit(MIT, root.certificate, NOW)

@@ -1,4 +1,4 @@
-"""Detectors on a virtual clock and a network of lists: what the tests of gossip are written in."""
+"""Detectors on a virtual clock and a network of lists, for the tests of gossip."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ QUICK = GossipConfig(
 
 
 class HashKeys:
-    """A keyed hash in place of Ed25519: whose key is whose name."""
+    """A keyed hash in place of Ed25519; the key of a peer is its name."""
 
     def __init__(self, me: bytes) -> None:
         self._me = me
@@ -68,12 +68,12 @@ def peer(number: int) -> bytes:
 
 
 def word(author: int, kind: Word, subject: int, incarnation: int = 1) -> bytes:
-    """A claim that this peer signs."""
+    """Return a claim signed by this peer."""
     return make_claim(HashKeys(peer(author)), peer(author), kind, peer(subject), incarnation).data
 
 
 def roster_of(owners: Iterable[str]) -> Roster:
-    """Peers 0, 1, 2... with these participants, of incarnation 1."""
+    """Return peers 0, 1, 2... with these participants, of incarnation 1."""
     roster = Roster()
     for number, owner in enumerate(owners):
         roster.add(peer(number), owner, 1)
@@ -81,7 +81,7 @@ def roster_of(owners: Iterable[str]) -> Roster:
 
 
 class Lone:
-    """One detector, number 0, fed by hand. sent: all it sent so far; changes: what it said."""
+    """One detector, number 0, without a network. sent: all packets so far; changes: its reports."""
 
     def __init__(
         self, owners: Iterable[str] = "abcde", config: GossipConfig = QUICK, seed: int = 1
@@ -121,7 +121,7 @@ class Lone:
         self.do(Received(peer(sender), Packet(kind, number, claims=claims)))
 
     def until(self, at: float, answer: Callable[[Send], None] = lambda send: None) -> None:
-        """Tick on time until then; `answer` sees each packet that is sent."""
+        """Tick until that time; `answer` receives each packet that is sent."""
         while (due := self.detector.next_due()) <= at:
             self.now = max(self.now, due)
             for effect in self.do(Tick()):
@@ -130,7 +130,7 @@ class Lone:
         self.now = at
 
     def next_ping(self) -> Send:
-        """Tick until a peer is pinged."""
+        """Tick until the detector pings a peer."""
         while True:
             self.now = max(self.now, self.detector.next_due())
             for effect in self.do(Tick()):
@@ -169,7 +169,7 @@ class Network:
             self.start(number, announce=False)
 
     def start(self, number: int, *, announce: bool = True) -> None:
-        """Start, or start again, after what was persisted."""
+        """Start the peer, or start it again from its persisted state."""
         me = peer(number)
         incarnation = self.persisted.get(me, 0) + 1
         self.persisted[me] = incarnation
@@ -189,7 +189,7 @@ class Network:
         self.detectors.pop(peer(number), None)
 
     def stop(self, number: int) -> None:
-        """It does not run for now, and what comes waits for it."""
+        """Stop the peer; messages to it wait."""
         self.stopped.add(peer(number))
 
     def resume(self, number: int) -> None:
@@ -197,7 +197,7 @@ class Network:
         self._wake(peer(number))
 
     def tell(self, number: int, event: Event) -> None:
-        """The event happens to that peer, now."""
+        """Let the event happen to that peer now."""
         me = peer(number)
         if (detector := self.detectors.get(me)) is not None:
             self._carry_out(me, detector.handle(event, self.now))
@@ -222,7 +222,7 @@ class Network:
         self.now = end
 
     def health(self, of: int) -> list[Health]:
-        """What the others that run believe."""
+        """Return the health that the other running peers believe."""
         others = [me for me in self.detectors if me != peer(of)]
         return [self.detectors[me].health(peer(of)) for me in sorted(others)]
 

@@ -1,4 +1,5 @@
-"""Tokens of clients: what they allow, how long, and what becomes of those who hold one."""
+"""Tokens of clients allow their scopes until they end; the tests check the holders' connections,
+too."""
 
 from __future__ import annotations
 

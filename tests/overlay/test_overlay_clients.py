@@ -1,4 +1,4 @@
-"""Clients: the token, the certificate of the peer they talk to, and what they may call."""
+"""Clients prove themselves by a token, check the peer's certificate, and may make their calls."""
 
 import time
 from collections.abc import AsyncIterator

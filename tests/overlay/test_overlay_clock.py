@@ -1,4 +1,4 @@
-"""What time a peer goes by while its machine's clock is set, and others' clocks say something."""
+"""The time of a peer while its machine's clock is set, and others' clocks agree or differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMING = OverlayTiming()
 
 
 class Machine:
-    """Its two clocks, and a peer on it that looks at them once a second."""
+    """Two clocks of one machine, and a peer on it that reads them once a second."""
 
     def __init__(self, off: float = 0.0) -> None:
         self.true = NOW
@@ -35,7 +35,7 @@ class Machine:
 
     @property
     def wrong_s(self) -> float:
-        """How far the peer's time is from the true one."""
+        """Return the difference of the peer's time from the true one."""
         return self.clock() - self.true
 
     def pass_time(self, seconds: float) -> None:
@@ -106,7 +106,7 @@ def test_a_leap_that_nobody_contradicts_is_believed_in_the_end(
 
 
 def test_a_leap_is_believed_at_once_where_others_agree(machine: Machine) -> None:
-    """A clock that was wrong is set right; or a whole site wakes from suspension."""
+    """A wrong clock is set right; or a whole site wakes from suspension."""
     machine.off = 3600.0
     machine.clock.hear("utah.edu", machine.true + 3600 + AGREE_S / 2)
     machine.pass_time(1)
@@ -158,7 +158,7 @@ def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machin
 
 @pytest.mark.parametrize("wrong_s", [-7200.0, 7200.0])
 def test_of_two_clocks_that_differ_nobody_can_tell_which_is_wrong(wrong_s: float) -> None:
-    """Both say so, with the same two times, and go by their own; neither is kept from
+    """Both peers say so, with the same two times, and use their own; neither is kept from
     irrevocable steps for ever."""
     one, other = Machine(), Machine(wrong_s)
     for _ in range(3 + int(TIMING.clock_hold_s / FRESH_S)):

@@ -1,4 +1,4 @@
-"""One ends, all end; and what comes out is one error."""
+"""If one task ends, all end, and one error results."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ async def test_loops_wake_together_whenever_they_began(
 
 
 async def test_a_beat_is_never_the_present(autojump_clock: trio.testing.MockClock) -> None:
-    """Not even where a multiple of the period is rounded down: a loop would spin."""
+    """Even if a multiple of the period is rounded down the beat is later: otherwise a loop would
+    spin."""
     for period_s in (0.1, 0.25, 0.3, 1.0, 7.0):
         for _ in range(100):
             now, beat = trio.current_time(), next_beat(period_s)

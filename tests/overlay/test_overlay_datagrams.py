@@ -1,4 +1,5 @@
-"""Datagrams: only fresh ones, really from their sender, reach a handler; all others are counted."""
+"""Datagrams reach a handler only if they are fresh and really from their sender; all others are
+counted."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ FROM, TO = tables()
 
 
 class Receiver(Datagrams):
-    """Datagrams without a socket: `receive` is all that is used."""
+    """Datagrams without a socket: the tests use `receive` alone."""
 
     def __init__(self, peers: PeerTable = TO, now: float = NOW) -> None:
         envelope = Envelope(TWO, peers)

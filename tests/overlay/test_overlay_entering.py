@@ -1,4 +1,4 @@
-"""A newcomer meets the members: it is let in for good, or told why it is refused."""
+"""A newcomer meets the members: it enters for good, or receives the reason of its refusal."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def running(
 
 
 def invited() -> tuple[Membership, Membership]:
-    """The founder's view, and what the token of utah.edu says."""
+    """Return the founder's membership, and the content of utah.edu's token."""
     founder = Membership.found(MIT, NOW, "demo")
     founder.admit(MIT, UTAH.certificate, NOW, NOW + DAY)
     return founder, Membership(founder.charter, founder.chain_of("utah.edu"))

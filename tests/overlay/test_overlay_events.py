@@ -1,5 +1,5 @@
-"""What a peer notes: bounded by kind, with the fields of its context, faults with an id. Every
-event says first what its peer does, in a verb; read from the code of all that note any."""
+"""The events of a peer are bounded by kind, have the fields of their context, and faults have an
+id. The text of every event begins with a verb; the test reads the code of all events."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medusa.overlay.log import LOGGER, MAX_CAUSE, bound, bound_fields, checked_c
 
 @pytest.fixture
 def lines() -> Iterator[list[logging.LogRecord]]:
-    """What is logged meanwhile."""
+    """Return the lines that are logged in the block."""
     heard: list[logging.LogRecord] = []
 
     class Heard(logging.Handler):
@@ -145,7 +145,7 @@ _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class Code:
-    """A module; where the texts of its events come from."""
+    """A module, and the places from which the texts of its events come."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.relative_to(ROOT).as_posix()
@@ -168,7 +168,7 @@ class Code:
         return found
 
     def texts(self) -> Iterator[ast.expr]:
-        """Of every event that is noted or made here."""
+        """Return the text of every event that is noted or made here."""
         for node in self.parents:
             if not isinstance(node, ast.Call):
                 continue
@@ -206,7 +206,8 @@ def _assigned(function: _Function, name: str) -> list[ast.expr]:
 
 
 def _given(code: Code, function: _Function, name: str) -> list[ast.expr]:
-    """The expressions that callers in the same module pass to a function for that argument."""
+    """Return the expressions that callers in the same module pass to a function for that
+    argument."""
     names = [each.arg for each in function.args.args if each.arg != "self"]
     if name not in names:
         return []
@@ -219,7 +220,8 @@ def _given(code: Code, function: _Function, name: str) -> list[ast.expr]:
 
 
 def beginnings(code: Code, text: ast.expr) -> Iterator[str]:
-    """The words that a text may begin with; the source of the expression if that is unknown."""
+    """Return the words with which a text may begin; the source of the expression if they are
+    unknown."""
     sources: list[ast.expr] = []
     match text:
         case ast.Constant(str() as words) if words.split():

@@ -1,4 +1,4 @@
-"""Push-pull, sans-IO: whoever exchanges with whom, all come to know all."""
+"""Push-pull, sans-IO: in any order of exchanges, all peers come to know all statements."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PEERS = [Identity.issue(root, NOW) for root in ROOTS]
 
 
 class Side:
-    """One peer: what it knows, and its half of the exchanges."""
+    """One peer: its knowledge, and its half of the exchanges."""
 
     def __init__(self, number: int, charter: bytes) -> None:
         self.membership = Membership(charter)
@@ -42,7 +42,7 @@ class Side:
         self.peers.announce([("10.0.0.1", 1000 + self.number)], NOW)
 
     def call(self, other: Side) -> int:
-        """One push-pull; how many things were new to either."""
+        """Make one push-pull; return the number of items that were new to either."""
         answer = other.core.answer(self.core.offer())
         changes = self.core.take(answer.statements, answer.records, NOW)
         push = self.core.push(answer)
@@ -53,7 +53,8 @@ class Side:
 
 
 def federation(sponsors: list[int]) -> list[Side]:
-    """Peer n+1 was admitted by the participant `sponsors[n] % (n + 1)`, as its token says."""
+    """Return members: the participant `sponsors[n] % (n + 1)` admitted peer n+1, as its token
+    says."""
     founder = Membership.found(ROOTS[0], NOW, admission=ANY)
     sides = [Side(number, founder.charter) for number in range(len(sponsors) + 1)]
     sides[0].enter(())
@@ -82,7 +83,7 @@ def test_all_come_to_know_all(sponsors: list[int], seed: int) -> None:
 
 
 def test_it_takes_logarithmic_rounds() -> None:
-    """Everyone calls one random other per round: 8 peers agree within some log2(8) rounds."""
+    """Each peer calls one random other per round: 8 peers agree within some log2(8) rounds."""
     rng = random.Random(1)
     sides = federation([0] * 7)
     for side in sides:
@@ -107,7 +108,7 @@ def test_a_revocation_spreads_and_its_peer_is_not_passed_on() -> None:
 
 
 def test_messages_of_the_fullest_sets_fit() -> None:
-    """A member that fills all there is to fill must not stop the others' exchanges."""
+    """A member that fills all limits must not stop the others' exchanges."""
     digests = tuple(bytes(32) for _ in range(MAX_KIB + MAX_REFUSED))
     stamps = tuple(Stamp(bytes(20), 2**61, 2**61) for _ in range(MAX_PEERS))
     assert len(encode(Offer(digests, stamps))) <= MAX_STRUCT_BYTES
@@ -151,7 +152,8 @@ def test_a_message_stays_small_and_the_rest_follows(monkeypatch: object) -> None
 
 
 def test_two_roots_for_one_name_do_not_travel_for_ever() -> None:
-    """Admitted at once by two members: each side keeps its first, is told, and asks no more."""
+    """Two members admit them at once: each side keeps its first root, learns of the other, and asks
+    no more."""
     one, two = federation([0])
     two.call(one)
     for side, number in ((one, 0), (two, 1)):

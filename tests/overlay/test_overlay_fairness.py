@@ -1,5 +1,5 @@
-"""What one member sends at once does not keep the others waiting: counted in turns of the event
-loop, not in time."""
+"""The messages that one member sends at once do not delay the others: the tests count turns of the
+event loop, not time."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def turns() -> AsyncIterator[Turns]:
 
 
 class Served:
-    """A service that notes in which turn which of its calls was answered."""
+    """A service that notes the turn in which each call was answered."""
 
     def __init__(self, turns: Turns) -> None:
         self.service = Service()
@@ -76,7 +76,7 @@ class Served:
 async def listening(
     served: Served,
 ) -> AsyncIterator[tuple[trio.testing.MemorySendStream, Connection]]:
-    """What is sent into the stream is one read of the connection."""
+    """Give a stream; bytes that are sent into it are one read of the connection."""
     near, far = trio.testing.memory_stream_pair()
     connection = Connection(
         far,
@@ -92,7 +92,7 @@ async def listening(
 
 
 def calls(method: str, count: int) -> bytes:
-    """Whole calls of that method, as they go over the wire."""
+    """Return whole calls of that method, as they go over the wire."""
     sender, sent = Multiplexer(dialled=True), b""
     for number in range(count):
         stream = sender.open(method, 1)
@@ -115,7 +115,7 @@ async def test_a_read_full_of_calls_is_worked_on_in_many_turns(turns: Turns) -> 
 
 
 async def test_a_read_full_of_refusals_as_well(turns: Turns) -> None:
-    """They cost as much as calls, and no handler runs that could wait."""
+    """Refusals cost as much as calls, and no handler runs that could wait."""
     async with listening(Served(turns)) as (wire, connection):
         handled = Counter[int]()
         start = connection._start
@@ -188,7 +188,7 @@ async def test_signatures_are_checked_a_few_a_turn_and_each_participant_waits_fo
     numbers = itertools.count()
 
     def forged(count: int) -> Push:
-        """Statements that nobody has signed, each another."""
+        """Return different statements that nobody has signed."""
         made = [admission[:-4] + next(numbers).to_bytes(4, "big") for _ in range(count)]
         return Push(tuple(made), ())
 
@@ -215,7 +215,8 @@ class Text(Struct):
 async def test_long_messages_that_are_all_here_are_decoded_at_a_pace(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    """A participant fills its connections with them, and sends the last byte of each at once."""
+    """A participant fills its connections with such messages, and sends the last byte of each at
+    once."""
     service, decoded, size, count = Service(), list[float](), 100_000, 500
 
     async def note(_caller: Caller, _request: Text, _body: bytes) -> Number:

@@ -42,7 +42,7 @@ def words(send: Send) -> list[tuple[Word, bytes]]:
 
 
 def test_a_lone_peer_keeps_its_news_for_the_first_that_comes() -> None:
-    """Without rounds of gossip to nobody until then."""
+    """It makes no rounds of gossip until then."""
     roster = roster_of("a")
     start = Start(0.0, 1)
     detector = Detector(peer(0), roster, QUICK, HashKeys(peer(0)), random.Random(1), start=start)
@@ -261,7 +261,7 @@ def test_alive_of_the_same_incarnation_does_not_clear_a_suspicion() -> None:
 
 
 def one_ping_later(lone: Lone, answer: Callable[[Send], None] = lambda send: None) -> None:
-    """Time for what is said to be seen for ourselves."""
+    """Wait long enough for the detector to check claims itself."""
     lone.until(lone.now + QUICK.probe_timeout_s + 0.01, answer)
 
 
@@ -367,7 +367,8 @@ def test_our_own_word_of_an_earlier_life_is_outdone() -> None:
 
 
 def test_confirmations_shorten_a_suspicion() -> None:
-    """N = 30: two confirmations by others bring it from six times the shortest to the shortest."""
+    """With N = 30, two confirmations by others shorten the suspicion from six times the shortest to
+    the shortest."""
     shortest, longest = QUICK.suspicion_s(30)
     ends = []
     for confirmed in range(1, 4):
@@ -460,7 +461,7 @@ def test_who_accused_in_vain_has_nobody_pinged_for_a_while() -> None:
             lone.hear(send.peer[0], kind=Kind.ACK, number=send.packet.number)
 
     def sentence(incarnation: int, *accusers: int) -> int:
-        """How often it is pinged in the time of one ping."""
+        """Return how often it is pinged in the time of one ping."""
         before = len(pings)
         for accuser in accusers:
             lone.hear(accuser, word(accuser, Word.DEAD, 7, incarnation))
@@ -652,7 +653,7 @@ def test_claims_of_the_future_are_refused_and_counted() -> None:
 
 
 def test_what_a_thief_of_a_key_says_is_outdone_by_its_owner_and_that_is_believed() -> None:
-    """The furthest that is believed is no further than the next word soon is."""
+    """A claim may be ahead of the clock only so far that the owner's next claim exceeds it soon."""
     robbed, other = Lone(), Lone()
     robbed.latest = other.latest = 1000
     robbed.hear(3, word(0, Word.LEFT, 0, 1000))

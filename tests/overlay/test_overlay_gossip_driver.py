@@ -37,7 +37,7 @@ ALIVE, DEAD, LEFT = Health.ALIVE, Health.DEAD, Health.LEFT
 
 
 class KilledError(Exception):
-    """The peer ends without a word."""
+    """The peer ends without a message."""
 
 
 class Peer:
@@ -86,7 +86,7 @@ class Peer:
 async def federation(
     folder: Path, size: int, *, siblings: bool = False
 ) -> AsyncIterator[tuple[list[Peer], trio.Nursery]]:
-    """So many peers, of an owner each or all of one, that all know each other."""
+    """Give that many peers, of an owner each or all of one, that know each other."""
     founder = Membership.found(OWNERS[0], NOW)
     for owner in OWNERS[1:]:
         founder.admit(OWNERS[0], owner.certificate, NOW)
@@ -175,7 +175,7 @@ async def test_a_sibling_whose_datagrams_alone_arrive_is_a_trouble(tmp_path: Pat
 
 
 async def test_a_silent_peer_is_dead_and_its_connection_dropped(tmp_path: Path) -> None:
-    """Its port takes connections and its connections stand, but it says nothing any more."""
+    """Its port accepts connections and its connections stay open, but it sends nothing any more."""
     async with federation(tmp_path, 3) as (peers, _):
         one, victim = peers[0], peers[2]
         connection = await one.overlay.connect(victim.id)
@@ -254,7 +254,7 @@ async def test_rubbish_is_refused_and_counted(tmp_path: Path) -> None:
 
 
 class StuckStream(trio.abc.Stream):
-    """Takes nothing, brings nothing."""
+    """A stream that takes and brings nothing."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.sleep_forever()
@@ -311,7 +311,7 @@ def test_incarnations_never_repeat(tmp_path: Path) -> None:
 
 
 def test_incarnations_of_a_clock_that_was_far_ahead_are_not_continued(tmp_path: Path) -> None:
-    """Nobody believed them, and nobody would believe the next."""
+    """The others did not believe these incarnations, and would not believe the next ones."""
     now = 1_800_000_000 * 10**6
     ahead = next_incarnation(tmp_path, now + 100 * 86_400 * 10**6)
     assert next_incarnation(tmp_path, now) == now

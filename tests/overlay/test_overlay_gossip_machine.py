@@ -19,8 +19,8 @@ ANY = st.integers(0, SIZE - 1)
 
 
 class Federation(RuleBasedStateMachine):
-    """Six peers of four participants, one of whose is hostile; what holds at all times, and what
-    holds once the network has been well for a while."""
+    """Six peers of four participants, one of whom is hostile; with the conditions of all times, and
+    those that hold once the network has been well for a while."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY, about=ANY, kind=st.sampled_from(list(Word)), incarnation=st.integers(0, 9))
     def forge(self, number: int, about: int, kind: Word, incarnation: int) -> None:
-        """A claim that its author did not sign, in the mouth of the hostile peer."""
+        """Let the hostile peer send a claim that its author did not sign."""
         author = about if kind in {Word.ALIVE, Word.LEFT} else (about + 1) % SIZE
         claim = word(author, kind, about, incarnation)
         packet = Packet(Kind.GOSSIP, claims=(claim[:-1] + bytes([claim[-1] ^ 1]),))
@@ -89,7 +89,7 @@ class Federation(RuleBasedStateMachine):
         number=ANY, about=st.integers(0, SIZE - 2), kind=st.sampled_from([Word.SUSPECT, Word.DEAD])
     )
     def slander(self, number: int, about: int, kind: Word) -> None:
-        """The hostile peer accuses somebody, with what it knows of its incarnation."""
+        """Let the hostile peer accuse another one, with the incarnation that it knows."""
         detector = self.network.detectors.get(peer(number))
         if detector is not None:
             incarnation = detector.members.incarnation(peer(about))
@@ -183,8 +183,8 @@ def test_nobody_dies_of_lost_datagrams(loss: float) -> None:
 
 
 def test_one_hostile_participant_kills_nobody() -> None:
-    """Three of ten peers belong to it, and accuse everybody, again and again, with every
-    incarnation they hear of."""
+    """Three of ten peers belong to it, and accuse all others, again and again, with every
+    incarnation that they learn."""
     network = Network("abcdefgzzz", seed=9)
     rng = random.Random(1)
     for _ in range(200):
@@ -205,8 +205,8 @@ def test_one_hostile_participant_kills_nobody() -> None:
 
 
 def test_two_that_collude_kill_nobody() -> None:
-    """Five peers each of two participants say of one peer that it is dead, twenty times a second,
-    of every incarnation that they hear of, to everybody."""
+    """Two participants have five peers each, which claim the death of one peer, twenty times a
+    second, for every incarnation that they learn, to everybody."""
     honest = [f"h{n // 2}" for n in range(16)]
     network = Network([*honest, "victim", *"yyyyyzzzzz"], seed=3)
     victim, liars = 16, range(17, 27)
@@ -230,7 +230,7 @@ def test_two_that_collude_kill_nobody() -> None:
 
 
 def test_two_who_believe_that_the_other_has_left_find_each_other() -> None:
-    """Each hears of the other's leaving after it is back itself, and its word of that was lost."""
+    """Each learns of the other's leaving after its own return, and its refutation was lost."""
     network = Network("ab", seed=2)
     network.cut = lambda one, other: True
     for number in (0, 1):

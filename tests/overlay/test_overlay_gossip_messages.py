@@ -1,4 +1,4 @@
-"""What comes over the wire: one error for all rubbish; and the parts of gossip with a formula."""
+"""Messages over the wire: all invalid bytes give one error; and the formulas of gossip."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_any_bytes_are_a_packet_or_a_decode_error(data: bytes) -> None:
     )
 )
 def test_any_fields_are_a_packet_or_a_decode_error(fields: tuple[object, ...]) -> None:
-    """And what is a packet does a detector no harm."""
+    """A packet that decodes does no harm to a detector."""
     try:
         packet = decode_packet(encode(fields))
     except DecodeError:
@@ -293,7 +293,7 @@ def test_the_lan_and_wan_presets_are_memberlists() -> None:
 
 
 def test_memberlists_formulas() -> None:
-    """The values of its util_test.go and suspicion_test.go."""
+    """The values are those of its util_test.go and suspicion_test.go."""
     lan = GossipConfig.of(Preset.LAN)
     assert lan.suspicion_s(5)[0] == lan.suspicion_s(10)[0] == 4.0
     assert lan.suspicion_s(50)[0] == pytest.approx(6.796, abs=0.01)

@@ -1,4 +1,5 @@
-"""Certificates: ours are believed, and every other kind is refused with one error that says why."""
+"""Certificates of ours are believed, and every other kind is refused with one error that says
+why."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ def craft(
     authority: bool = False,
     ec_key: bool = False,
 ) -> x509.Certificate:
-    """A certificate that differs from a good one as said."""
+    """Return a certificate that differs from a good one in the given way."""
     key = ec.generate_private_key(ec.SECP256R1()) if ec_key else Ed25519PrivateKey.generate()
     public = key.public_key()
     peer = bytes(20) if ec_key else peer_id_of(public)  # type: ignore[arg-type]
@@ -86,8 +87,8 @@ def craft(
 
 
 def retagged(root: Root, tag: int) -> x509.Certificate:
-    """The root's certificate, well signed, its unit's characters said to be of another ASN.1 type:
-    `cryptography` reads that, OpenSSL refuses the whole certificate."""
+    """Return the root's certificate, validly signed, whose unit has another ASN.1 type of string:
+    `cryptography` reads it, OpenSSL refuses the whole certificate."""
 
     def tlv(kind: int, content: bytes) -> bytes:
         size = len(content)

@@ -1,4 +1,5 @@
-"""Invitations: they end unless the invited one is met in time, and are made anew or withdrawn."""
+"""Invitations end unless the invited participant meets a member in time; they are renewed or
+withdrawn."""
 
 from __future__ import annotations
 

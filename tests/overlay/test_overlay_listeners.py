@@ -1,4 +1,4 @@
-"""Listeners and decisions: several hear, one decides. Values that tasks wait for, and bells."""
+"""Listeners and decisions: several listen, one decides. Values for which tasks wait, and bells."""
 
 from contextlib import suppress
 
@@ -78,7 +78,8 @@ def test_a_decision_is_the_default_until_somebody_makes_it_and_nobody_takes_it_o
 def test_a_task_waits_until_a_value_fits_that_stands_when_it_looks(
     begins: int, turns: list[list[int]], thresholds: list[int]
 ) -> None:
-    """turns: the values set while no waiting task runs; each looks at the last of them only."""
+    """The values of a turn are set while no waiting task runs; each task sees only the last of
+    them."""
     seen: dict[int, int] = {}
     left = {n: [begins, *(turn[-1] for turn in turns if turn)] for n in range(len(thresholds))}
 

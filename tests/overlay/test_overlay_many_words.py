@@ -1,4 +1,4 @@
-"""A member that says much: what it says costs all others a bounded time at each start."""
+"""A member that signs many statements costs all others a bounded time at each start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MIT, UTAH, EVIL = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "e
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
-    """An item for each count of all statements."""
+    """Return a list that gets an item for each count of all statements."""
     counted: list[None] = []
     count = Tally._count
 

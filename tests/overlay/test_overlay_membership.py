@@ -1,4 +1,4 @@
-"""Membership: the verification chain, what is refused, and that order does not matter."""
+"""Membership: the chain of verification, refusals, and independence of the order."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def founded() -> Membership:
 
 
 def chain() -> Membership:
-    """mit.edu founded it and admitted utah.edu, which admitted brown.edu."""
+    """Return a federation that mit.edu founded; mit.edu admitted utah.edu, which admitted
+    brown.edu."""
     membership = founded()
     membership.admit(MIT, UTAH.certificate, NOW)
     membership.admit(UTAH, BROWN.certificate, NOW)
@@ -255,7 +256,7 @@ def test_what_a_revoked_participant_admitted_before_stays_and_later_is_void() ->
 
 
 def revocation_of(view: Membership, signer: Root, target: str, kept: tuple[bytes, ...]) -> bytes:
-    """A revocation that keeps exactly these."""
+    """Return a revocation that keeps exactly these."""
     digests = {"mit.edu": digest_of(view.charter)}
     for statement, name in zip(view.statements(), ("utah.edu", "brown.edu"), strict=True):
         digests[name] = digest_of(statement)
@@ -264,7 +265,7 @@ def revocation_of(view: Membership, signer: Root, target: str, kept: tuple[bytes
 
 
 def test_of_two_revocations_the_stricter_counts() -> None:
-    """A stolen root that revokes itself, keeping its friends, undoes nothing."""
+    """A stolen root revokes itself and keeps its friends: that changes nothing."""
     membership = chain()
     keeps = revocation_of(membership, UTAH, "utah.edu", (digest_of(membership.statements()[1]),))
     strict = revocation_of(membership, MIT, "utah.edu", ())
@@ -284,7 +285,8 @@ def test_a_revocation_must_be_signed_by_whom_it_says() -> None:
 
 
 def test_a_name_set_free_is_taken_by_whom_was_refused() -> None:
-    """Who was refused for a name whose holder turns out void gets it in the end."""
+    """A participant was refused for a name whose holder turns out to be void: it gets the name in
+    the end."""
     membership = chain()
     void = membership.statements()[1]
     good = founded_like(membership).admit(MIT, Root.create("brown.edu", NOW).certificate, NOW)
@@ -316,7 +318,8 @@ def test_chains_have_an_end() -> None:
 def test_a_hostile_member_cannot_prevent_its_revocation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It admits and revokes as much as it can, itself and through members of its own making."""
+    """The member admits and revokes as much as it can, by itself and through members that it
+    admitted."""
     monkeypatch.setattr("medusa.overlay.words.MAX_KIB", 60)
     monkeypatch.setattr("medusa.overlay.membership_file.MAX_FILE", 2 * 60 * 1024)
     membership = chain()
@@ -414,7 +417,8 @@ def test_charters_that_do_not_hold() -> None:
 
 
 def everything() -> list[bytes]:
-    """Admissions three deep, a sponsor revoked, a peer revoked, a back-dated admission."""
+    """Return admissions three deep, a revoked sponsor, a revoked peer, and a back-dated
+    admission."""
     membership = chain()
     stolen = copy(membership)
     membership.admit(BROWN, OREGON.certificate, NOW)
@@ -430,7 +434,7 @@ ALL = everything()
 @settings(max_examples=60)
 @given(st.permutations(ALL[1:]), st.integers(1, 6))
 def test_the_members_do_not_depend_on_the_order(order: list[bytes], size: int) -> None:
-    """Any order, any batches (each sent again until nothing is new): the same members."""
+    """Any order, and any batches (each sent again until nothing is new), give the same members."""
     membership = Membership(ALL[0])
     for _ in range(len(order)):
         for start in range(0, len(order), size):

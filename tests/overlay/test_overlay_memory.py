@@ -1,4 +1,5 @@
-"""Dynamic thresholds: nobody takes all, there is room for one more, and a least for everybody."""
+"""Dynamic thresholds: no holder takes all, room for one more remains, and each has a least
+share."""
 
 from __future__ import annotations
 

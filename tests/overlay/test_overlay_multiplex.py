@@ -29,7 +29,7 @@ from medusa.overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Strea
 def pair(
     max_streams: int = MAX_STREAMS, memory: Share | None = None
 ) -> tuple[Multiplexer, Multiplexer]:
-    """memory: that of the second."""
+    """Give two connected multiplexers. memory: that of the second."""
     return (
         Multiplexer(dialled=True, max_streams=max_streams),
         Multiplexer(dialled=False, max_streams=max_streams, memory=memory),
@@ -37,7 +37,7 @@ def pair(
 
 
 def carry(source: Multiplexer, target: Multiplexer, budget: int = 2**18) -> list:
-    """Move one pull over; the events it made."""
+    """Move one pull over; return the events that it made."""
     buffers, _ = source.pull(budget)
     data = b"".join(buffers)
     return target.receive(data) if data else []
@@ -296,7 +296,7 @@ def test_tiny_frames_cost_their_bytes_only() -> None:
 
 
 def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Stream:
-    """Send bytes that nobody reads; the sender's stream."""
+    """Send bytes that nobody reads; return the sender's stream."""
     ours, _ = opened(left, right)
     left.send(ours, bytes(size))
     while left.pending:

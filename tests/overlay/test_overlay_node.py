@@ -73,7 +73,7 @@ def founder(tmp_path: Path) -> Home:
 
 
 def guest(founder: Home, overlay: Overlay, root: Root) -> tuple[Home, tuple[Address, ...]]:
-    """Invited at the running founder, joined in a home of its own."""
+    """Give a guest that the running founder invited, and that joined in a home of its own."""
     overlay.learn([founder.membership.admit(MIT, root.certificate, NOW)])
     token = encode_invite(founder.membership, root.participant, [overlay.address])
     invite = decode_invite(token)
@@ -119,7 +119,7 @@ async def test_guests_join_and_everyone_learns_everyone(founder: Home) -> None:
 
 
 async def test_news_does_not_wait_for_the_interval(founder: Home) -> None:
-    """Half a minute between exchanges, and yet an admission is everywhere in no time."""
+    """Exchanges are half a minute apart, and yet all peers have an admission at once."""
     async with founder.run(preset=Preset.WAN) as one:
         utah, by = guest(founder, one, UTAH)
         async with utah.run(by, preset=Preset.WAN) as two:

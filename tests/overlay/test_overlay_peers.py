@@ -1,4 +1,4 @@
-"""The peer table: only a peer speaks for itself, and its latest word counts."""
+"""The peer table: only a peer speaks for itself, and its latest record counts."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_clock_that_goes_back_does_not_make_a_peer_older() -> None:
 
 
 def test_a_record_made_with_our_key_is_outdone_whatever_it_says() -> None:
-    """Its version as great as can be: ours is of a later incarnation, and believed."""
+    """The forged record has the greatest version: ours is of a later incarnation, and believed."""
     peers, others = table(), table(TWO)
     own = peers.announce([HERE], NOW)
     body = body_of(own)

@@ -1,4 +1,5 @@
-"""Places: nobody takes all, there is room for one more, and who waits gets a place in the end."""
+"""Places: no holder takes all, one more always fits, and each waiting one gets a place in the
+end."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ PEER = Caller("utah.edu", b"u" * 20)
 
 
 class Served:
-    """A service with one method of each behaviour, and what happened to it."""
+    """A service with one method of each behaviour, and a record of what happened to it."""
 
     def __init__(self) -> None:
         self.service = Service()
@@ -117,7 +117,7 @@ def served() -> Served:
 async def connected(
     served: Served, caller: Caller = PEER
 ) -> AsyncIterator[tuple[Connection, Connection]]:
-    """A caller and the served side, over memory."""
+    """Give a caller and the served side, connected in memory."""
     left, right = trio.testing.memory_stream_pair()
     here = Connection(
         left,
@@ -153,7 +153,7 @@ async def test_unary_call_with_body(served: Served) -> None:
 
 @asynccontextmanager
 async def relayed(served: Served) -> AsyncIterator[tuple[Connection, Connection]]:
-    """A caller, and a connection of the peer that relays its calls to the served side."""
+    """Give a caller, and a connection of the peer that relays its calls to the served side."""
     async with connected(served) as (far, _):
         passing = Served()
 

@@ -1,5 +1,5 @@
-"""Signatures, the one decoder, secrets on disk; and what is a name: the answer is always one, or
-the one error."""
+"""Signatures, the one decoder, and secrets on disk; any text is either a name, or gives the one
+error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The set of statements: no order of them matters, and nobody else's words admit anybody."""
+"""The set of statements: their order makes no difference, and no other member's statement admits
+anybody."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ from medusa.overlay.statements import (
 
 
 def everything() -> Membership:
-    """Sponsors, pending and complete admissions, entries, withdrawals, changes made apart,
-    revocations of sponsors, and admissions under policies of the past."""
+    """Return sponsors, pending and complete admissions, entries, withdrawals, separate changes,
+    revocations of sponsors, and admissions under past policies."""
     membership = sponsored()
     stale = copy(membership)
     for sponsor in (MIT, UTAH):
@@ -86,7 +87,8 @@ def standing(membership: Membership) -> object:
 def test_the_members_and_the_policy_do_not_depend_on_the_order(
     order: list[bytes], size: int, rng: random.Random
 ) -> None:
-    """Any order, any batches, some sent twice (each again until nothing is new): the same."""
+    """Any order, and any batches, some sent twice (each again until nothing is new), give the
+    same."""
     membership = Membership(ALL.charter)
     for _ in range(len(order)):
         for start in range(0, len(order), size):
@@ -98,8 +100,8 @@ def test_the_members_and_the_policy_do_not_depend_on_the_order(
 @settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_no_statements_of_others_admit_anybody_or_change_the_policy(data: st.DataObject) -> None:
-    """Two members of three that are no sponsors, one sponsor of two that are needed, a stranger
-    and an invited one say whatever they like, about each other and about all there is."""
+    """Two of three members are no sponsors; one of two needed sponsors, a stranger and an invited
+    participant sign any statements, about each other and about everything."""
     membership = sponsored()
     for sponsor in (MIT, UTAH):
         membership.admit(sponsor, OREGON.certificate, NOW)
@@ -150,6 +152,6 @@ def test_any_well_signed_payload_of_the_new_kinds_is_refused_politely(
 
 
 def test_every_kind_of_statement_is_tagged_for_the_version_before() -> None:
-    """A peer of the version before refuses what it does not know, and reads what it knows."""
+    """A peer of the version before refuses an unknown kind, and reads known ones."""
     kinds = {type(open_statement(s)[0]) for s in ALL.statements()}
     assert kinds == {Admission, Approval, Entry, PolicyChange, Revocation}

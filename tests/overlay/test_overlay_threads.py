@@ -1,5 +1,5 @@
-"""Long work in threads: in turn between participants, and bounded; and the time that one
-participant's messages may take: a share in the long run, and a burst."""
+"""Long work runs in threads, in turn between participants, and bounded; one participant's messages
+may take a share of the time in the long run, and a burst."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medusa.overlay.threads import AT_ONCE, MAX_WAITING, Threads
 
 
 class Work:
-    """Pieces of work that take until they are told to end."""
+    """Pieces of work that last until the test ends them."""
 
     def __init__(self, threads: Threads, nursery: trio.Nursery) -> None:
         self._threads = threads
@@ -114,7 +114,7 @@ async def test_what_work_raises_and_who_leaves() -> None:
 def test_whoever_waits_as_told_takes_no_more_than_its_share(
     steps: list[tuple[float, float]],
 ) -> None:
-    """Each step spends something and then does nothing for a while."""
+    """Each step uses some time and then pauses."""
     pace, now, spent, largest = Pace(), 100.0, 0.0, 0.0
     for cost_s, idle_s in steps:
         now += pace.pause_s(now)

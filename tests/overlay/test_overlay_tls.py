@@ -1,4 +1,4 @@
-"""The TLS stream: any size of pieces, both ways at once, ends and noise."""
+"""The TLS stream: pieces of any size, both ways at once, ends and noise."""
 
 import ssl
 import time
@@ -82,7 +82,7 @@ async def test_many_records_come_in_one_read() -> None:
 
 
 async def test_openssl_holds_little_of_a_long_message() -> None:
-    """Its buffers never shrink, and a peer has many connections."""
+    """OpenSSL's buffers never shrink, and a peer has many connections."""
     async with encrypted() as (here, there), trio.open_nursery() as nursery:
         nursery.start_soon(here.send_all, bytes(1_000_000))
         await trio.testing.wait_all_tasks_blocked()
@@ -148,7 +148,7 @@ class Word(Struct):
 
 
 async def test_a_connection_cut_anywhere_is_broken_and_never_the_end_of_a_call() -> None:
-    """A man in the middle ends the TCP connection, politely, after any number of bytes."""
+    """A man in the middle ends the TCP connection in order, after any number of bytes."""
     total = await _called_through_a_cut(10**9)
     assert total > 2000
     for cut in [*range(0, total - 1, 97), total - 1]:
@@ -156,8 +156,8 @@ async def test_a_connection_cut_anywhere_is_broken_and_never_the_end_of_a_call()
 
 
 async def _called_through_a_cut(most: int) -> int:
-    """Bytes that passed from the side that answers. Less than all: no message but the first ones,
-    and no end."""
+    """Return the bytes that passed from the answering side. If that is less than all, the caller
+    has only the first messages, and no end."""
     left, left_far = trio.testing.memory_stream_pair()
     right, right_far = trio.testing.memory_stream_pair()
     service = Service()

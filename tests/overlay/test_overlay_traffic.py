@@ -1,4 +1,4 @@
-"""Bytes on the wire are counted where they leave and where they come."""
+"""Bytes on the wire are counted at both ends."""
 
 from __future__ import annotations
 

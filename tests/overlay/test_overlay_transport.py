@@ -1,4 +1,5 @@
-"""Connections between peers over real TLS on loopback: who is let in, one per pair, faults."""
+"""Connections between peers over real TLS on loopback: admission, one connection per pair,
+faults."""
 
 import re
 import time
@@ -40,7 +41,7 @@ class Word(Struct):
 
 @dataclass
 class Federation:
-    """mit.edu founded it and admitted utah.edu; nobody admitted evil.org."""
+    """A federation that mit.edu founded; it admitted utah.edu, and nobody admitted evil.org."""
 
     mit: Root = field(default_factory=lambda: Root.create("mit.edu", NOW))
     utah: Root = field(default_factory=lambda: Root.create("utah.edu", NOW))
@@ -240,7 +241,7 @@ async def test_a_root_admitted_at_run_time_counts(federation: Federation) -> Non
 
 
 async def refused(federation: Federation, stranger: Identity, membership: Membership) -> None:
-    """Neither side lets the other in, and the member goes on."""
+    """Check that neither side admits the other, and that the member continues."""
     book: Book = {}
     async with (
         peer(Identity.issue(federation.mit, NOW), federation.copy(), book) as mit,

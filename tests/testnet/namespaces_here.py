@@ -10,7 +10,8 @@ from medusa.testnet.cutting.namespaces import open_namespaces
 
 
 def skip_without_namespaces() -> None:
-    """Outside of trio: within it pytest-trio loses what a skip says."""
+    """Skip without namespaces, outside of trio: within it pytest-trio loses the reason of a
+    skip."""
 
     async def try_it() -> None:
         async with open_namespaces():

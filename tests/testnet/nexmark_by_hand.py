@@ -1,7 +1,5 @@
-"""Nexmark's queries once more, in plain Python over lists of rows: what the oracle must agree with.
-
-Each function follows the text of its query, not the oracle's SQL: loops, dictionaries, sorting.
-"""
+"""Nexmark's queries again, in plain Python over lists of rows, to check the oracle. Each function
+follows the text of its query, not the oracle's SQL, with loops, dictionaries and sorting."""
 
 from __future__ import annotations
 
@@ -57,7 +55,7 @@ def grouped(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]
 
 
 def winning(rows: Rows) -> list[tuple[Row, Row]]:
-    """Each auction that was bid on while it was open, with its best bid."""
+    """Return each auction that got a bid while it was open, with its best bid."""
     bids = grouped(rows.bid, "auction")
     won = []
     for auction in rows.auction:

@@ -12,7 +12,7 @@ TRACED: Final = (300, 200)
 
 
 def traces_in(folder: Path) -> tuple[Path, ...]:
-    """Two traces in CSV, with Zeek's names: they begin an hour apart, and one descends."""
+    """Write two traces in CSV, with Zeek's names: they begin an hour apart, and one descends."""
     paths = []
     for number, count in enumerate(TRACED):
         begin = START_US // 1_000_000 + 3_600 * number

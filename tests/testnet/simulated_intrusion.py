@@ -1,7 +1,5 @@
-"""A small federation with a windowed query, whose right answer every scenario can count itself.
-
-Run as a program with a seed it prints the digest of one eventful scenario: two runs must agree.
-"""
+"""A small federation with a windowed query, whose right answer every scenario can compute itself.
+Run as a program with a seed it prints the digest of one eventful scenario: two runs must agree."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ PEERS = Federation({"a.edu": 1, "b.edu": 2, "c.edu": 1}, {"engine": {"epoch_s": 
 
 
 def tuples(number: int) -> list[tuple[int, int]]:
-    """The post of that number: (t, value)."""
+    """Return the tuples of the post of that number: (t, value)."""
     return [(number * 200_000 + each, (number * 7 + each * 3) % 20) for each in range(10)]
 
 
@@ -42,13 +40,13 @@ def table(number: int) -> pa.Table:
 
 
 def right_answer(posts: int) -> dict[int, int]:
-    """By window's start: how many values above 10. Independent of everything under test."""
+    """Return, by window's start, how many values are above 10, without any code under test."""
     kept = [t for number in range(posts) for t, value in tuples(number) if value > 10]
     return dict(Counter(t // SECOND * SECOND for t in kept))
 
 
 async def define(world: World) -> None:
-    """The stream at a.edu, the query at b.edu."""
+    """Define the stream at a.edu and the query at b.edu."""
     schema = Schema(
         "medusa://a.edu/event",
         (Field("t", FieldType.LONG), Field("value", FieldType.INT)),
@@ -77,7 +75,7 @@ async def define(world: World) -> None:
 
 
 async def counted(subscription: Subscription) -> dict[int, int]:
-    """What a subscriber has at the stream's end; a window given twice is a fault."""
+    """Return the counts that a subscriber has at the stream's end; a repeated window is a fault."""
     found: dict[int, int] = {}
     async for epoch in subscription:
         starts = epoch.table.column("window_start").cast(pa.int64()).to_pylist()
@@ -89,8 +87,8 @@ async def counted(subscription: Subscription) -> dict[int, int]:
 
 @asynccontextmanager
 async def work(world: World, posts: int, by: str = OWNER) -> AsyncIterator[dict[int, int]]:
-    """A client posts and another one, at c.edu, reads to the end while the block does harm; after
-    it, the dictionary holds what the reader got."""
+    """Let a client post and another one, at c.edu, read to the end while the block does harm;
+    afterwards the dictionary holds the reader's rows."""
     found: dict[int, int] = {}
 
     async def post() -> None:
@@ -113,7 +111,7 @@ async def work(world: World, posts: int, by: str = OWNER) -> AsyncIterator[dict[
 async def send(
     client: AsyncMedusaClient, posts: int, every_s: float = 0.2, *, end: bool = True
 ) -> None:
-    """end: of the stream, which is its owner's."""
+    """Post the tuples. end: end the stream, which only its owner may do."""
     for number in range(posts):
         await client.post_event(SOURCE, table(number))
         await trio.sleep(every_s)
@@ -123,7 +121,7 @@ async def send(
 
 
 def simulate(main: Callable[[World], Awaitable[None]], seed: int = 0) -> Outcome:
-    """Raises what went wrong in there."""
+    """Run the simulation; raise what went wrong in it."""
     outcome = run_simulation(main, seed, PEERS)
     if outcome.error is not None:
         print("\n".join(outcome.trace))
@@ -132,7 +130,8 @@ def simulate(main: Callable[[World], Awaitable[None]], seed: int = 0) -> Outcome
 
 
 async def eventful(world: World) -> None:
-    """Bad weather, kills at any moment and amid writing, a partition, a drifting clock."""
+    """Return a scenario of bad weather, kills at any moment and during writes, a partition, and a
+    drifting clock."""
     world.network.links.default = BAD_WEATHER
     await world.start_all()
     await define(world)

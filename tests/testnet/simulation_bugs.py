@@ -1,4 +1,5 @@
-"""Safety mechanisms, each turned off on its own, and the testnets in which that must be noticed."""
+"""Safety mechanisms, each turned off on its own, and the testnets in which a checker must notice
+that."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ ALONE = Availability()
 
 
 def windows(availability: Availability) -> QueryTable:
-    """Sums of windows that overlap, at mit.edu/1."""
+    """Return sums of windows that overlap, at mit.edu/1."""
     total = AggregateFunction(Function.SUM, "value", "total")
     box = Aggregate("sums", STREAM, SUMS, 900_000, 300_000, (), (total,))
     return QueryTable("mit.edu/1", "medusa://mit.edu/q", (box,), (), availability)
@@ -71,7 +72,8 @@ def town(
     availability: Availability = ALONE,
     **more: Any,
 ) -> Manifest:
-    """A stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and reads."""
+    """Return a town: a stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and
+    reads."""
     posters = tuple(
         PosterTable(
             f"p{number}",
@@ -126,7 +128,7 @@ def clock_goes_back(seed: int) -> Manifest:
 
 
 def leader_cut_off(seed: int) -> Manifest:
-    """From its replicas, while a client of its own posts."""
+    """Cut the leader off from its replicas, while a client of its own posts."""
     return town(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
 
 
@@ -136,7 +138,7 @@ def primary_cut_off(seed: int) -> Manifest:
 
 
 def primary_dies(seed: int) -> Manifest:
-    """Of a query by upstream backup, over a stream that keeps nothing that it need not."""
+    """Let the primary of a query with upstream backup die; the source keeps only what it must."""
     backup = Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE)
     return town(
         seed,
@@ -149,13 +151,14 @@ def primary_dies(seed: int) -> Manifest:
 
 
 def standby_is_far(seed: int) -> Manifest:
-    """A second's checkpoints of a passive standby."""
+    """Return a passive standby with a checkpoint a second."""
     standby = Availability(Mode.PASSIVE_STANDBY, Recovery.PRECISE, checkpoint_s=1.0)
     return town(seed, availability=standby, weather=Weather(delay_s=(0.005, 0.02)))
 
 
 def partner_that_cheats(seed: int) -> Manifest:
-    """mit.edu has no room for its query; utah.edu runs it, and is paid with bad money at first."""
+    """Return mit.edu without room for its query; utah.edu runs it, and is paid with bad money at
+    first."""
     short = dict.fromkeys(("mit.edu/0", "mit.edu/1"), 0.005)
     return town(
         seed,
@@ -171,7 +174,8 @@ def partner_that_cheats(seed: int) -> Manifest:
 def merged_at(
     seed: int, at: str, availability: Availability, *faults: Fault, **more: Any
 ) -> Manifest:
-    """Two streams, at mit.edu/0 and at utah.edu, merged at a peer of mit.edu; read at mit.edu/1."""
+    """Return two streams, at mit.edu/0 and at utah.edu, merged at a peer of mit.edu and read at
+    mit.edu/1."""
     merge = Union("merge", (STREAM, FAR), MERGED)
     posters = tuple(
         PosterTable(f"p{number}", stream, (place,), posts=60, every_s=0.08)
@@ -192,7 +196,7 @@ def merged_at(
 
 
 def input_cut_off(seed: int) -> Manifest:
-    """For longer than the bound."""
+    """Cut an input off for longer than the bound."""
     return merged_at(
         seed, "mit.edu/1", Availability(bound_s=1.0), Partition(1.0, 4.5, ("utah.edu/0",))
     )
@@ -202,7 +206,7 @@ def input_cut_off(seed: int) -> Manifest:
 
 
 def acknowledged_before_journaled(patch: pytest.MonkeyPatch) -> None:
-    """Each entry is written when the next one comes."""
+    """Write each entry only when the next one comes."""
     write = Journal.append
     held: dict[int, tuple[bytes, bytes]] = {}
 
@@ -258,7 +262,7 @@ def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 
 def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """The clock alone says what the next one is."""
+    """Take the next incarnation from the clock alone."""
 
     def from_clock(_: Path, __: int) -> int:
         return int(wall_clock() * 1e6)
@@ -278,7 +282,7 @@ def term_numbers_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:
-    """Upstream: whatever is in the primary's own copy."""
+    """Acknowledge upstream whatever the primary's own copy has."""
     patch.setattr(Follower, "need", lambda _follower, _boundary: None)
 
 
@@ -293,7 +297,7 @@ def signatures_of_receipts_unchecked(patch: pytest.MonkeyPatch) -> None:
 
 
 def boundaries_may_go_back(patch: pytest.MonkeyPatch) -> None:
-    """With a post of older rows."""
+    """Let a post of older rows move the boundary back."""
     real = Acceptance.apply
 
     def apply(acceptance: Acceptance, entry: Entry) -> None:
@@ -312,7 +316,7 @@ def nobody_forks(patch: pytest.MonkeyPatch) -> None:
 
 
 def tentative_tuples_taken_for_stable(patch: pytest.MonkeyPatch) -> None:
-    """By who is told of corrections."""
+    """Let clients that ask for corrections take tentative tuples for stable."""
 
     def tentative(undoing: Any, epoch: Epoch) -> list[Change]:
         return [Change(Kind.INSERTION, epoch.after, epoch.upto, epoch.table, epoch.upto)]
@@ -329,10 +333,8 @@ def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Bug:
-    """
-    Attributes:
-        check: what finds it. seeds: within how many. quick: in the normal suite.
-    """
+    """A seeded bug. check: the checker that finds it. seeds: the number of seeds within which it is
+    found. quick: it is in the normal suite."""
 
     turn_off: Callable[[pytest.MonkeyPatch], None]
     manifest: Callable[[int], Manifest]

@@ -1,4 +1,4 @@
-"""The bench's frame: goals, table, workload. What it measures is measured by running it."""
+"""The bench's frame: goals, table, workload. Running the bench tests its measurements."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def measure(tmp_path: Path, *parts: str) -> tuple[Result, list[dict[str, Any]]]:
 
 
 def put_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
-    """Have the processes find other parts of these names."""
+    """Let the processes find other parts of these names."""
     for name, body in bodies.items():
         lines = [f"    {line}" for line in body.splitlines()]
         (folder / f"{name}.py").write_text("\n".join(("def measure():", *lines)))

@@ -1,4 +1,4 @@
-"""The bench of other systems: what is skipped, the files that all get, the meter."""
+"""The bench of other systems: skipped ones, the files that all of them read, the meter."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The bench of windows, and its workload: the same rows from the same numbers, queries that are as
-many and as different as they say."""
+"""The bench of windows, and its workload: equal numbers give equal rows, and the queries have the
+stated number and differences."""
 
 from __future__ import annotations
 

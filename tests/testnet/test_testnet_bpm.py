@@ -47,7 +47,7 @@ def test_graph_has_its_minimum(nodes: int, contracts: int, kind: Kind, seed: int
 
 
 def reached(graph: Graph) -> int:
-    """Nodes to which a way leads from the first."""
+    """Return the nodes that can be reached from the first."""
     seen, todo = {0}, [0]
     while todo:
         news = graph[todo.pop()] - seen
@@ -87,7 +87,7 @@ def test_start_gives_out_every_task(total: int, nodes: int) -> None:
 
 
 def fewest(graph: Graph, counts: list[int], capacity: int) -> int:
-    """By trying all of them."""
+    """Return the least number, by trying all of them."""
     overloaded = sum(counts) > capacity * len(counts)
 
     def acceptable(state: tuple[int, ...]) -> bool:

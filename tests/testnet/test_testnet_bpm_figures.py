@@ -1,6 +1,6 @@
-"""The figures that the bounded-price mechanism is to reach at the size of the paper: 995 nodes, at
-least seven contracts each (NSDI 2004, section 6; The Medusa Distributed Stream-Processing System,
-section 4, figure 3)."""
+"""The bounded-price mechanism reaches the figures of the paper at its size: 995 nodes, at least
+seven contracts each (NSDI 2004, section 6; The Medusa Distributed Stream-Processing System, section
+4, figure 3)."""
 
 from __future__ import annotations
 

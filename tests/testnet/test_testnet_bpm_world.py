@@ -1,4 +1,4 @@
-"""The simulated world under Brains that are easy to foresee: its books against a recount."""
+"""The simulated world under predictable Brains: its books against a recount."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from medusa.testnet.bpm.world import BrainLike, World
 
 
 class Simple:
-    """Offers what is above capacity to random partners, accepts while there is room, and now and
-    then recalls or gives back: not the market, only something that moves tasks about."""
+    """Offers tasks above capacity to random partners, accepts while there is room, and sometimes
+    recalls or returns one: no market, only a Brain that moves tasks."""
 
     def __init__(self, peer: str, number: int, capacity: float) -> None:
         self.peer, self.number, self.capacity = peer, number, capacity
@@ -131,7 +131,7 @@ def simple_world(nodes: int, seed: int) -> World:
 
 
 def recount(world: World) -> None:
-    """The books, against what the Brains believe and what can be counted from the tasks alone."""
+    """Compare the books with what the Brains believe, and with a count of the tasks alone."""
     tasks, tally = world.tasks, world.tally
     loads = [0.0] * len(world.cores)
     for task, node in enumerate(tasks.at):
@@ -216,7 +216,7 @@ def test_who_left_is_home_to_no_task_and_party_to_no_contract() -> None:
 
 
 def only_tick(effect: Effect) -> World:
-    """Two nodes with four and no tasks; the first Brain wants one thing, once."""
+    """Return two nodes with four and no tasks; the first Brain acts once."""
 
     class Wants(Simple):
         def handle(self, event: Event, now: float) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""The command line: what is refused, and how it ends."""
+"""The command line: refusals, and exit codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which directions are cut by what is asked for, and that every peer is told, also a new one."""
+"""Which directions an order cuts, and that every peer receives it, also a new one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN = "127.77.9.1"
 
 
 class RecordedWires:
-    """Wires that keep what they were told."""
+    """Wires that record their orders."""
 
     def __init__(self) -> None:
         self.lost: list[frozenset[Cut]] = []
@@ -95,7 +95,7 @@ async def test_a_peer_that_was_started_otherwise_cannot_be_cut_off() -> None:
 
 @asynccontextmanager
 async def heard_by(board: Switchboard, host: str) -> AsyncIterator[trio.socket.SocketType]:
-    """A peer's line to the switchboard, before its first order."""
+    """Open a peer's line to the switchboard, before its first order."""
     with trio.socket.socket(trio.socket.AF_UNIX, trio.socket.SOCK_SEQPACKET) as line:
         await line.connect(str(board.path))
         await line.send(host.encode())

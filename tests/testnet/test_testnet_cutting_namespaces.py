@@ -1,4 +1,4 @@
-"""Links that the kernel cuts: sockets in network namespaces; nothing is left of them."""
+"""Links that the kernel cuts: sockets in network namespaces, which leave nothing behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ needs_namespaces = pytest.mark.usefixtures("possible")
 
 
 def socket_in(namespace: str, kind: socket.SocketKind) -> trio.socket.SocketType:
-    """A socket belongs to the namespace in which its thread was when it was made."""
+    """A socket belongs to the namespace of its thread at its creation."""
     made: list[socket.socket] = []
 
     def make() -> None:
@@ -49,7 +49,7 @@ def socket_in(namespace: str, kind: socket.SocketKind) -> trio.socket.SocketType
 
 
 def left(slot: int) -> list[str]:
-    """What there is of a slot."""
+    """Return what remains of a slot."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
     names = [line.split()[0] for line in listed.stdout.splitlines() if line]
     names += [name for _, name in socket.if_nameindex()]
@@ -200,7 +200,7 @@ async def test_without_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that is root and may not."""
+    """Containers have a root user without this permission."""
     stand_in = tmp_path / "ip"
     stand_in.write_text(
         '#!/bin/sh\n[ "$2" = list ] || { echo "not permitted" >&2; exit 1; }\n', encoding="utf-8"

@@ -1,4 +1,4 @@
-"""Real peers cut off from each other and healed, inside them and by the kernel."""
+"""Real peers are cut off from each other and healed, by themselves and by the kernel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def _start(federation: Federation, names: tuple[str, ...]) -> list[Peer]:
 
 
 async def sees(client: AsyncMedusaClient) -> dict[str, PeerStatus]:
-    """What a client's peer says of all, by participant."""
+    """Return the view of a client's peer on all peers, by participant."""
     return {peer.participant: peer for peer in (await client.status()).peers}
 
 
@@ -110,10 +110,10 @@ async def check_split(
 
 
 async def links_of(client: AsyncMedusaClient) -> set[str]:
-    """Whom the client's peer is connected to."""
+    """Return the peers to which the client's peer is connected."""
     return set((await client.status(federation=False)).peers[0].links)
 
 
 def unreachable(seen: dict[str, PeerStatus]) -> set[str]:
-    """Who does not answer."""
+    """Return the peers that do not answer."""
     return {name for name, peer in seen.items() if peer.state == "unreachable"}

@@ -1,4 +1,4 @@
-"""Sockets whose links are cut inside the process: what waits, what is lost, what comes later."""
+"""Sockets whose links are cut inside the process: messages wait, are lost, or come later."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNHEARD_S = 0.05
 
 @dataclass
 class Pair:
-    """Two peers. a has dialled, b has accepted."""
+    """Two peers: a has dialled, b has accepted."""
 
     a_sockets: CuttableSockets
     b_sockets: CuttableSockets
@@ -29,7 +29,7 @@ class Pair:
     b: trio.SocketStream
 
     def cut(self, *, a_to_b: bool, b_to_a: bool) -> None:
-        """As the switchboard tells them."""
+        """Cut the links as the switchboard does."""
         to_b = frozenset([B]) if a_to_b else frozenset()
         from_b = frozenset([B]) if b_to_a else frozenset()
         to_a = frozenset([A]) if b_to_a else frozenset()

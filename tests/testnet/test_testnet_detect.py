@@ -1,4 +1,4 @@
-"""The simulated detector in small worlds: figures, replay, trouble, the command."""
+"""The simulated detector in small worlds: figures, replay, faults, the command."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ REPLAY = ("--nodes", "20", "--crashes", "2", "--loss", "0.1", "--slow", "0.1", "
 
 @pytest.fixture(scope="module")
 def plain() -> Result:
-    """Sixty peers, in seven worlds of which each loses three."""
+    """Return sixty peers, in seven worlds of which each loses three."""
     return run(Options(60, crashes=21))
 
 

@@ -1,4 +1,4 @@
-"""Environments of other systems: what is there, what is made, and what is skipped by name."""
+"""Environments of other systems: found, made, or skipped by name."""
 
 from __future__ import annotations
 

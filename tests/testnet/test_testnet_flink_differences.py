@@ -32,8 +32,8 @@ VERSION: Final = "import importlib.metadata as m; print('Flink', m.version('apac
 
 
 def stream(folder: Path, name: str, rows: Sequence[tuple[int, int]]) -> str:
-    """The statement that creates a table over a file with the rows of a stream, none of them late;
-    writes the file."""
+    """Return the statement that creates a table over a file with the rows of a stream, none of them
+    late; write the file."""
     file = folder / f"{name}.csv"
     file.write_text("".join(f"2026-01-01 00:00:{ts:02},{x}\n" for ts, x in rows))
     return (
@@ -43,7 +43,7 @@ def stream(folder: Path, name: str, rows: Sequence[tuple[int, int]]) -> str:
 
 
 def answer(ran: Ran, folder: Path) -> tuple[str, ...]:
-    """The rows, as the page has them."""
+    """Return the rows as the page has them."""
     assert not ran.refused, ran
     if ran.failed:
         return ERROR

@@ -27,7 +27,7 @@ STREAMS = {name: f"medusa://owner.edu/{name}" for name in COLUMNS}
 
 
 class World:
-    """What every client posted, and what a subscriber gets once all have ended."""
+    """The posts of every client, and a subscriber's rows once all have ended."""
 
     def __init__(self, clients: int) -> None:
         self.posted: dict[str, list[pa.Table]] = {}

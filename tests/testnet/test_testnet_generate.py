@@ -1,4 +1,4 @@
-"""The generator: the same by seed, in order, and worth asking about."""
+"""The generator gives the same manifest for a seed, in order, with faults of every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the high-availability demonstration: what is asked, measured, and judged."""
+"""The parts of the high-availability demonstration: its options, measurements, and verdicts."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_table_has_what_the_poster_has() -> None:
 
 
 class Stream:
-    """Takes posts."""
+    """A stream that takes posts."""
 
     def __init__(self) -> None:
         self.tables: list[pa.Table] = []
@@ -204,13 +204,13 @@ def test_compare_by_hand() -> None:
 
 
 def arrivals(*pairs: tuple[float, float]) -> list[Arrival]:
-    """Of (when, stime in seconds)."""
+    """Return arrivals of (when, stime in seconds)."""
     return [Arrival(at, (int(stime * 1e6),)) for at, stime in pairs]
 
 
 def steady_run(variant: Variant = ACTIVE, *, resumes: float = 130.0) -> Observations:
-    """An answer a second, each 0.5 s old, from 100 to 150; killed at 120; silence from then until
-    `resumes`, when all that is missing comes at once."""
+    """Return a run with an answer a second, each 0.5 s old, from 100 to 150; the kill is at 120;
+    nothing comes from then until `resumes`, when all missing answers come at once."""
     run = Observations(variant, began=90.0, ended=152.0)
     run.before, run.after = Cost(105.0, 10.0, 1_000), Cost(115.0, 15.0, 21_000)
     run.killed_at, run.watched_at = 120.0, 145.0
@@ -307,7 +307,7 @@ def test_gaps_and_delays() -> None:
 
 
 def test_cpu_of_a_process_and_of_what_it_started() -> None:
-    """Beside what the kernel tells of our own work."""
+    """The figure agrees with the kernel's own count of our work."""
     code = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'while True: pass'])"
     with subprocess.Popen([sys.executable, "-c", code], start_new_session=True) as process:
         try:
@@ -324,7 +324,7 @@ def test_cpu_of_a_process_and_of_what_it_started() -> None:
 
 
 def result(mode: Mode, recovery: Recovery, **changes: object) -> ModeResult:
-    """One that is as it should be."""
+    """Return a right result."""
     lost = 40 if mode is Mode.AMNESIA else 0
     figures_of = {
         Mode.NONE: (20_000.0, 0.0, 0.0, 0.0),

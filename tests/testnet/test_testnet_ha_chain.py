@@ -1,4 +1,4 @@
-"""The high-availability demonstration: real peers; short, and with all its modes."""
+"""The high-availability demonstration with real peers: short, and with all its modes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.process
 async def test_all_primaries_killed_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `medusa-testnet ha --short`, but quicker and without Spark."""
+    """This is `medusa-testnet ha --short`, but quicker and without Spark."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setattr("medusa.testnet.ha.run.SHORT", Lengths(1.0, 2.0, 3.0, 1.0))
     monkeypatch.setattr("medusa.testnet.ha.chain.RATE", 100)
@@ -39,7 +39,7 @@ async def short_form() -> None:
 @pytest.mark.soak
 @pytest.mark.spark
 async def test_all_primaries_killed_at_once_with_spark() -> None:
-    """The short form, whole."""
+    """This is the whole short form."""
     await short_form()
 
 
@@ -47,7 +47,7 @@ async def test_all_primaries_killed_at_once_with_spark() -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(3_600)
 async def test_all_primaries_killed_at_once_mode_by_mode(tmp_path: Path) -> None:
-    """Some ten minutes."""
+    """This takes some ten minutes."""
     picture = tmp_path / "ha.png"
     result = await run_ha(Options(plot=picture), HaBoard())
     assert [check for check in result.checks if check.certain and not check.good] == []

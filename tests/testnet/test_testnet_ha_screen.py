@@ -1,4 +1,4 @@
-"""What a person or a program sees of the high-availability demonstration."""
+"""The output of the high-availability demonstration for a person and for a program."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ OUTAGES_S = {
 
 
 def a_run(variant: Variant) -> Observations:
-    """40 answers a second for a minute, killed in its middle: what comes late comes at once."""
+    """Return 40 answers a second for a minute, with a kill in the middle: delayed answers come at
+    once."""
     run = Observations(variant, began=0.0, ended=75.0)
     run.before, run.after = Cost(15.0, 10.0, 0), Cost(30.0, 25.0, 400_000)
     run.killed_at, run.watched_at, run.returned = 30.0, 60.0, len(SERVERS)
@@ -68,7 +69,7 @@ def a_run(variant: Variant) -> Observations:
 
 
 def played() -> HaBoard:
-    """A board as after all runs."""
+    """Return a board as after all runs."""
     clock = iter(float(second) for second in range(100_000))
     board = HaBoard(seconds=lambda: next(clock), planned=VARIANTS)
     for variant in VARIANTS:

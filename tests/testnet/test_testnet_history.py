@@ -1,4 +1,4 @@
-"""What a subscriber's history may look like, and what must be found in one that may not be."""
+"""The histories that a subscriber may see, and the breaches that a checker must find in others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BOUNDARIES = st.lists(st.integers(0, 10_000), min_size=1, max_size=20, unique=Tr
 
 
 def in_order(boundaries: list[int]) -> list[Received]:
-    """Epochs that follow each other, with tuples at both ends of what they may have."""
+    """Draw epochs that follow each other, with tuples at both ends of their intervals."""
     after = BEGINNING
     epochs = []
     for number, upto in enumerate([*boundaries, END]):

@@ -1,7 +1,5 @@
-"""The whole thing: real peers, real Spark, real traces, and answers that are exactly right.
-
-Also with a peer or a JVM killed in the middle of it.
-"""
+"""The whole: real peers, real Spark, real traces, and exact answers, also with a peer or a JVM
+killed in the middle."""
 
 from __future__ import annotations
 
@@ -54,7 +52,7 @@ async def test_real_traces(names: tuple[str, ...], answers: str, tmp_path: Path)
 
 @pytest.mark.soak
 async def test_two_peers_are_enough(tmp_path: Path) -> None:
-    """`make test` has two participants, and peers that stand in, in test_hostile_failover."""
+    """In `make test`, test_hostile_failover has two participants, and peers without Spark."""
     result = await run_intrusion(
         Options(peers=2, traces=traces("ctu_portscan", "ctu_exposed_hosts"), out=tmp_path), Board()
     )
@@ -82,7 +80,7 @@ async def _kill_jvm(federation: Federation) -> None:
 
 
 def _jvm_of(peer: Peer) -> tuple[int, ...]:
-    """The first JVM only: what it starts itself is not a Java."""
+    """Return the first JVM only: its own children are no Java."""
     return peer.children("java")[:1]
 
 
@@ -95,10 +93,8 @@ def _jvm_of(peer: Peer) -> tuple[int, ...]:
 async def test_exactly_right_after_kill_9(
     kill: Callable[[Federation], trio.lowlevel.Task], tmp_path: Path
 ) -> None:
-    """Killed once the first answers are out: some epochs are through, some are not.
-
-    `make test` kills a JVM, and peers at random, in test_testnet_kills_peers.
-    """
+    """The kill comes once the first answers are there, between epochs. `make test` kills a JVM, and
+    peers at random, in test_testnet_kills_peers."""
     seen = trio.Event()
 
     class Watched(Board):

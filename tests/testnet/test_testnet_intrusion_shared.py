@@ -1,5 +1,5 @@
 """Intrusion detection among three participants: the scripts of `examples/intrusion` at real peers,
-against the oracle; and who may read what."""
+against the oracle; and the permissions to read."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ STRANGER = "stranger.example"
 
 
 def entries() -> dict[str, StreamEntry]:
-    """Every stream that the scripts make, those between their boxes included."""
+    """Return every stream that the scripts make, including those between their boxes."""
     known: dict[str, StreamEntry] = {}
     for step in (step for steps in ROUNDS for step in steps):
         draft = read_draft(script_of(step).read_text(), f"medusa://{step.participant}/")
@@ -127,8 +127,8 @@ def test_what_the_page_shows_is_in_the_scripts() -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 async def test_tried_over_the_examples_files_they_give_the_oracles_answers(tmp_path: Path) -> None:
-    """As `medusa try` does for the page, with real Spark: the files of two trials are the inputs of
-    the third."""
+    """As on the page, `medusa try` runs them with real Spark: the files of two trials are the
+    inputs of the third."""
     found: dict[str, list[object]] = {}
     async with open_peer_of_the_moment("you") as client:
         for lab in LABS:
@@ -163,7 +163,7 @@ async def tried(
     *,
     keys: Mapping[str, tuple[str, ...]] | None = None,
 ) -> dict[str, list[object]]:
-    """Run a trial, and write its answers into a folder; returns their rows, sorted."""
+    """Run a trial, and write its answers into a folder; return their rows, sorted."""
     text = (SCRIPTS / f"{script}.sql").read_text()
     trial = trial_of(text, given, None, case=folder.name, keys=keys)
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""The intrusion query over real traces, its federation of four split by network namespaces."""
+"""The intrusion query over real traces; network namespaces split its federation of four."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_answers_are_exact_after_a_split(tmp_path: Path) -> None:
 @needs_traces
 @pytest.mark.usefixtures("possible")
 def test_answers_are_exact_though_load_moves_while_it_is_split(tmp_path: Path) -> None:
-    """And both sides of every contract have signed the same receipts in the end."""
+    """Both sides of every contract also have signed the same receipts in the end."""
     result = run(tmp_path, "--split", "25", "--netns", "--trade")
     assert result["exact"]
     assert result["faults"] == []

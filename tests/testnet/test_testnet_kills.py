@@ -1,4 +1,4 @@
-"""The killer against stand-ins for peers, on virtual time: whom it kills, when they come back."""
+"""The killer against stand-ins for peers, on virtual time: its victims, and their return."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ SEEDS = range(12)
 
 @dataclass(eq=False)
 class Peer:
-    """Keeps the contract of medusa.testnet.kit.peers.Peer. starts_s: it takes so long to come
-    up."""
+    """Keeps the contract of medusa.testnet.kit.peers.Peer. starts_s: the duration of its start."""
 
     participant: str
     home: Home
@@ -60,7 +59,7 @@ class Peer:
 
 
 class Town:
-    """Peers, and answers that come as long as `answering` says so."""
+    """Peers, and answers that come while `answering` is true."""
 
     def __init__(self, *names: str) -> None:
         self.peers = [Peer(name.partition("-")[0], Home(Path("/fed", name))) for name in names]
@@ -68,7 +67,7 @@ class Town:
         self.board.posting = {"a.edu": Posting(0, 1)}
 
     def answering(self) -> bool:
-        """As a query does whose owner's peers are all needed."""
+        """Whether answers come from a query that needs all of its owner's peers."""
         return all(peer.up for peer in self.peers)
 
     async def run(self, killer: Killer) -> None:
@@ -85,7 +84,7 @@ class Town:
 
 
 class Guarded(Town):
-    """The owner's query goes on, 3 s after a failure, where one of its two peers is up."""
+    """A query that continues 3 s after a failure, if one of its owner's two peers is up."""
 
     def answering(self) -> bool:
         owners = [peer for peer in self.peers if peer.participant == "o.edu"]

@@ -1,4 +1,5 @@
-"""Real peers killed with SIGKILL again and again under the intrusion query: exact answers."""
+"""Real peers are killed with SIGKILL again and again under the intrusion query: answers are
+exact."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def check(result: KillsResult, kills: int) -> None:
 
 
 class JvmToo(Killer):
-    """Kills the JVM of the peer that processes, once there are answers; then peers."""
+    """Kills the JVM of the computing peer, once there are answers; then peers."""
 
     async def __call__(self, federation: Federation, board: Board) -> None:
         with trio.fail_after(DEADLINE_S):
@@ -48,7 +49,7 @@ class JvmToo(Killer):
 async def test_three_kills_after_that_of_a_jvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some epochs are through by then, some are not."""
+    """By then some epochs are through, and some are not."""
     monkeypatch.setattr("medusa.testnet.intrusion.kills.Killer", JvmToo)
     traces = few_connections(tmp_path, 5, 2)
     options = Options(seed=5, traces=traces, out=tmp_path)

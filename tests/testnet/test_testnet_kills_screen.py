@@ -1,4 +1,4 @@
-"""What a person, a script and a caller see of a run with kills."""
+"""The output of a run with kills for a person, a script and a caller."""
 
 from __future__ import annotations
 

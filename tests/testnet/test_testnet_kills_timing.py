@@ -1,4 +1,4 @@
-"""When posts go out while something disturbs, and after it."""
+"""The times of posts during a disturbance, and after it."""
 
 from __future__ import annotations
 

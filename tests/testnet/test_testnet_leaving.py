@@ -1,4 +1,4 @@
-"""Real peers are refused, leave and renew, by the commands: what a person sees."""
+"""Real peers are refused, leave and renew, by commands: the tests check what a person sees."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_peers_enter_leave_and_are_refused() -> None:
 
 
 async def _newcomer_is_refused(federation: Federation, mit: Peer) -> None:
-    """Revoked after it was given its token, and before it enters: it is told so."""
+    """The newcomer is revoked between its token and its entry: it receives the reason."""
     folder = federation.folder / "brown"
     place, at = ("--home", str(folder)), ("--home", str(mit.home.folder))
     await run_command("init", "--participant", "brown.edu", *place)

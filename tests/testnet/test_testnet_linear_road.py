@@ -1,5 +1,5 @@
-"""Linear Road: what its traffic is like, the rules of its answers one by one, and all answers of a
-run against SQL."""
+"""Linear Road: its traffic, the rules of its answers one by one, and all answers of a run against
+SQL."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seconds(table: pa.Table) -> np.ndarray:
 
 
 def table(schema: pa.Schema, rows: Iterable[Row]) -> pa.Table:
-    """A table of rows whose times count from the start."""
+    """Return a table of rows whose times count from the start."""
     columns = dict(zip(schema.names, zip(*rows, strict=True), strict=True))
     times = pa.array([(START_S + time) * 1_000_000 for time in columns["time"]])
     arrays = [
@@ -61,7 +61,7 @@ def table(schema: pa.Schema, rows: Iterable[Row]) -> pa.Table:
 
 
 def told(reports: Sequence[Row], balances: Sequence[Row] = ()) -> Answers:
-    """The answers to a few reports, given in any order."""
+    """Return the answers to some reports, in any order."""
     asked = table(tables.BALANCE_REQUEST, balances) if balances else None
     return expected(
         [table(tables.REPORT, sorted(reports))],
@@ -72,14 +72,14 @@ def told(reports: Sequence[Row], balances: Sequence[Row] = ()) -> Answers:
 
 
 def tolls_of(answers: Answers, vid: int) -> list[tuple[int, int, int]]:
-    """Seconds, velocity and toll of each notice to a car."""
+    """Return seconds, velocity and toll of each notice to a car."""
     rows = answers.tolls.filter(pc.equal(answers.tolls.column("vid"), vid))
     columns = (rows.column(name).to_pylist() for name in ("lav", "toll"))
     return list(zip(seconds(rows).tolist(), *columns, strict=True))
 
 
 def queue(cars: int, speed: int = 20, seg: int = 10) -> list[Row]:
-    """So many cars that report once from a segment in the first minute."""
+    """Return that many cars, which report once from a segment in the first minute."""
     return [(n % 60, 1_000 + n, speed, 0, 1, 0, seg, seg * SEGMENT_FEET + n) for n in range(cars)]
 
 
@@ -133,7 +133,7 @@ def test_a_car_that_comes_back_does_not_pay_for_where_it_left() -> None:
 
 
 def standing(vid: int, since: int, reports: int, seg: int = 20, direction: int = 0) -> list[Row]:
-    """A car that reports from one place, and then from the next segment."""
+    """Return a car that reports from one place, and then from the next segment."""
     place = (0, 1, direction, seg, seg * SEGMENT_FEET + 7)
     on = (0, 1, direction, seg, seg * SEGMENT_FEET + 4_000)
     still = [(since + 30 * n, vid, 0, *place) for n in range(reports)]
@@ -141,7 +141,7 @@ def standing(vid: int, since: int, reports: int, seg: int = 20, direction: int =
 
 
 def alerts(answers: Answers) -> list[tuple[int, int, int]]:
-    """Seconds, segment and car."""
+    """Return seconds, segment and car of each alert."""
     columns = (answers.alerts.column(name).to_pylist() for name in ("seg", "vid"))
     return list(zip(seconds(answers.alerts).tolist(), *columns, strict=True))
 
@@ -152,7 +152,7 @@ def alerts(answers: Answers) -> list[tuple[int, int, int]]:
 def test_an_accident_is_told_from_the_minute_after_until_it_is_cleared(
     time: int, alerted: bool
 ) -> None:
-    """Found at second 95, in minute 1; cleared at 215, in minute 3."""
+    """The accident is found at second 95, in minute 1, and cleared at 215, in minute 3."""
     crash = [*standing(100, 0, 8), *standing(101, 5, 7)]
     assert alerts(told([*crash, entering(time, seg=20)])) == [(time, 20, 1)] * alerted
 
@@ -297,7 +297,7 @@ BY_SQL: Final = """
 
 
 def test_equals_sql(run: Part, answers: Answers) -> None:
-    """The rules as joins and windows over the whole run, instead of report by report."""
+    """SQL states the rules as joins and windows over the whole run, instead of report by report."""
     with duckdb.connect() as database:
         for name, given in (("heard", run.reports), ("asked", run.balance_requests)):
             numbers = given.append_column("second", pa.array(seconds(given)))

@@ -1,4 +1,4 @@
-"""`medusa-testnet linear-road`: what cars are told by a real peer, and the rating."""
+"""`medusa-testnet linear-road`: the notices of a real peer to cars, and the rating."""
 
 from __future__ import annotations
 

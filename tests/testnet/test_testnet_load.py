@@ -1,4 +1,4 @@
-"""The parts of the load demonstration: what they judge, play, ask and see."""
+"""The parts of the load demonstration: verdicts, cast, questions and screen."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def test_a_tape_loses_nothing_repeats_nothing_and_never_goes_back(
 
 
 class Stream:
-    """Takes posts, each after a time."""
+    """A stream that takes posts, each after a time."""
 
     def __init__(self, takes_s: float = 0.0) -> None:
         self.takes_s = takes_s
@@ -267,7 +267,7 @@ def status(peer: str, *tasks: float) -> PeerStatus:
 
 
 class Peer:
-    """A client that answers what it was given."""
+    """A client that answers what the test sets."""
 
     def __init__(self, peer: str, *tasks: float, market: MarketStatus | None = None) -> None:
         self.told = status(peer, *tasks)

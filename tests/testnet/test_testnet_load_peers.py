@@ -1,4 +1,4 @@
-"""The load demonstration's real parts: contracts by the commands, questions answered."""
+"""The load demonstration's real parts: contracts by the commands, answered questions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from medusa.testnet.load.script import Place
 
 @pytest.mark.process
 async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
-    """Between homes whose peers do not run: over a file, so that no daemon is needed."""
+    """The homes' peers do not run, and the contract goes over a file, so no daemon is needed."""
     homes = {place.participant: tmp_path / place.participant for place in (places.C, places.D)}
     one, other = (str(folder) for folder in homes.values())
     await run_command("init", "--participant", "brown.edu", "--home", one, "--found", "t")
@@ -47,7 +47,8 @@ async def test_the_commands_make_the_contract(tmp_path: Path) -> None:
 async def test_a_small_cast_is_answered_exactly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two real peers, two questions each, no contract: what the steps build on. Without Spark."""
+    """Two real peers have two questions each and no contract, without Spark: the basis of the
+    steps."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(ROW_S, "5e-5")
     board = LoadBoard()

@@ -1,4 +1,4 @@
-"""What a person or a program sees of the load demonstration."""
+"""The output of the load demonstration for a person and for a program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from medusa.testnet.load.script import FULL, SHORT, Script
 
 
 def played() -> LoadBoard:
-    """A board as after a run: A gives to B, then to C."""
+    """Return a board as after a run: A gives tasks to B, then to C."""
     clock = iter(float(second) for second in range(100_000))
     board = LoadBoard(seconds=lambda: next(clock))
     for key in ("calibrate", "shed", "rise", "join", "flow"):

@@ -18,8 +18,8 @@ pytestmark = pytest.mark.process
 
 
 async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As `medusa-testnet load --short`, but quicker and without Spark: what a task costs is said,
-    where Spark's is measured."""
+    """This is `medusa-testnet load --short`, but quicker and without Spark: the test sets the cost
+    of a task."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(ROW_S, "5.5e-5")
     hasty = {"confirm_s": 1.0, "market": {"retry_s": 2.0}}
@@ -30,7 +30,7 @@ async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.mark.soak
 @pytest.mark.spark
 async def test_who_has_too_much_sheds_with_spark() -> None:
-    """The same run as `medusa-testnet load --short`."""
+    """This is the run of `medusa-testnet load --short`."""
     await short_form(SHORT, MEAN_S)
 
 
@@ -49,7 +49,7 @@ async def short_form(script: Script, mean_s: float) -> None:
 @pytest.mark.spark
 @pytest.mark.timeout(3_600)
 async def test_the_four_steps(tmp_path: Path) -> None:
-    """Some five minutes."""
+    """This takes some five minutes."""
     picture = tmp_path / "load.png"
     result = await run_load(Options(plot=picture), LoadBoard(), FULL)
     assert result.answers_exact, result.different

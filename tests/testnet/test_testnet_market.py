@@ -1,5 +1,4 @@
-"""The market: what its prices and quotes are like, trades from a file, and the oracle against plain
-Python."""
+"""The market: its prices and quotes, trades from a file, and the oracle against plain Python."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ def hour() -> Prices:
 
 
 def exact(price: float) -> Fraction:
-    """The price with its four places."""
+    """Return the price with its four places."""
     return Fraction(round(price * 10_000), 10_000)
 
 
@@ -68,7 +67,7 @@ def known(chosen: Callable[[list[float]], float], values: Sequence[float | None]
 
 
 def crossed_by_hand(quoted_by: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
-    """All quotes are gone through by time; of one moment each sees the other exchange's."""
+    """Go through all quotes by time; at one moment each sees the other exchange's quote."""
     moments = defaultdict(list)
     for exchange, table in quoted_by.items():
         for row in table.to_pylist():
@@ -85,7 +84,7 @@ def crossed_by_hand(quoted_by: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
 
 
 def check_by_hand(given: pa.Table, quoted_by: dict[str, pa.Table], basis_points: int) -> None:
-    """All answers, computed row by row."""
+    """Compute all answers row by row, and compare."""
     groups = by_minute(given)
     vwap = oracle.vwap(given).to_pylist()
     assert [(row["minute"], row["symbol"]) for row in vwap] == list(groups)
@@ -187,7 +186,8 @@ def test_a_market_is_crossed_by_another_exchange_s_latest_quote() -> None:
 
 
 def test_a_rise_must_be_more_than_the_threshold() -> None:
-    """100 to 101 is a hundred basis points exactly, which no double of the change would tell."""
+    """From 100 to 101 is a hundred basis points exactly, which a double of the change would not
+    show."""
     at = pa.array([START_US + n for n in range(4)]).cast(TIME)
     given = pa.table([at, ["X", "Y"] * 2, [100.0, 100.0, 101.0, 102.0], [1] * 4], schema=TRADE)
     assert len(oracle.together(given, 100)) == 0

@@ -1,4 +1,4 @@
-"""What the bench of moves posts, and how it reads the stalls from what a consumer saw."""
+"""The bench of moves: its posts, and the stalls in a consumer's arrivals."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_every_minute_has_the_same_rows_and_answers_of_its_own() -> None:
 
 
 def run_with(gaps: dict[int, float], acts: list[Act], began: float = 1_000.0) -> Run:
-    """An epoch a second, but one gap longer at the end of some minutes."""
+    """Return a run with an epoch a second, and one longer gap at the end of some minutes."""
     seen = [began]
     last = began + (len(acts) + 1) * MINUTE_S
     due = {began + (k + MOVE_AT) * MINUTE_S: gap for k, gap in gaps.items()}

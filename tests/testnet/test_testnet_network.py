@@ -1,4 +1,4 @@
-"""The intrusion query as a document: it reads, type-checks, and gives the answers' columns."""
+"""The intrusion query as a document is read, type-checks, and has the answers' columns."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ SLOW: Final = 20
 
 
 def stretched(events: Events, times: int) -> Events:
-    """The same events so many times as far apart: they fill days."""
+    """Return the same events with that many times the distance: they fill days."""
 
     def stretch(table: pa.Table) -> pa.Table:
         for name in {"dateTime", "expires"} & set(table.column_names):
@@ -190,7 +190,8 @@ def test_a_session_ends_after_more_than_ten_seconds() -> None:
 
 
 def test_the_highest_bid_counts_at_both_ends_of_a_window() -> None:
-    """As BETWEEN says: a bid at the end of one window with its price, and lower than the next's."""
+    """BETWEEN includes both ends: a bid at the end of one window counts there, and is lower than
+    the next window's."""
     events = generate(1, 100, SLOW)
     at = [START_US + s * 1_000_000 for s in (1, 10, 11)]
     bid = events.bid.slice(0, 3).set_column(2, "price", pa.array([500, 500, 900]))
@@ -219,7 +220,7 @@ WINDOW: Final = re.compile(
 
 
 def in_duckdb(text: str) -> str:
-    """A text with its windows as joins with their starts, and without processing time."""
+    """Reword a text for DuckDB: windows become joins with their starts, without processing time."""
 
     def windows(match: re.Match[str]) -> str:
         _, table, slide, size = match.groups()

@@ -1,5 +1,5 @@
-"""Nexmark beside Flink: what Flink is asked, how its answers are read, and the end of a process
-that hangs. Flink itself runs where it is installed."""
+"""Nexmark beside Flink: the jobs, the reading of answers, and the end of a process that hangs.
+Flink itself runs where it is installed."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def row(number: int, price: str) -> dict[str, Any]:
 
 
 def lines(*changes: tuple[str, dict[str, Any]]) -> bytes:
-    """Changes as Flink's format debezium-json writes them."""
+    """Return changes as Flink's format debezium-json writes them."""
     return b"".join(
         msgspec.json.encode(
             {
@@ -217,7 +217,7 @@ def test_a_process_that_ends_is_named_with_its_last_words(tmp_path: Path) -> Non
 def test_temporary_files_of_a_process_lie_in_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is killed in the end, and removes none itself."""
+    """The process is killed in the end, and removes none itself."""
     folder = tmp_path / "with a blank"
     folder.mkdir()
     monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-Dsome=thing")

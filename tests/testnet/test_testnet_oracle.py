@@ -28,7 +28,7 @@ TRACES = {
 
 
 def by_hand(table: pa.Table) -> Answers:
-    """The query written out row by row."""
+    """Compute the query row by row."""
     seen: dict[tuple[int, str], list[int | None]] = {}
     for row in table.select(["ts", "src_ip", "dst_port"]).to_pylist():
         seen.setdefault((int(row["ts"] // 60) * 60, row["src_ip"]), []).append(row["dst_port"])
@@ -62,7 +62,8 @@ def test_equals_a_count_by_hand() -> None:
 
 
 def test_edges() -> None:
-    """A thousandth before a window's end, the thresholds themselves, null ports, no dots."""
+    """The edges: a thousandth before a window's end, the thresholds themselves, null ports, no
+    dots."""
     rows = [(59.999, "a.b.c.d", 1)] * 100 + [(60.0, "a.b.c.d", port) for port in range(101)]
     rows += [(-1.0, "fe80::1", None)] * 101 + [(120.0, "a.b.c.x", 7), (125.0, "a.b.c.y", 7)] * 51
     times, sources, ports = zip(*rows, strict=True)

@@ -1,4 +1,4 @@
-"""Posts: every row once, in order, when it is due."""
+"""Each row is posted once, in order, when it is due."""
 
 from __future__ import annotations
 

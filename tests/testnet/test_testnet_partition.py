@@ -1,4 +1,4 @@
-"""What a split did to a client, read off what the client was told; and one real split."""
+"""The effects of a split, derived from a client's messages; and one real split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECOND = 1_000_000
 
 
 def change(kind: Kind, after: float, upto: float, final: float, *numbers: int) -> Change:
-    """Times in seconds; the n-th tuple is of sensor 1 and of the time n."""
+    """Return a change. Times are in seconds; the n-th tuple is of sensor 1 and of the time n."""
     table = pa.table(
         {
             STIME: pa.array([n * SECOND for n in numbers], pa.int64()),
@@ -35,7 +35,7 @@ def change(kind: Kind, after: float, upto: float, final: float, *numbers: int) -
 
 
 def seen(*heard: tuple[float, Change], posted: int) -> Observations:
-    """A split from 10 to 20 s; what was heard when."""
+    """Return a client's messages with their times, for a split from 10 to 20 s."""
     run = Observations(steady_at=0.0, cut_at=10.0, healed_at=20.0)
     run.heard = [Heard(at, each) for at, each in heard]
     run.posted = [(1, number) for number in range(1, posted + 1)]

@@ -1,4 +1,4 @@
-"""Waiting goes by progress, and by the time that the machine had for us."""
+"""Waiting depends on progress, and on the time that the machine gave us."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch)
 
 
 def measured() -> float:
-    """`MachineTime.share`, over one second."""
+    """Return `MachineTime.share`, measured over one second."""
     machine = MachineTime()
     time.sleep(1.0)
     return machine.share()

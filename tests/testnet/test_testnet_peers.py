@@ -1,7 +1,5 @@
-"""Peers as processes: started, waited for, stopped and killed, whatever happens meanwhile.
-
-A stand-in for `medusa-peer run` keeps the contract of that command and nothing else.
-"""
+"""Peers as processes are started, awaited, stopped and killed, whatever happens meanwhile. A
+stand-in for `medusa-peer run` keeps the contract of that command and nothing else."""
 
 from __future__ import annotations
 
@@ -73,7 +71,8 @@ def is_alive(pid: int) -> bool:
 
 
 def is_running(pid: int) -> bool:
-    """Orphaned and killed it is not running, even if init has yet to reap it."""
+    """Whether the process runs: an orphaned and killed one does not, even if init has yet to reap
+    it."""
     stat = Path(f"/proc/{pid}/stat")
     return stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z"
 
@@ -110,7 +109,7 @@ async def test_an_exception_leaves_nothing() -> None:
 
 
 async def test_cancellation_leaves_nothing() -> None:
-    """What Ctrl-C does to the scenario."""
+    """Ctrl-C cancels the scenario so."""
     with trio.CancelScope() as scope:
         async with open_federation() as federation:
             peer = await federation.found("mit.edu")

@@ -1,4 +1,4 @@
-"""A picture that cannot be drawn is refused before the run, by each command that draws one."""
+"""Each command that draws a picture checks before the run whether it can."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COMMANDS = ("bpm", "detect", "ha", "load", "partition")
 
 
 def refused(command: str, plot: Path | str) -> str:
-    """What is said about it. Nothing was run: that would take longer than this test may."""
+    """Return the message of the refusal. The run itself would take longer than this test may."""
     outcome = CliRunner().invoke(main, [command, "--plot", str(plot)])
     assert outcome.exit_code == 2, outcome.output
     assert "Invalid value for '--plot'" in outcome.stderr
@@ -37,7 +37,8 @@ def test_no_picture(command: str) -> None:
 def test_without_matplotlib_the_words_that_install_it(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a checkout as from a wheel: the name of our own package would find it in neither."""
+    """The words hold in a checkout and for a wheel; the name of our own package would work in
+    neither."""
 
     def find(name: str) -> object:
         return None if name == "matplotlib" else importlib.util.find_spec(name)

@@ -1,4 +1,4 @@
-"""The lock of the protocol is what the types give, and the page tells of every message in it."""
+"""The lock of the protocol equals the types, and the page describes every message in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dead peer leaves running is found by its folder, waited for, and ended if need be."""
+"""Processes that a dead peer leaves are found by its folder, awaited, and ended if need be."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def started() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def sleeper(argument: str, seconds: float) -> subprocess.Popen[bytes]:
-    """In a session of its own, as a peer's JVM is."""
+    """Start a process in a session of its own, as a peer's JVM is."""
     code = f"import time; time.sleep({seconds})"
     return subprocess.Popen([sys.executable, "-c", code, argument], start_new_session=True)
 

@@ -1,4 +1,4 @@
-"""What a person sees: on a terminal, in a pipe, and at the end."""
+"""The output for a person: on a terminal, in a pipe, and at the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulator finds what it is there to find: each seeded bug, and nothing without it."""
+"""The simulator finds each seeded bug, and nothing without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CASES = [
 
 
 def first_found(bug: Bug) -> Result | None:
-    """The first seed in which the check that is meant finds something."""
+    """Return the first seed in which the intended check finds something."""
     for seed in range(1, bug.seeds + 1):
         result = simulate(bug.manifest(seed), seed)
         if any(violation.check == bug.check for violation in result.violations):

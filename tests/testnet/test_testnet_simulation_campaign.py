@@ -1,4 +1,4 @@
-"""Campaigns: seeds in worker processes, one of them replayed, a manifest; and what is shown."""
+"""Campaigns: seeds in worker processes, the replay of one, a manifest, and the output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkers themselves: each breach that they are there for is found in a made-up history."""
+"""The checkers themselves: each finds its breach in a made-up history."""
 
 from __future__ import annotations
 

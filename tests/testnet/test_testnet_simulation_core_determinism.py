@@ -1,4 +1,4 @@
-"""What code learns from outside comes from the seed; what a kill leaves on a disk is what lasts."""
+"""All outside input of the code comes from the seed; a kill leaves only synced data on a disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from medusa.testnet.virtual.hosts import EPOCH_S, Machine, Process, inside
 
 
 def learned(seed: int) -> list[object]:
-    """All that a program could build on."""
+    """Return everything on which a program could depend."""
     found: list[object] = []
     virtual = VirtualTime()
 

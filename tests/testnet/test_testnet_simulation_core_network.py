@@ -1,4 +1,4 @@
-"""The simulated network behaves as a real one where programs can tell."""
+"""The simulated network behaves as a real one in all that programs can observe."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Net:
             return await trio.open_tcp_stream(TWO, PORT)
 
     async def pair(self) -> tuple[trio.SocketStream, trio.SocketStream]:
-        """Both ends of a connection: the dialling one, the accepted one."""
+        """Return both ends of a connection: the dialling one, the accepted one."""
         listener = await self.listener()
         dialled = await self.dial()
         with inside(self.two):
@@ -52,7 +52,7 @@ class Net:
 
 
 def on_a_net(test: Callable[[Net], Awaitable[None]]) -> Callable[[], None]:
-    """The test runs between two machines, in their virtual time."""
+    """Run the test between two machines, in their virtual time."""
     return lambda: Net().run(test)
 
 
@@ -197,7 +197,7 @@ async def test_a_clog_delays_what_is_under_way(net: Net) -> None:
 
 
 async def datagrams(net: Net, count: int) -> tuple[list[int], list[float]]:
-    """Those of so many that arrive within a minute, and what they took."""
+    """Return how many of the datagrams arrive within a minute, and their delays."""
     with inside(net.two):
         receiver = trio.socket.socket(trio.socket.AF_INET, trio.socket.SOCK_DGRAM)
         await receiver.bind((TWO, PORT))

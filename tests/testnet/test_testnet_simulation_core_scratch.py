@@ -1,4 +1,4 @@
-"""Homes in memory do not outlive who made them; those of living simulations are left alone."""
+"""Homes in memory end with their maker; those of living simulations stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from medusa.testnet.simulation.simulate import PREFIX, YOUNG_S, scratch_folder, 
 
 
 def aged(folder: Path) -> Path:
-    """As if made a while ago."""
+    """Make the folder look old."""
     (folder / "peer").mkdir(parents=True)
     before = time.time() - 2 * YOUNG_S
     os.utime(folder, (before, before))

@@ -1,4 +1,4 @@
-"""What was signed here is not verified again; anything else is."""
+"""Signatures made here are not verified again; all others are."""
 
 from __future__ import annotations
 

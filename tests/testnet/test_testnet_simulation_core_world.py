@@ -1,4 +1,4 @@
-"""Whole production peers under simulation: what they promise holds, and a seed replays."""
+"""Whole production peers under simulation keep their promises, and a seed replays."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 
 
 def in_a_world(test: Callable[[World], Awaitable[None]]) -> Callable[[], None]:
-    """The test runs in a world of its own, in its virtual time."""
+    """Run the test in a world of its own, in its virtual time."""
 
     def simulated() -> None:
         simulate(test)
@@ -75,7 +75,7 @@ def test_what_was_acknowledged_survives_a_crash(power: bool) -> None:
 
 
 def test_with_fsync_a_disk_that_forgets_what_was_not_synced_loses_nothing() -> None:
-    """Without it, a peer promises nothing for a loss of power."""
+    """Without fsync, a peer promises nothing for a loss of power."""
 
     async def main(world: World) -> None:
         await world.start_all()
@@ -95,7 +95,7 @@ def test_with_fsync_a_disk_that_forgets_what_was_not_synced_loses_nothing() -> N
 
 @in_a_world
 async def test_a_killed_peer_leaves_nothing_in_order(world: World) -> None:
-    """What a dying task does in its `finally` must not reach its next life."""
+    """The `finally` of a dying task must not reach the peer's next life."""
     await world.start_all()
     peer = world.peers["b.edu/0"]
     assert peer.home.is_locked()
@@ -171,7 +171,7 @@ async def test_each_peer_has_a_clock_of_its_own_and_the_answer_does_not_depend_o
 
 @pytest.mark.process
 def test_an_eventful_run_is_the_same_in_every_process() -> None:
-    """Two processes, whose objects lie at other addresses."""
+    """Two processes run it, whose objects lie at different addresses."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     found = {
         subprocess.run(

@@ -1,4 +1,4 @@
-"""Manifests: read strictly, drawn from seeds, and the schedules of faults in them."""
+"""Manifests are read strictly and drawn from seeds; the tests check their schedules of faults."""
 
 from __future__ import annotations
 

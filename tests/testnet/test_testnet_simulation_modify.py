@@ -37,7 +37,7 @@ async def define(world: World) -> None:
 
 
 def secondary_of(world: World, peer: str) -> str | None:
-    """As the peer has the query; None: it has not."""
+    """Return the peer's secondary of the query; None: the peer does not have the query."""
     running = world.peers[peer].peer
     assert running is not None
     for each in running.engine.queries.all():
@@ -51,7 +51,7 @@ def cut(world: World, alone: str, others: Sequence[str]) -> None:
 
 
 class Flow:
-    """What is posted, and what a reader at the source's home gets of the output all the while."""
+    """The posts, and the output as a reader at the source's leader receives it."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -79,7 +79,8 @@ class Flow:
                 self.read += zip(*columns, strict=True)
 
     def expected(self, *editions: tuple[int, int]) -> list[tuple[int, int]]:
-        """editions: (boundary from which on, divisor of what passes)."""
+        """Return the expected output. editions: (boundary from which on, divisor of the values that
+        pass)."""
         return [
             (stime, number)
             for stime, number in self.posted
@@ -94,8 +95,8 @@ async def modify(world: World, peer: str, *, alone: bool = False, divisor: int =
 
 
 def test_neither_side_of_a_split_modifies_what_goes_on_on_the_other() -> None:
-    """Both have it: the primary, and the secondary, which has taken over. Afterwards it counts from
-    where nobody has results yet, whoever gave them out."""
+    """Both sides have the query: the primary, and the secondary, which has taken over. Afterwards
+    the modification counts from a boundary beyond all results that either has emitted."""
 
     async def main(world: World) -> None:
         await world.start_all()

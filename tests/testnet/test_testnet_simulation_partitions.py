@@ -1,4 +1,4 @@
-"""Partitions of simulated federations: what consumers notice, and what they do not."""
+"""Partitions of simulated federations: consumers notice only the permitted effects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PRIMARY = "mit.edu/0"
 
 
 def replicated(*faults: Fault) -> Manifest:
-    """The poster's demonstration: A and C at utah.edu, B and its replica R at mit.edu."""
+    """Return the poster's demonstration: A and C at utah.edu, B and its replica R at mit.edu."""
     standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=2.0)
     some = Filter("some", SOURCE, (SOME,), ("value >= 0",))
     few = Filter("few", SOME, (FEW,), ("value >= 0",))
@@ -73,7 +73,7 @@ def run(manifest: Manifest, patch: pytest.MonkeyPatch, seed: int = 1) -> tuple[R
 
 
 def longest_pause_s(history: History) -> float:
-    """Of what the subscriber was given, around the cut."""
+    """Return the longest pause in a subscriber's messages, around the cut."""
     times = [
         each.at
         for each in history.of(Received)
@@ -124,8 +124,8 @@ def test_nothing_is_lost_or_repeated_however_the_versions_are_cut_off(
 
 
 def torn(*faults: Fault, **more: object) -> Manifest:
-    """A query over a stream of each side, whose secondary is on the other side than its primary;
-    readers on both."""
+    """Return a query over a stream of each side, whose secondary is on the other side than its
+    primary, with readers on both."""
     standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=1.0)
     streams = ("medusa://utah.edu/s0", "medusa://utah.edu/s1")
     merge = Union("merge", streams, SOME)
@@ -203,7 +203,7 @@ def test_each_side_defines_what_it_has_all_owners_of_and_both_are_found_afterwar
 
 
 def test_a_name_is_not_defined_while_another_of_its_owners_cannot_be_asked() -> None:
-    """A peer that nobody answers cannot know what its sibling on the other side has defined."""
+    """A peer without any answer cannot know what its sibling on the other side has defined."""
 
     async def main(world: World) -> None:
         await world.start_all()
@@ -220,7 +220,7 @@ def test_a_name_is_not_defined_while_another_of_its_owners_cannot_be_asked() -> 
 
 
 def test_of_a_name_that_both_sides_defined_one_counts_and_nothing_is_lost() -> None:
-    """Two peers of one participant, each with somebody to ask who knows of no such name."""
+    """Two peers of one participant can each ask a third one, which knows no such name."""
     sides = (("mit.edu/0", "utah.edu/0"), ("mit.edu/1", "rice.edu/0"))
     homes: list[str] = []
     events: list[str] = []

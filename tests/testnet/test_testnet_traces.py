@@ -1,4 +1,4 @@
-"""Traces: every format gives the same connections, and every fault names its place."""
+"""Traces: every format gives the same connections, and every error names its place."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def test_parquet(tmp_path: Path) -> None:
 
 
 def test_parquet_of_other_types(tmp_path: Path) -> None:
-    """Timestamps, large and dictionary strings, wider integers, extra and missing columns."""
+    """The file has timestamps, large and dictionary strings, wider integers, extra and missing
+    columns."""
     table = pa.table(
         {
             "extra": [1, 2, 3],

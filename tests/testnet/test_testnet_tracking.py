@@ -1,4 +1,4 @@
-"""Person tracking: what the readers see, and the oracle against plain Python."""
+"""Person tracking: the readers' sightings, and the oracle against plain Python."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def strays_by_hand(tracked: Tracked) -> list[dict[str, Any]]:
-    """Permissions and sightings are gone through by time; of one moment a permission is first."""
+    """Go through permissions and sightings by time; at one moment a permission comes first."""
     allowed: dict[tuple[int, str], dict[int, range]] = defaultdict(dict)
     both = [*tracked.permissions.to_pylist(), *tracked.sightings.to_pylist()]
     strays = []
@@ -102,7 +102,7 @@ def test_an_alarm_ends_after_more_than_the_quiet_seconds() -> None:
 
 
 def test_a_permission_begins_with_its_minute_and_ends_before_the_other() -> None:
-    """It is 8:00 at the start, minute 480."""
+    """The start is 8:00, minute 480."""
     before = pa.array([START_US - 1] * 2).cast(TIME)
     allowed = pa.table([before, [7, 7], ["b1-101"] * 2, [481, 490], [483, 491]], schema=PERMISSION)
     seconds = [59.999999, 60, 179.999999, 180, 600, 659, 660]

@@ -31,7 +31,7 @@ QUERY: Final = (
 
 
 def exact_rows(*arguments: str) -> dict[str, int]:
-    """The rows of each answer of a run, all of whose answers are exact."""
+    """Return the rows of each answer of a run, all of whose answers are exact."""
     ended = CliRunner().invoke(main, ["tracking", "--json", *arguments])
     assert ended.exit_code == 0, ended.output
     outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]

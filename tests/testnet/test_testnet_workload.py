@@ -1,4 +1,4 @@
-"""Workloads: how answers are compared, and how outcomes are shown."""
+"""Workloads: the comparison of answers, and the display of outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run of a workload at a peer that fails: it ends in time, and says what does not go on."""
+"""The run of a workload at a peer that fails ends in time, and names the stopped tasks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tools_xmlrpc import OpenStock, stock_clients
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Of the tasks in towns that are opened from now on, whose markets are quick."""
+    """Set the loads of tasks in towns that are opened from now on, whose markets are quick."""
     return set_up(monkeypatch)
 
 
@@ -25,6 +25,6 @@ async def peer(tmp_path: Path) -> AsyncIterator[FakePeer]:
 
 @pytest.fixture
 def stock() -> Iterator[OpenStock]:
-    """Makes stock clients of XML-RPC, which are closed after the test."""
+    """Make stock clients of XML-RPC, which are closed after the test."""
     with stock_clients() as make:
         yield make

@@ -1,8 +1,6 @@
-"""The programs of docs/reading.md, run again and again for some seconds; prints what they found as
-JSON. A program of its own: PySpark and the peer are never in one process here, as for a user.
-
-Its arguments: seconds, and the folder that `medusa subscribe --into` writes.
-"""
+"""Runs the programs of docs/reading.md again and again for some seconds; prints the results as
+JSON. It is a program of its own: PySpark and the peer are never in one process here, as for a user.
+Its arguments: seconds, and the folder that `medusa subscribe --into` writes."""
 
 from __future__ import annotations
 
@@ -32,14 +30,14 @@ def programs() -> list[str]:
 
 
 def whole(count: int, distinct: int, low: int, high: int) -> str:
-    """What is wrong with numbers that were posted one after the other; "": nothing."""
+    """Return what is wrong with numbers that were posted one after the other; "": nothing."""
     if count == distinct == high - low + 1:
         return ""
     return f"{count} rows, {distinct} numbers, from {low} to {high}"
 
 
 class Tried:
-    """How often a program was run, and what went wrong."""
+    """How often a program was run, and its failures."""
 
     def __init__(self) -> None:
         self.times = 0

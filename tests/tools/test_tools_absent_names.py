@@ -1,4 +1,5 @@
-"""A script that names what is not there: every command that reads one points at the name."""
+"""A script names a stream that does not exist: every command that reads a script points at the
+name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa stream alter`: what is written at the prompt, and what is asked of the peer."""
+"""`medusa stream alter`: its options, and its request to the peer."""
 
 from __future__ import annotations
 

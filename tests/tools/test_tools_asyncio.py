@@ -1,4 +1,4 @@
-"""The client under asyncio: a trio loop in a thread of its own, that nobody sees."""
+"""The client under asyncio: a hidden trio loop runs in a thread of its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPOCHS = 200
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """In asyncio's own loop, whatever policy a test before has set."""
+    """Run in asyncio's own loop, whatever policy an earlier test has set."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(main)
 
@@ -79,7 +79,7 @@ def test_many_calls_at_once(peer: FakePeer, tmp_path: Path) -> None:
 
 
 def test_waits_that_are_given_up_lose_nothing(tmp_path: Path) -> None:
-    """Cancelled at whatever moment, an epoch comes with the next wait."""
+    """A wait is cancelled at any moment; the next wait returns the epoch."""
 
     async def main() -> None:
         rng = random.Random(1)
@@ -120,7 +120,7 @@ def test_tuples_that_are_waited_for_too_briefly_come_later(peer: FakePeer, tmp_p
 
 
 def test_ctrl_c_in_a_blocking_wait_loses_nothing(peer: FakePeer, tmp_path: Path) -> None:
-    """As a person does it in a notebook, and goes on reading in the next cell."""
+    """A person presses Ctrl-C in a notebook, and continues to read in the next cell."""
     with MedusaClient(tmp_path) as client:
         peer.epochs = [(BEGINNING, 9, [derived(0, 5)])]
         with client.subscribe(DERIVED) as subscription:

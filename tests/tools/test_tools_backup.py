@@ -1,4 +1,4 @@
-"""Backups of homes, and what a restored peer says: never another tuple where one was before."""
+"""Backups of homes: a restored peer never puts another tuple in the place of an earlier one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def quiet(_: int) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 async def back_up(place: Place, folder: Path) -> tuple[Path, Path]:
@@ -57,14 +57,14 @@ async def lose_and_restore(
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: int) -> None:
-    """Values that tell which life of the peer posted them."""
+    """Post values that identify the life of the peer that posted them."""
     table = rows([(at, (at + offset) % 10**6) for at in stimes])
     await client.post_event(stream, table, boundary=stimes[-1])
     await client.flush()
 
 
 def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
-    """(seq, value) by stime, of what a peer's log has."""
+    """Return (seq, value) by stime from a peer's log."""
     log = place.state(path).log
     found: dict[int, tuple[int, int]] = {}
     after = log.whole_from
@@ -77,7 +77,7 @@ def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
 
 
 def watch(place: Place, source: str) -> Query:
-    """Its sums in windows of 10; who runs it has a mirror of the source."""
+    """Return a query of sums in windows of 10; the peer that runs it has a mirror of the source."""
     total = AggregateFunction(Function.SUM, "value", "total")
     return Query(
         place.name("q"),
@@ -138,7 +138,7 @@ async def test_a_restored_peer_never_tells_another_tuple(
 async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
     town: Town, tmp_path: Path
 ) -> None:
-    """The peer writes them to its home from time to time only."""
+    """The peer writes them to its home only from time to time."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     met = utah.id
     file, keys = await back_up(mit, tmp_path)
@@ -186,7 +186,7 @@ async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
 
 @pytest.mark.town(timing=ALONE)
 async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path: Path) -> None:
-    """What nobody says that he has, a client may have: its time was not beyond the clock."""
+    """A client may have tuples that no peer reports: their times were not beyond the clock."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
@@ -213,7 +213,8 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
     town: Town,
     tmp_path: Path,
 ) -> None:
-    """Of years ago, say; behind the present, all that it keeps would be older than its history."""
+    """Its times are years ago, for example; behind the present, all that it keeps would be older
+    than its history."""
     mit = await town.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
@@ -250,7 +251,8 @@ async def test_who_knows_how_far_clients_have_read_says_so(
 
 @pytest.mark.town(timing=ALONE)
 async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path: Path) -> None:
-    """Rows that no boundary had passed are in the journal alone; posts go on while it is made."""
+    """Rows that no boundary has passed are in the journal alone; posts continue during the
+    backup."""
     mit = await town.settle("mit.edu")
     async with mit.client(producer="p") as client:
         stream = await make_stream(client, mit, "s", max_ahead_us=None, slack_us=50)
@@ -305,7 +307,7 @@ async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) 
 
 
 async def test_a_restored_elector_has_no_vote(town: Town, tmp_path: Path) -> None:
-    """What it had voted after the backup nobody knows: the others go on without it."""
+    """No peer knows how it voted after the backup: the others continue without it."""
     mit = await town.settle("mit.edu")
     others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
     await town.acquainted(mit, *others)

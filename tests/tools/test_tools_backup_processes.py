@@ -1,4 +1,4 @@
-"""A peer of its own process is backed up while it is posted to, killed, and restored elsewhere."""
+"""A peer in a process of its own is backed up during posts, killed, and restored elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def command(home: Path, *arguments: str) -> dict[str, Any]:
 
 @contextmanager
 def running(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Its peer, in a process; killed in the end."""
+    """Give its peer, in a process, which is killed in the end."""
     arguments = [*TIMED, "run", "--listen", "127.0.0.1:0", "--home", str(home), "--json"]
     environment = {**os.environ, peer_intervals.INTERVALS: ALONE}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as process:
@@ -56,7 +56,7 @@ def running(home: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 class Reader(threading.Thread):
-    """A subscriber. found: (stime, value), as it was given them."""
+    """A subscriber. found: (stime, value), as received."""
 
     def __init__(self, home: Path, after: int = BEGINNING) -> None:
         super().__init__(daemon=True)
@@ -80,7 +80,7 @@ class Reader(threading.Thread):
 
 
 class Poster(threading.Thread):
-    """Posts rows of now, one after the other, until it is told to stop."""
+    """Posts rows with the present time, one after the other, until it is stopped."""
 
     def __init__(self, home: Path, first: int) -> None:
         super().__init__(daemon=True)

@@ -1,4 +1,4 @@
-"""The blocking client: the same calls from a thread without an event loop."""
+"""The blocking client makes the same calls from a thread without an event loop."""
 
 from __future__ import annotations
 

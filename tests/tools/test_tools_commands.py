@@ -46,7 +46,7 @@ pytestmark = pytest.mark.process
 
 
 class Outcome:
-    """What a command left behind."""
+    """The results of a command."""
 
     def __init__(self, code: int, out: bytes, err: str) -> None:
         self.code, self.out, self.err = code, out, err
@@ -229,7 +229,7 @@ def test_a_stream_is_ended_without_a_file(peer: FakePeer, run: Run) -> None:
 def test_another_peer_is_asked_while_the_first_does_not_answer(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """`--also`, as often as there are peers."""
+    """`--also` may be repeated, for several peers."""
 
     def run(*arguments: str) -> int | str | None:
         with pytest.raises(SystemExit) as left:
@@ -375,7 +375,7 @@ def test_a_limit_stops_after_so_many_rows(peer: FakePeer, run: Run, kind: str) -
 
 
 def rows_of(kind: str, out: bytes) -> list[int]:
-    """The stimes in a command's output."""
+    """Return the stimes in a command's output."""
     match kind:
         case "csv":
             table = pv.read_csv(pa.BufferReader(out))
@@ -464,7 +464,7 @@ def test_the_shell_is_answered(module: str, variable: str, words: str, found: st
 
 
 def completed(words: str, home: Path) -> list[str]:
-    """The completions that the program gives bash for the last of these words."""
+    """Return the completions that the program gives bash for the last of these words."""
     asked = {
         "_MEDUSA_COMPLETE": "bash_complete",
         "COMP_WORDS": words,

@@ -1,4 +1,4 @@
-"""medusa.toml: what it says is taken, what it misspells is refused by name."""
+"""medusa.toml: settings are applied, and misspelt ones are refused by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What ends with a membership, a contract or a departure, as a person is told beforehand."""
+"""The consequences of an end of a membership, a contract or a departure, as a person sees them
+beforehand."""
 
 from __future__ import annotations
 

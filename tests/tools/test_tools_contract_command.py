@@ -1,4 +1,4 @@
-"""`medusa-peer contract`: over files, over the overlay, what is shown, what is refused."""
+"""`medusa-peer contract`: over files, over the overlay, its output, its refusals."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from medusa.tools.home.messages import BALANCE
 
 @click.group()
 def command() -> None:
-    """As `medusa-peer` has it."""
+    """Return the command as `medusa-peer` has it."""
 
 
 command.add_command(contract)
@@ -63,7 +63,7 @@ def run(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> R
 
 @pytest.fixture
 def homes(tmp_path: Path, run: Run) -> tuple[Home, Home]:
-    """mit.edu founded the federation and admitted utah.edu."""
+    """Give homes: mit.edu founded the federation and admitted utah.edu."""
     mit, utah = Home(tmp_path / "mit"), Home(tmp_path / "utah")
     run("init", "--participant", "mit.edu", "--found", "demo", home=mit)
     run("init", "--participant", "utah.edu", home=utah)
@@ -78,7 +78,7 @@ RUNS = ("--runs", "40", "--they-run", "20:filter,map:medusa://mit.edu/*")
 
 
 def ask(run: Run, home: Home, *arguments: str) -> Any:
-    """The JSON answer of a command that works."""
+    """Return the JSON answer of a command that works."""
     code, out, err = run("contract", *arguments, "--json", home=home)
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -275,7 +275,7 @@ def test_no_home_and_no_federation(run: Run, tmp_path: Path) -> None:
 
 @contextmanager
 def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
-    """The overlay and the contracts of that home, in a thread, until the block ends."""
+    """Run the overlay and the contracts of that home, in a thread, until the block ends."""
     ready, overlays, scope = threading.Event(), [], trio.CancelScope()
     tokens: list[trio.lowlevel.TrioToken] = []
 

@@ -1,5 +1,5 @@
-"""Every file of a home, damaged in every way: the peer starts and says what it does without, or one
-line names the file and the mend; never a traceback."""
+"""Every file of a home is damaged in every way: the peer starts and names its loss, or one line
+names the file and the mend; no traceback appears."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def make_folder(path: Path) -> None:
 
 
 def make_unreadable(path: Path) -> None:
-    """Also for root, who may read any file: a link to itself."""
+    """Make a file unreadable, also for root, who may read any file: it becomes a link to itself."""
     path.unlink()
     path.symlink_to(path.name)
 
@@ -120,7 +120,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 async def build(folder: Path) -> Place:
-    """A peer that has something of everything, alone in the world by now."""
+    """Build a peer that has one of everything, and has no other peer."""
     async with open_town(folder, leader_silence_s=0.4) as town:
         one = await settle(town, "mit.edu", 100)
         two, three = [await settle(town, "mit.edu", 100, sibling=True) for _ in range(2)]
@@ -158,7 +158,7 @@ async def build(folder: Path) -> Place:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Path]]:
-    """The peer, and its home as it was left."""
+    """Give the peer, and its home as it was left."""
     with pytest.MonkeyPatch.context() as patch:
         set_up(patch)
         place = trio.run(build, tmp_path_factory.mktemp("town"))
@@ -168,7 +168,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Pat
 
 
 async def started(place: Place) -> list[str]:
-    """What it says when it is started."""
+    """Return the peer's messages at its start."""
     async with open_peer(place.home, place.config) as peer:
         return [event.text for event in peer.engine.overlay.events.recent()]
 

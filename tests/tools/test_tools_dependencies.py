@@ -1,4 +1,4 @@
-"""Whatever the commands import is installed with them."""
+"""Every package that the commands import is installed with them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_what_is_imported_is_a_dependency(extra: str, folders: tuple[str, ...]) 
 
 
 def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Our files, and the top-level names of others' packages that they import to run."""
+    """Return our files, with the top-level names of others' packages that they import to run."""
     for package in folders:
         for path in sorted((ROOT / package).rglob("*.py")):
             for name in names_in(ast.parse(path.read_text())):
@@ -49,7 +49,7 @@ def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def names_in(node: ast.AST) -> Iterator[str]:
-    """Without those that only a type checker imports."""
+    """Return names without those that only a type checker imports."""
     match node:
         case ast.If(test=ast.Name(id="TYPE_CHECKING"), orelse=otherwise):
             for each in otherwise:
@@ -64,7 +64,7 @@ def names_in(node: ast.AST) -> Iterator[str]:
 
 
 def with_theirs(names: set[str]) -> set[str]:
-    """What pip installs along with them."""
+    """Return the packages that pip installs along with them."""
     found: set[str] = set()
     todo = list(names)
     while todo:

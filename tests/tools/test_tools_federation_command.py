@@ -1,4 +1,5 @@
-"""`medusa-peer invite`, `join`, `members`, `policy`, `revoke`: what they ask, say and refuse."""
+"""`medusa-peer invite`, `join`, `members`, `policy`, `revoke`: their questions, output and
+refusals."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ class Cast:
         return err
 
     def make(self, *who: str, founder: str = "mit.edu", policy: str | None = None) -> str:
-        """Gives what the founder is told beside."""
+        """Make a home; return the founder's further messages."""
         admission = () if policy is None else ("--admission", policy)
         command = ("init", "--participant", founder, "--found", "lab", *admission)
         code, _, told = self(founder, *command)
@@ -65,7 +66,7 @@ class Cast:
         assert "127.0.0.1:1 cannot be reached" in err
 
     def goes_away(self, who: str) -> str:
-        """Its root's key is kept elsewhere from now on; the folder where that is."""
+        """Move the key of its root away; return the new folder."""
         vault = self.folder / f"vault of {who}"
         vault.mkdir(mode=0o700)
         for name in ("root.key", "root.crt"):
@@ -107,7 +108,8 @@ def test_the_policy_is_chosen_when_a_federation_is_founded(cast: Cast) -> None:
 
 
 def test_two_sponsors_sign_off_line(cast: Cast) -> None:
-    """What the one says reaches the other as the daemons would bring it: by the file's union."""
+    """The daemons would bring each sponsor's statements to the other: the test unites their
+    files."""
     cast.make("utah.edu", "brown.edu", policy="2 of mit.edu,utah.edu")
     admitted = cast.invite("mit.edu", "utah.edu", "--expires", "30d")
     assert cast("utah.edu", "join", admitted)[0] == 0
@@ -125,7 +127,7 @@ def test_two_sponsors_sign_off_line(cast: Cast) -> None:
 
 
 def _meet(cast: Cast, one: str, other: str) -> None:
-    """What two peers that run bring about: both know all, and both have entered."""
+    """Let two running peers meet: both know all statements, and both have entered."""
     from medusa.overlay.events import wall_clock
     from medusa.overlay.identity import Identity
     from medusa.overlay.membership_file import save_membership

@@ -1,4 +1,4 @@
-"""Data that comes in live: lines of a pipe, and files that grow, are rotated and truncated."""
+"""Live data: lines of a pipe, and files that grow, are rotated and truncated."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def names(peer: FakePeer) -> list[str]:
 
 
 def wait_for(peer: FakePeer, *wanted: str) -> None:
-    """Until the stream has exactly these."""
+    """Wait until the stream has exactly these."""
     with peer.moved:
         peer.moved.wait_for(lambda: len(names(peer)) >= len(wanted), DEADLINE_S)
     assert names(peer) == list(wanted)
@@ -81,7 +81,7 @@ def test_lines_of_a_pipe_are_posted_as_they_come(peer: FakePeer) -> None:
 def test_an_interrupted_follower_tells_what_it_has_posted(
     peer: FakePeer, tmp_path: Path, number: signal.Signals
 ) -> None:
-    """A line that was sent, and is not answered, is under way; the next run has it before."""
+    """A line that was sent and is not answered is under way; the next run finds it stored."""
     log = tmp_path / "conn.csv"
     append(log, "ts,name\n", "1,a\n", "2,b\n")
     with posting(peer, log, "--follow") as process:
@@ -155,7 +155,8 @@ def zeek(rows: str) -> str:
 
 
 def archive(current: Path, day: str, hours: str, keep: int | None = None) -> None:
-    """What zeekctl does: the log goes, compressed, into the folder of the day.
+    """Move the log, compressed, into the folder of the day, as zeekctl does.
+
 
     Args:
         keep: stop when so many bytes are compressed, and the log is not deleted yet.

@@ -1,4 +1,4 @@
-"""A file that is followed into a stream whose boundary goes with the clock."""
+"""A file is followed into a stream whose boundary moves with the clock."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Log:
             await trio.sleep(0.02)
 
     def rotate(self) -> None:
-        """As logrotate does, while it is written to."""
+        """Rotate the log during writes, as logrotate does."""
         self.path.rename(self.path.with_name("log.csv.1"))
         self.path.write_text("t,name,value\n")
 
@@ -63,7 +63,7 @@ def follower(stream: str, log: Log, mit: Place) -> subprocess.Popen[bytes]:
 
 
 async def test_kills_make_nothing_late_that_was_on_time(tmp_path: Path) -> None:
-    """The follower's own place moves the boundary, not the clock, which goes on without it."""
+    """The follower's own place moves the boundary, not the clock, which runs on without it."""
     folder = tmp_path / "town"
     folder.mkdir()
     log, over, rng = Log(tmp_path / "log.csv"), trio.Event(), Random(1)

@@ -1,4 +1,4 @@
-"""Frozen folders: they stay for their time and while they are held, and go by themselves."""
+"""Frozen folders stay for their time and while they are held, and disappear by themselves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def fill(folder: Path) -> int:
 
 @contextmanager
 def holder(folder: Path) -> Iterator[None]:
-    """Another process holds the folder, and is killed in the end."""
+    """Let another process hold the folder; kill it in the end."""
     program = [sys.executable, "-c", HOLDER, str(folder)]
     with subprocess.Popen(program, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -56,7 +56,7 @@ async def folders(tmp_path: Path, mock_clock: MockClock) -> AsyncIterator[Frozen
 
 
 async def passes(clock: MockClock, seconds: float) -> None:
-    """Let time pass, with every look in it."""
+    """Let time pass, with every check in it."""
     for _ in range(int(seconds // LOOK_S) + 2):
         clock.jump(LOOK_S)
         await trio.testing.wait_all_tasks_blocked(0.02)

@@ -1,4 +1,4 @@
-"""Rows in whatever form a program has them, as the client posts them."""
+"""Rows in all forms that a program may have, as the client posts them."""
 
 from __future__ import annotations
 

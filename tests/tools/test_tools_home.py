@@ -1,4 +1,4 @@
-"""The home folder: one daemon at a time, and where it answers."""
+"""The home folder: one daemon at a time, and its address."""
 
 from __future__ import annotations
 

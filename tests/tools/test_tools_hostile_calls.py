@@ -1,4 +1,4 @@
-"""Random well-typed calls to a whole peer: of a stranger, a partner, a sibling, an own client."""
+"""Random well-typed calls to a whole peer: from a stranger, a partner, a sibling, an own client."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ from medusa.tools.market.trader import TELL, Tell
 
 @dataclass
 class Stage:
-    """mit.edu, to which everybody speaks.
+    """mit.edu, to which all others speak. connections: by caller.
+
 
     Attributes:
         connections: by who speaks.
@@ -131,7 +132,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
 
 
 def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[Struct]:
-    """What mit.edu and its neighbours might say to each other."""
+    """Return messages that mit.edu and its neighbours might send each other."""
     stored, placed = mit.up.engine.queries.find(mit.name("out"))
     keeper = mit.up.engine.leaders.get(mit.name("safe"))
     assert keeper is not None
@@ -176,12 +177,14 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
 
 
 def may_be_said(call: Call) -> bool:
-    """A sibling is trusted with the numbers of terms: it may take all there are."""
+    """Whether a caller may send it: a sibling is trusted with the numbers of terms, and could use
+    up all of them."""
     return not (call.who == "sibling" and call.method.startswith("leader."))
 
 
 async def check(stage: Stage, seed: int, count: int) -> None:
-    """So many random calls are answered, and the peer goes on as if there had been none."""
+    """Check that random calls are answered, and that the peer continues as if there had been
+    none."""
     rng = random.Random(seed)
     service = stage.mit.up.engine.overlay.service
     generator = Generator(rng, stage.names, stage.blobs, stage.samples)
@@ -201,7 +204,7 @@ async def check(stage: Stage, seed: int, count: int) -> None:
 
 
 def under_way(place: Place) -> int:
-    """Calls of other participants that it works on."""
+    """Return the calls of other participants that the peer works on."""
     connections = place.up.engine.overlay.transport.connections()
     others = [each for each in connections if each.remote.participant != place.participant]
     assert others

@@ -1,4 +1,4 @@
-"""A command, and a peer, starts without what only some of their work needs."""
+"""A command, and a peer, starts without the packages that only some of their work needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ peer_command.main()
 
 
 def imported(program: str, *arguments: str) -> set[str]:
-    """The packages that a program has imported by when it says so."""
+    """Return the packages that a program has imported when it prints its mark."""
     printed = subprocess.run(
         [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True
     ).stdout

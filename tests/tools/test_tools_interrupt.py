@@ -1,4 +1,4 @@
-"""Ctrl-C in a command: a task that fails because another one was stopped is not heard."""
+"""Ctrl-C in a command: a task that fails because another one was stopped prints nothing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Commands of `medusa-peer` that change files, killed with -9 before each of their changes.
-
-The next call finishes what they left, or begins anew.
-"""
+"""Commands of `medusa-peer` that change files are killed with -9 before each of their changes. The
+next call completes the work, or begins anew."""
 
 from __future__ import annotations
 
@@ -30,12 +28,12 @@ MOST = 500
 
 
 def quiet(_: int) -> None:
-    """No progress is shown."""
+    """Show no progress."""
 
 
 def killed(command: Callable[[], object], change: int) -> bool:
     """Run the command in a process that is killed before that change to files, counted from 0;
-    gives whether it was."""
+    return whether it was killed."""
     pid = os.fork()
     if not pid:
         counted = 0
@@ -62,8 +60,8 @@ def killed(command: Callable[[], object], change: int) -> bool:
 def sweep(
     command: Callable[[], object], fresh: Callable[[], None], check: Callable[[], None]
 ) -> int:
-    """Kill the command before each of its changes, call it again, and check what there is; gives
-    the number of changes."""
+    """Kill the command before each of its changes, call it again, and check the result; return the
+    number of changes."""
     for change in range(MOST):
         fresh()
         if not killed(command, change):
@@ -74,7 +72,7 @@ def sweep(
 
 
 def files(folder: Path) -> set[str]:
-    """All that is there, but locks."""
+    """Return all files but locks."""
     found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     return {name for name in found if not name.endswith("lock")}
 

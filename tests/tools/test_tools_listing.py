@@ -1,4 +1,4 @@
-"""What there is and how it goes, at a prompt: status, and lists of streams, queries and peers."""
+"""Status and lists on the command line: of streams, queries and peers."""
 
 from __future__ import annotations
 
@@ -301,7 +301,7 @@ def test_what_fails_and_what_is_gone_is_said(
 async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
     town: Town, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
-    """An empty one least of all; scripts find their ids."""
+    """This holds even for an empty list; scripts find the missing peers' ids."""
     mit, utah = await town.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         await client.create_query_xml(DOCUMENT)
@@ -319,7 +319,7 @@ async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
 async def test_a_script_learns_that_its_own_peer_does_not_answer(
     town: Town, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """In the documents that it gets of one that does, beside the reason for people."""
+    """The document has the form of any other peer's status, beside the reason for people."""
     mit = await town.settle("mit.edu")
     at_mit = Prompt(mit.home.folder, capfd)
     running = msgspec.json.decode(await at_mit("status", "--json"), type=Snapshot)
@@ -342,7 +342,7 @@ async def test_a_script_learns_that_its_own_peer_does_not_answer(
 
 
 async def _said(prompt: Prompt, *command: str) -> str:
-    """What a command that fails says on standard error; it prints nothing."""
+    """Return the message of a failing command on standard error; it prints no output."""
     code, out, err = await prompt.outcome(*command)
     assert (code, out) == (1, "")
     return err
@@ -360,7 +360,7 @@ def test_a_query_whose_peer_does_not_answer_is_not_said_to_run() -> None:
 
 
 def _readers(stream: StreamDefinition, owner: str = "utah.edu") -> list[str]:
-    """The lines in which `stream show` names the readers of a stream."""
+    """Return the lines in which `stream show` names the readers of a stream."""
     entry = StreamEntry(stream, Schema("medusa://utah.edu/s", ()))
     lines = _text(stream_details(StreamLine(stream.name, owner, entry))).splitlines()
     first = next(n for n, line in enumerate(lines) if line.startswith("who may read"))
@@ -451,7 +451,7 @@ async def test_a_query_is_printed_in_each_language(
 async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
     town: Town, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """A warning: the peer is well. It goes once there is room."""
+    """It is a warning: the peer is well. It disappears once there is room."""
     mit = await town.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     client = await town.client(mit)

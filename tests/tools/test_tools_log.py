@@ -38,7 +38,7 @@ async def divide(_: Caller, __: Word, ___: bytes) -> Word:
 
 
 async def call(place: Place, method: str) -> str:
-    """What a client of that peer is told."""
+    """Return what a client of that peer receives."""
     async with place.client() as client:
         connection = await client._link.connection()
         with pytest.raises(InternalError) as caught:

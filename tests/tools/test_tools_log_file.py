@@ -1,4 +1,4 @@
-"""The log of a peer: private, bounded, a line a note, whatever strangers say."""
+"""The log of a peer is private and bounded, a line for each note, whatever strangers send."""
 
 from __future__ import annotations
 

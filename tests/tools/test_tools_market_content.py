@@ -1,4 +1,4 @@
-"""Content contracts between whole peers: what is read is paid for, once, by both sides' counts."""
+"""Content contracts between whole peers: each reading is paid once, by both sides' counts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def test_the_status_has_the_price_of_a_stream(town: Town) -> None:
 
 
 async def no_deal_left(*places: Place) -> None:
-    """Every deal has ended, and is paid in full."""
+    """Wait until every deal has ended, and is paid in full."""
     for place in places:
         ledger = settler(place).ledger
         await until(lambda kept=ledger: all(s.paid for s in kept.deals()), "all is paid")
@@ -94,7 +94,7 @@ async def test_what_is_read_is_paid_until_it_is_left(town: Town) -> None:
 async def test_a_stream_that_is_read_again_while_it_is_left(
     town: Town, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Taking leave of the producer takes time: who comes meanwhile keeps the mirror."""
+    """Leaving the producer takes time: a reader that comes meanwhile keeps the mirror."""
     mit, utah = await settle_two(town, 100, 100)
     sends, reads = await town.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
@@ -352,7 +352,7 @@ async def test_what_strangers_and_receivers_may_not(town: Town) -> None:
 def test_no_period_is_paid_twice_however_often_a_stream_is_left(
     begin: int, period_s: int, spans: list[int]
 ) -> None:
-    """Deals that follow one another cost as much as one over all."""
+    """Consecutive deals cost as much as one deal over all."""
     content = terms("medusa://mit.edu/s", per_message=0, per_period=1, period_s=period_s)
     contract: Any = SimpleNamespace(proposal=SimpleNamespace(valid_from=float(begin)))
     at = begin * 10**6
@@ -371,7 +371,7 @@ async def told(place: Place, other: Place, request: Any) -> None:
 
 
 async def test_a_sender_that_does_not_know_the_deal_any_more(town: Town) -> None:
-    """Its ledger was lost: what it cannot claim is not paid, and a new deal goes on."""
+    """The sender's ledger was lost: it cannot claim the past, and a new deal continues."""
     mit, utah = await settle_two(town, 100, 100)
     sends, reads = await town.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")

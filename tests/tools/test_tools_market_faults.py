@@ -1,4 +1,4 @@
-"""What crashes, full disks, and partners that never bill or never pay, leave of deals."""
+"""Deals after crashes and full disks, and with partners that never bill or never pay."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ async def test_a_query_that_is_stopped_while_its_task_is_away_owes_no_more(
 async def test_who_never_pays_fills_no_disk(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No letter of the settlement comes through: the inputs wait for a while, no longer."""
+    """No letter of the settlement arrives: the inputs wait for a while, no longer."""
 
     async def lost(*_: Any) -> None:
         return None
@@ -148,7 +148,7 @@ async def test_who_never_pays_fills_no_disk(
 async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The owner has placed it, and the one that passed it on never hears so."""
+    """The owner has placed the task, but its answer to the middleman is lost."""
     original = Returning.pass_on
 
     async def lost(self: Returning, task: str, request: PassOn) -> MoveRecord:
@@ -186,7 +186,7 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
 async def test_a_strangers_definition_is_not_even_planned(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The largest takes seconds, in which nothing else would run."""
+    """The largest definition takes seconds, in which nothing else would run."""
     planned: list[Query] = []
 
     def plan(request: Assignment) -> Any:

@@ -1,4 +1,4 @@
-"""Members that say what they may not: nothing changes, and they get one typed error."""
+"""Members send forbidden messages: nothing changes, and they get one typed error."""
 
 from __future__ import annotations
 
@@ -68,7 +68,9 @@ pytestmark = pytest.mark.town(timing=SHORT)
 
 @dataclass
 class Pair:
-    """utah.edu, whose market is ours to play, and mit.edu, which takes what it is offered.
+    """utah.edu, whose market the test plays, and mit.edu, which accepts its offers. contract:
+    between them. offer: the one that mit has accepted. assignment: of its task.
+
 
     Attributes:
         contract: between them. offer: that mit has accepted. assignment: of its task.
@@ -97,7 +99,7 @@ class Pair:
 
 @pytest.fixture
 async def pair(town: Town, loads: Loads) -> Pair:
-    """utah has offered a task, and mit has accepted it."""
+    """Give a pair in which utah has offered a task, and mit has accepted it."""
     mit, utah = await settle_two(town, 80, 80, trade=False)
     terms = msgspec.structs.replace(TERMS, proposer_runs=Menu(most_load=50))
     contract = await contracted(mit, utah, terms)
@@ -145,7 +147,7 @@ async def test_what_was_not_accepted_is_not_run(pair: Pair) -> None:
 
 
 async def test_what_was_accepted_is_run_once(pair: Pair) -> None:
-    """An old word is no licence for ever, and to repeat the offer makes no new one."""
+    """An old acceptance is no licence for ever, and a repeated offer makes no new one."""
     await pair.assign()
     await until(lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it")
     await pair.refused("not accepted", term_number=8)
@@ -169,7 +171,7 @@ async def test_a_contract_that_is_over_since(pair: Pair) -> None:
     ],
 )
 async def test_a_task_that_is_not_on_the_menu(town: Town, loads: Loads, menu: Menu) -> None:
-    """The offer said it was another kind of task over another stream."""
+    """The offer named another kind of task over another stream."""
     mit, utah = await settle_two(town, 80, 80, trade=False)
     terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
     contract = await contracted(mit, utah, terms)
@@ -240,7 +242,8 @@ async def test_a_stale_term(town: Town, loads: Loads) -> None:
 
 
 async def test_a_member_without_a_contract_changes_nothing(town: Town, loads: Loads) -> None:
-    """While a task of mit's runs at utah, brown says to both all that peers may say."""
+    """While a task of mit's runs at utah, brown sends both of them every message that peers may
+    send."""
     mit = await settle(town, "mit.edu", 30)
     utah = await settle(town, "utah.edu", 80)
     brown = await settle(town, "brown.edu", 80)
@@ -320,7 +323,7 @@ async def _say_all(brown: Place, place: Place, request: Assignment, contract: st
 def _letters(
     brown: Place, place: Place, task: str, term_number: int, contract: str
 ) -> list[Letter]:
-    """A bill, and a refusal, in the names of others and in brown's own."""
+    """Return a bill, and a refusal, in the names of others and in brown's own."""
     identity = brown.up.engine.overlay.identity
     federation = brown.up.engine.overlay.membership.federation
     letters: list[Letter] = [Letter(Refusal(contract, task, term_number, 0, "no", 0, final=True))]

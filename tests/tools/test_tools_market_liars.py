@@ -1,5 +1,5 @@
-"""Partners under contract that lie about money while all else of them works: nobody works for them
-for long, nobody pays what it has not counted, and the answers stay right."""
+"""Partners under contract lie about money and are honest otherwise: no worker serves them for long,
+no payer pays more than it has counted, and the answers stay right."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ Lie = Callable[[Proposal, Receipt], list[Message]]
 
 @dataclass
 class Trade:
-    """mit.edu's tasks, of which one runs at utah.edu."""
+    """Tasks of mit.edu, of which one runs at utah.edu."""
 
     mit: Place
     utah: Place
@@ -83,7 +83,7 @@ class Trade:
         return working_at(self.utah)
 
     async def billed(self) -> None:
-        """Something is to be paid for."""
+        """Wait until there is something to pay."""
         await self.work.post(250)
 
 
@@ -107,17 +107,17 @@ def refuses(_: Proposal, receipt: Receipt) -> list[Message]:
 
 
 def signs_crumbs(_: Proposal, receipt: Receipt) -> list[Message]:
-    """It will pay for one microsecond."""
+    """Let the payer sign for one microsecond only."""
     return [refusal(receipt, upto=receipt.after + 1, rows=0)]
 
 
 def says_it_is_over(_: Proposal, receipt: Receipt) -> list[Message]:
-    """And goes on having it run."""
+    """Let the payer claim that the deal is over, and leave the task running."""
     return [refusal(receipt, upto=receipt.after, final=True)]
 
 
 def next_number() -> int:
-    """Of an offer: later than all that mit.edu itself has made."""
+    """Return an offer's number that is later than all of mit.edu's own."""
     return int(wall_clock() * MILLIS) + 10_000
 
 
@@ -168,7 +168,7 @@ async def test_who_counts_much_less_is_not_worked_for(trade: Trade) -> None:
 
 
 async def test_a_partner_that_is_away_is_worked_for(trade: Trade) -> None:
-    """It is no liar: it signs once it is back."""
+    """The partner is no liar: it signs once it is back."""
     gossip = trade.utah.up.engine.overlay.gossip
     real = gossip.health
     gone = bytes.fromhex(trade.mit.id)
@@ -183,7 +183,7 @@ async def test_a_partner_that_is_away_is_worked_for(trade: Trade) -> None:
 
 
 async def test_two_receipts_of_one_interval_are_one(trade: Trade) -> None:
-    """It disputes one, has another proposed, and then signs both."""
+    """The payer disputes one, has another one proposed, and then signs both."""
     books = Bookkeeper(trade.mit.up)
     first: list[Proposal] = []
 
@@ -205,7 +205,7 @@ async def test_two_receipts_of_one_interval_are_one(trade: Trade) -> None:
 
 
 async def test_old_letters_change_nothing(trade: Trade) -> None:
-    """Each that was ever said, again to either, and to a third."""
+    """Each old letter is sent again, to either party and to a third."""
     books = [Bookkeeper(place.up) for place in (trade.mit, trade.utah)]
     ledgers = [settler(place).ledger for place in (trade.mit, trade.utah)]
     for number in (1, 2):
@@ -224,7 +224,7 @@ async def test_old_letters_change_nothing(trade: Trade) -> None:
 
 
 async def settled_up(town: Trade, receipts: int) -> None:
-    """So many receipts, at least, are in both ledgers, and nothing is under way."""
+    """Wait until both ledgers have at least that many receipts, and nothing is under way."""
     ledgers = [settler(place).ledger for place in (town.mit, town.utah)]
     await until(lambda: all(x.balance(town.contract).receipts >= receipts for x in ledgers))
     settlement, deals = settler(town.utah)._settlement, settler(town.utah).ledger.deals()
@@ -232,8 +232,8 @@ async def settled_up(town: Trade, receipts: int) -> None:
 
 
 async def test_bills_that_are_lies_are_not_paid(trade: Trade) -> None:
-    """By the worker, which has the right to bill: for other intervals, prices, times, contracts,
-    out of order, and for what it has not run."""
+    """The worker, which has the right to bill, bills for other intervals, prices, times and
+    contracts, out of order, and for work that it has not done."""
     utah, mit = settler(trade.utah), settler(trade.mit)
     await trade.billed()
     await settled_up(trade, 1)
@@ -283,7 +283,8 @@ async def test_bills_that_are_lies_are_not_paid(trade: Trade) -> None:
 
 
 async def test_an_offer_is_what_it_was_first(trade: Trade) -> None:
-    """The same number again, with another price, before the answer: what was accepted counts."""
+    """The partner sends the same number again, with another price, before the answer: the accepted
+    offer counts."""
     admission = trader(trade.utah)._admission
     item = small_item(trade)
     number = next_number()
@@ -330,7 +331,7 @@ async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
 async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
     trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever it needs them for: its worker's own posts must not wait for room."""
+    """Whatever its reason, the inputs must not keep its worker's own posts waiting for room."""
     (guest,) = trade.guests
     monkeypatch.setattr("medusa.engine.streams.store.disk_quota.OF_STREAM", 1e-9)
     await until(lambda: guest not in trade.guests)
@@ -340,7 +341,8 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
 
 
 async def test_an_altered_contract_binds_nobody(town: Town, loads: Loads) -> None:
-    """utah signs another document than the one mit proposed, and delivers it as the contract."""
+    """utah signs another document than the one that mit proposed, and delivers it as the
+    contract."""
     mit = await settle(town, "mit.edu", 80, timing=IMPATIENT)
     utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
     await town.acquainted(mit, utah)

@@ -1,4 +1,4 @@
-"""Partners that do not do what they said: the answers stay right, and nobody pays for what was not
+"""Partners break their promises: the answers stay right, and no payer pays for work that was not
 done."""
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 async def overloaded(town: Town) -> tuple[Place, Place, str]:
-    """mit.edu, which will have too much, and utah.edu under contract with it."""
+    """Give mit.edu, which will be overloaded, and utah.edu under contract with it."""
     mit, utah = await settle_two(town, 30, 80)
     return mit, utah, await contracted(mit, utah)
 
 
 async def load(work: Work) -> None:
-    """Four tasks of ten units: one too many."""
+    """Start four tasks of ten units: one too many."""
     await work.run("a", "b", "c", "d", units=10)
     await work.post(250)
 
@@ -66,7 +66,7 @@ async def load(work: Work) -> None:
 async def test_one_that_accepts_and_never_starts(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is left alone for a while, and the task goes to the next one."""
+    """The owner leaves such a partner alone for a while, and offers the task to the next one."""
     mit, utah, contract = await overloaded(town)
 
     async def never_ready(*_: object) -> Progress:
@@ -94,7 +94,8 @@ async def test_one_that_accepts_and_never_starts(
 
 @pytest.mark.town(patience_s=0.4)
 async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
-    """The task comes home by itself; what the partner ran is paid for once it is back."""
+    """The task returns by itself; the owner pays for the partner's work once the partner is
+    back."""
     mit, utah, contract = await overloaded(town)
     work = await town.open(open_work(mit, loads))
     await load(work)
@@ -121,7 +122,8 @@ async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
 async def test_one_that_counts_wrongly(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
-    """It is on record at both, and people are told; not more is paid than the payer counts."""
+    """Both peers record the difference, and people see it; the payer pays no more than it
+    counts."""
     kind: type[Guest] | type[Copy] = Guest if liar == "payee" else Copy
     real: Callable[..., int] = kind.count
     factor = 2 if liar == "payee" else 0
@@ -149,7 +151,7 @@ async def test_one_that_counts_wrongly(
 
 
 async def heard(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
-    """What Brains say to that one from now on: (peer, message)."""
+    """Collect the messages of Brains to that peer from now on: (peer, message)."""
     said: list[tuple[str, object]] = []
     brain = trader(place)
     real = brain._handle
@@ -188,7 +190,7 @@ async def test_one_that_offers_our_own_task_back(
 
 
 def later(place: Place) -> int:
-    """Of an offer: later than those that its Brain makes meanwhile, and not of the future."""
+    """Return an offer's number that is later than its Brain's own, and not of the future."""
     return trader(place).brain.number + 100_000
 
 
@@ -197,7 +199,7 @@ def _answers(message: object, number: int) -> TypeGuard[Answer]:
 
 
 async def test_two_offers_that_cross(town: Town, loads: Loads) -> None:
-    """Both are above capacity, each offers to the other; nothing is taken, or lost, and nobody
+    """Both are above capacity, and each offers to the other; no task moves or is lost, and neither
     waits for the other for ever."""
     mit, utah = await settle_two(town, 30, 30)
     ours = await town.open(open_work(mit, loads))
@@ -238,7 +240,7 @@ async def test_a_sample_that_jumps_moves_nothing(town: Town, loads: Loads) -> No
 
 
 async def test_a_guest_that_grows_is_given_back(town: Town, loads: Loads) -> None:
-    """The giver said ten units; nobody else takes it."""
+    """The owner said ten units; no other partner takes the task."""
     mit, utah = await settle_two(town, 30, 20)
     contract = await contracted(mit, utah)
     work = await town.open(open_work(mit, loads))
@@ -275,7 +277,8 @@ async def test_a_price_outside_the_range(
 async def test_an_offer_of_the_future_is_refused_and_later_ones_are_looked_at(
     town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock that was ahead numbered it: else nothing of that partner would count for long."""
+    """A clock that was ahead numbered the offer: otherwise no offer of that partner would count for
+    long."""
     mit, utah, contract = await overloaded(town)
     said = await heard(utah, monkeypatch)
     item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))

@@ -1,4 +1,5 @@
-"""Streams for those who have a content contract: it makes readers, and ends with what it made."""
+"""Streams for participants with a content contract: it makes readers, and their rights end with
+it."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ async def three_places(town: Town) -> tuple[Place, Place, Place]:
 
 
 async def ends(subscription: Subscription) -> str:
-    """Why it does."""
+    """Return the reason of the end."""
     with trio.fail_after(DEADLINE_S), pytest.raises(NotAuthorisedError) as refusal:
         await all_of(subscription)
     return str(refusal.value)
@@ -88,7 +89,7 @@ async def test_a_contract_that_expires_ends_what_it_made(town: Town) -> None:
 
 
 async def test_contracts_that_make_no_reader(town: Town) -> None:
-    """For another stream; with who is not the owner."""
+    """The contract is for another stream, or not with the stream's owner."""
     mit, utah, evil = await three_places(town)
     sends = await town.client(mit)
     stream = await make_stream(sends, mit, "s", readers=("contract",))

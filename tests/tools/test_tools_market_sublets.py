@@ -1,4 +1,4 @@
-"""A task that is passed on: mit -> utah -> brown. mit pays utah, utah pays brown, for the same
+"""A task is passed on: mit -> utah -> brown. mit pays utah, utah pays brown, for the same
 tuples."""
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ LOW = CHEAP // 2
 
 @dataclass
 class Chain:
-    """mit has given a task to utah, which can no longer carry it; brown could.
+    """mit has given a task to utah, which can no longer run it; brown could. above, below: the
+    contracts of utah with mit, and with brown. task: its name.
+
 
     Attributes:
         above, below: the contracts of utah with mit, and with brown. task: its name.
@@ -59,18 +61,18 @@ class Chain:
     task: str
 
     async def grow(self) -> None:
-        """The task takes more than utah can carry."""
+        """Let the task grow beyond utah's capacity."""
         self.work.loads[self.task] = 16
         await until(lambda: working_at(self.brown) == {self.task}, "passed on")
         await until(lambda: not self.utah.up.engine.assignments.all(), "dropped by utah")
 
     async def shrink(self) -> None:
-        """All of mit's tasks fit at home."""
+        """Let all of mit's tasks fit at home."""
         self.work.loads.update(dict.fromkeys(self.work.tasks, 0.5))
         await until(lambda: not away(self.mit), "recalled")
 
     async def settled(self) -> None:
-        """Both contracts, to the tuple."""
+        """Wait until both contracts are paid, to the tuple."""
         by_utah, by_brown = (
             self.work.tuples_run_by(place, self.task) for place in (self.utah, self.brown)
         )
@@ -112,7 +114,7 @@ async def test_each_pays_the_next(chain: Chain) -> None:
 
 
 async def test_one_that_may_not_be_passed_on(town: Town, loads: Loads) -> None:
-    """Neither offered by utah's Brain, nor moved by mit if it were."""
+    """utah's Brain does not offer such a task, and mit would not move it."""
     chain = await make_chain(town, loads, sublet=False)
     loads[chain.task] = 16
     loads.update(dict.fromkeys(set(chain.work.tasks) - {chain.task}, 1.0))
@@ -161,7 +163,7 @@ async def test_the_middleman_is_away_when_it_ends(chain: Chain) -> None:
 
 
 async def test_the_last_one_counts_wrongly(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The owner's count is believed, all along the chain; utah neither gains nor loses by it."""
+    """The owner's count holds along the whole chain; utah neither gains nor loses."""
     liar = settler(chain.brown)
     real = liar._count
 
@@ -192,7 +194,7 @@ async def test_the_last_one_counts_wrongly(chain: Chain, monkeypatch: pytest.Mon
 
 
 async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
-    """Nor may a partner fill the ledger by it."""
+    """A partner may not fill the ledger by it, either."""
     await chain.grow()
     ledger = settler(chain.utah).ledger
     ended = [s for s in ledger.deals() if s.end is not None]

@@ -1,4 +1,4 @@
-"""Suggested contracts between whole peers: where our queries read, and that they lose nothing."""
+"""Suggested contracts between whole peers change where our queries read, and lose no tuple."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ async def run(client: AsyncMedusaClient, query: Query) -> None:
 
 @dataclass
 class Scene:
-    """mit.edu produces `out` of its source; brown.edu produces `same` of that source, too, which is
-    the same; a query of utah.edu reads mit.edu's."""
+    """mit.edu produces `out` of its source, and brown.edu produces `same`, an equal stream; a query
+    of utah.edu reads mit.edu's."""
 
     town: Town
     mit: Place
@@ -67,7 +67,7 @@ class Scene:
         return self.brown.name("same")
 
     async def post(self, stimes: range) -> None:
-        """The reader has them when it returns."""
+        """Post, and return when the reader has the tuples."""
         await self.sends.post_event(
             self.source, rows((at, at) for at in stimes), boundary=stimes[-1]
         )
@@ -76,7 +76,7 @@ class Scene:
         await until(lambda: log.boundary >= stimes[-1], f"the reader is at {stimes[-1]}")
 
     async def check(self, count: int) -> None:
-        """The answer of utah.edu's query is what it is without any suggestion."""
+        """Check that the answer of utah.edu's query is the same as without a suggestion."""
         subscription, got = self.reads.subscribe(self.utah.name("all")), list[Row]()
         with trio.fail_after(DEADLINE_S):
             while subscription.boundary < count - 1:
@@ -160,7 +160,7 @@ async def test_where_it_fails_the_producer_is_asked(town: Town) -> None:
 
 
 async def test_each_sender_is_paid_for_what_it_sent(scene: Scene) -> None:
-    """With content contracts for both streams, who is read is who is paid."""
+    """Both streams have content contracts: the peer that is read is the one that is paid."""
     ids = []
     for sender, stream in ((scene.mit, scene.out), (scene.brown, scene.same)):
         content = ContentTerms(stream, sender.participant, per_message=1)

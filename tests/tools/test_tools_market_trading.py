@@ -1,4 +1,4 @@
-"""Load is traded between whole peers under signed contracts, and paid for by signed receipts."""
+"""Whole peers trade load under signed contracts, and pay for it by signed receipts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def test_siblings_share_without_payment(town: Town, loads: Loads) -> None:
 
 
 async def test_who_has_no_contract_does_nothing(town: Town, loads: Loads) -> None:
-    """Nor who has only a proposal."""
+    """A peer whose contract is only proposed does nothing, either."""
     mit, utah = await settle_two(town, 30, 80)
     await deliver(mit, proposed(mit, utah)[0])
     work = await four_tasks(town, mit, loads)
@@ -153,7 +153,7 @@ async def test_who_restarts_goes_on_working_and_paying(town: Town, loads: Loads,
 async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
     town: Town, loads: Loads
 ) -> None:
-    """A filter needs nothing of the past, and the stream keeps none; the bill does."""
+    """A filter needs no past tuples, and the stream keeps none; only the bill needs them."""
     slow = dataclasses.replace(SHORT_WAITS, settle_look_s=1.0)
     mit = await settle(town, "mit.edu", 30, timing=slow)
     utah = await settle(town, "utah.edu", 80, timing=slow)

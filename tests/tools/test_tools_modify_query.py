@@ -1,4 +1,5 @@
-"""`medusa query modify` as a person runs it: from the prompt, by documents, and what it refuses."""
+"""`medusa query modify` as a person runs it: on the command line, by documents, and its
+refusals."""
 
 from __future__ import annotations
 
@@ -56,13 +57,14 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:
-    """When, and from which address: the world's tuples, and as many after them."""
+    """Return the time and the address of the world's tuples, and of as many after them."""
     times = (at for at in range(begin_s, end_s, 10) if at != FOUR_S)  # which the world has passed
     return [(at, f"10.0.0.{(at - TWO_S) // 10 % 4}") for at in times]
 
 
 def wanted(after_s: int, upto_s: int, *, window_s: int, least: int) -> list[Answer]:
-    """Who has so many tuples in a window that ends in that part of the stream's time."""
+    """Return the addresses that have so many tuples in a window that ends in that part of the
+    stream."""
     numbers = Counter((at // window_s, source) for at, source in conns(TWO_S, SIX_S))
     return [
         ((window + 1) * window_s * 1_000_000 - 1, source, number)
@@ -72,7 +74,7 @@ def wanted(after_s: int, upto_s: int, *, window_s: int, least: int) -> list[Answ
 
 
 async def answers(client: AsyncMedusaClient, stream: str = "busy") -> list[Answer]:
-    """What comes out in all, once the stream has gone on until six."""
+    """Return all results once the stream has reached six o'clock."""
     rows = conns(FOUR_S, SIX_S)
     table = pa.table(
         {
@@ -93,14 +95,14 @@ async def answers(client: AsyncMedusaClient, stream: str = "busy") -> list[Answe
 
 
 async def boxes(client: AsyncMedusaClient) -> tuple[int, dict[str, Box]]:
-    """Which edition everybody is told, and of which boxes."""
+    """Return the edition that all peers report, and its boxes."""
     found = await client.lookup_object(QUERY)
     entry = msgspec.json.decode(found.entries["query"], type=QueryEntry)
     return entry.edition, {box.name: box for box in entry.query.boxes}
 
 
 def typed_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    """What the next command finds at its standard input."""
+    """Set the standard input of the next command."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
 
 

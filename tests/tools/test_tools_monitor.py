@@ -1,4 +1,4 @@
-"""The monitor's loop: draws what the peer says, and goes on when it does not answer."""
+"""The monitor's loop draws the peer's status, and continues when the peer does not answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class _Client:
-    """Answers, is away once, answers again."""
+    """Answers, is away once, and answers again."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []

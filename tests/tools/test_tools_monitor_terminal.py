@@ -1,4 +1,4 @@
-"""`medusa monitor` on a terminal: keys work, and the terminal is left as it was."""
+"""`medusa monitor` on a terminal: keys work, and it restores the terminal at its end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLE = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """A pseudo-terminal of 80 x 24, and `medusa monitor` in it."""
+    """A pseudo-terminal of 80 x 24, with `medusa monitor` in it."""
 
     def __init__(self, home: Path) -> None:
         self._ours, theirs = pty.openpty()
@@ -52,7 +52,7 @@ class Terminal:
         os.write(self._ours, keys)
 
     def shows(self, words: str) -> None:
-        """Read until the terminal has been told these."""
+        """Read until the terminal has received these texts."""
         deadline = time.monotonic() + PATIENCE_S
         while words.encode() not in _STYLE.sub(b"", self._said):
             assert time.monotonic() < deadline, (words, self._said[-3000:])
@@ -60,7 +60,7 @@ class Terminal:
                 self._said += os.read(self._ours, 65536)
 
     def ends(self) -> int:
-        """Its exit code. What it still says is read, or it could not end."""
+        """Return its exit code; read its last output, since it could not end otherwise."""
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline

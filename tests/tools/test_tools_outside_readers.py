@@ -39,7 +39,7 @@ MEDUSA = Path(sys.executable).with_name("medusa")
 
 @contextmanager
 def peer(home: Path) -> Iterator[None]:
-    """A peer in a process of its own."""
+    """Give a peer in a process of its own."""
     init = [*PEER, "init", "--participant", "mit.edu", "--found", "town", "--home", str(home)]
     subprocess.run(init, check=True, capture_output=True)
     run = [sys.executable, crashing_peer.__file__, "run", "--listen", "127.0.0.1:0"]
@@ -55,7 +55,7 @@ def peer(home: Path) -> Iterator[None]:
 
 
 class Poster(threading.Thread):
-    """Posts rows with rising numbers until it is told to stop."""
+    """Posts rows with rising numbers until it is stopped."""
 
     def __init__(self, client: MedusaClient) -> None:
         super().__init__(daemon=True)
@@ -83,7 +83,7 @@ class Poster(threading.Thread):
 
 
 class Copier:
-    """`medusa subscribe --into`, killed now and then."""
+    """Runs `medusa subscribe --into`, and kills it now and then."""
 
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
@@ -116,7 +116,7 @@ def copier(folder: Path, environment: dict[str, str]) -> Iterator[Copier]:
 
 
 def beside_a_posting_client(folder: Path, seconds: float) -> dict[str, Any]:
-    """What the programs of the page found in so many seconds."""
+    """Return what the programs of the page found in that many seconds."""
     home = folder / ".medusa"  # hidden, as the default one
     java = str(find_java(os.environ))
     path = f"{MEDUSA.parent}:{os.environ['PATH']}"
@@ -142,7 +142,7 @@ def beside_a_posting_client(folder: Path, seconds: float) -> dict[str, Any]:
 def read(
     folder: Path, seconds: float, environment: dict[str, str], into: Copier, poster: Poster
 ) -> dict[str, Any]:
-    """What `outside_readers` tells at its end."""
+    """Return the final report of `outside_readers`."""
     while len(list(into.folder.glob("*.parquet"))) < 2:
         assert poster.is_alive()
         time.sleep(0.2)

@@ -1,4 +1,4 @@
-"""`medusa-peer`: init, invite, join, revoke, and what they refuse."""
+"""`medusa-peer`: init, invite, join, revoke, and their refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of objects at any width of a terminal: names are whole."""
+"""Tables of objects at any width of a terminal have whole names."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def test_what_gave_way_is_named_with_the_command_that_shows_it() -> None:
     st.integers(12, 80),  # narrower ones break even the last line
 )
 def test_no_word_is_broken_at_any_width(rows: list[tuple[str, str, list[str]]], width: int) -> None:
-    """A column is whole or left out, and named then; what fits is not wider than the terminal."""
+    """A column is whole or left out, and then named; a table that can fit is not wider than the
+    terminal."""
     table = NamesTable("name", "owner", "said", gives_way=("owner",), wraps=("said",))
     for name, owner, said in rows:
         table.add(name, owner, " ".join(said))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.quick
 
 
 def drawn(*tasks: ExplainedTask, windows: tuple[ExplainedWindow, ...] = ()) -> list[str]:
-    """The lines of a picture."""
+    """Return the lines of a picture."""
     console = Console(width=90, record=True, file=io.StringIO())
     console.print(plan_picture(Explanation("q", tasks, windows)))
     return console.export_text().splitlines()

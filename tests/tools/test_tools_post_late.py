@@ -1,4 +1,4 @@
-"""A file of which not one row comes into its stream: an error, that says what to do."""
+"""If not one row of a file is in time, the command fails, and says what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
 
 
 async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Path) -> None:
-    """Also if nothing is posted; and none waits where another producer went farther."""
+    """This holds even if nothing is posted; no row waits where another producer went farther."""
     folder = tmp_path / "town"
     folder.mkdir()
     file = tmp_path / "rows.csv"
@@ -64,7 +64,7 @@ async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Pa
 
 
 async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
-    """All of them: an error, as the table has none of them."""
+    """If all rows are late, the command fails, as the table has none of them."""
     folder = tmp_path / "town"
     folder.mkdir()
     old, new = csv(tmp_path / "old.csv", range(2)), csv(tmp_path / "new.csv", range(8, 12))
@@ -88,7 +88,7 @@ async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -> None:
-    """The newest rows of a table wait for its time to pass them: they are compared, too."""
+    """The newest rows of a table wait for its time to pass them: the command compares them, too."""
     folder = tmp_path / "town"
     folder.mkdir()
     file = tmp_path / "rows.csv"

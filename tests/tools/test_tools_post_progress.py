@@ -1,4 +1,5 @@
-"""What a post says while it runs: what is stored, of how much, how quickly; for whom it waits."""
+"""The progress of a post: stored rows, of how many, how quickly; and the peer for which it
+waits."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ async def test_rows_of_rows_or_bytes_of_bytes(tmp_path: Path) -> None:
 async def test_lines_are_written_only_when_something_has_changed(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the rate, nor the time for which it waits, is a change."""
+    """A new rate, or a longer wait, is no change."""
     monkeypatch.setattr(post_progress, "LINES_S", 0.01)
 
     async def lines(some: bool) -> list[str]:

@@ -1,4 +1,4 @@
-"""A file that is posted again: what is stored is not stored twice, and the rest is stored."""
+"""A file is posted again: stored rows are not stored twice, and the rest is stored."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ VALUES = st.lists(
 def test_a_position_tells_rows_and_nothing_else(
     values: list[dict[str, object]], cuts: list[int], others: list[dict[str, object]]
 ) -> None:
-    """However they are cut; other rows have another one."""
+    """The cut of the rows makes no difference; other rows have another position."""
     table = pa.Table.from_pylist(values, schema=EVERY_TYPE)
     trail, start = Trail(EVERY_TYPE), 0
     for cut in sorted(cuts):

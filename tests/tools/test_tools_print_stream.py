@@ -1,4 +1,4 @@
-"""What `medusa subscribe` writes where it is told of corrections."""
+"""The output of `medusa subscribe` with corrections."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_the_template_marks_what_is_live() -> None:
 
 
 def reload(home: Home) -> tuple[int, str]:
-    """`medusa-peer reload`: its exit code, and what it says."""
+    """Run `medusa-peer reload`; return its exit code and its output."""
     command = peer_command("reload", "--home", str(home.folder))
     done = subprocess.run(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
@@ -120,14 +120,14 @@ def reload(home: Home) -> tuple[int, str]:
 
 @pytest.mark.process
 def test_a_peer_heeds_the_signal(home: Home) -> None:
-    """What is live is otherwise at once, a bad file is said, and the peer goes on."""
+    """Live settings change at once, a bad file is reported, and the peer continues."""
     listen = '[overlay]\nlisten = "127.0.0.1:0"\n'
     home.config.write_text(listen)
     command = peer_command("run", "--home", str(home.folder))
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def logged(words: str) -> str:
-            """The line of the peer's log with these words, once it is there."""
+            """Return the line of the peer's log with these words, once it is there."""
             until = time.monotonic() + DEADLINE_S
             while True:
                 assert process.poll() is None

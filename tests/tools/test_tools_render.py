@@ -1,4 +1,5 @@
-"""The monitor's screen: pure, fits the terminal, and shows first what needs a person."""
+"""The monitor's screen is a pure function, fits the terminal, and shows first what needs a
+person."""
 
 from __future__ import annotations
 
@@ -158,7 +159,7 @@ def test_markup_of_strangers_is_only_text() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_warning_is_shown_whole_and_news_on_one_line(width: int) -> None:
-    """The mend is at its end."""
+    """The mend is at the end of a warning."""
     warning = (
         "mit.edu/flows: logs/flows/0000.parquet is damaged (page 3: wrong checksum): put aside as"
         " 0000.parquet.damaged; 512 rows are fetched from the replica at bbbbbbbbbb"
@@ -214,7 +215,7 @@ INTEGER = st.sampled_from([2**64 - 1, -(2**63), 2**63, 0]) | st.integers(-(2**63
 
 
 def _said_by_anybody(type_: Any) -> st.SearchStrategy[Any]:
-    """Any value of that type which can come by the wire."""
+    """Draw any value of that type that can come over the wire."""
     if get_origin(type_) is tuple:
         return st.lists(_said_by_anybody(get_args(type_)[0]), max_size=3).map(tuple)
     if isinstance(type_, UnionType):
@@ -270,7 +271,7 @@ def test_as_many_whole_events_as_fit_are_shown_and_the_others_counted() -> None:
 
 
 def test_a_peer_that_does_not_answer_has_one_word_for_it() -> None:
-    """The monitor and the list say what `medusa status` says."""
+    """The monitor and the list use the same word as `medusa status`."""
     away = _peer(1, state="unreachable", health="dead")
     seen = Snapshot(0.0, "", "f", (away, _peer(2, health="dead")))
     for drawn, width in (

@@ -1,4 +1,4 @@
-"""The market on the monitor's screen: beneath the peers, and only where there is one."""
+"""The market on the monitor's screen: beneath the peers, and only where there is a market."""
 
 from __future__ import annotations
 

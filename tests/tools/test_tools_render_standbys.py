@@ -87,7 +87,7 @@ def test_a_standby_that_is_gone_is_said_so(how: dict[str, str]) -> None:
 
 
 def test_peers_are_believed_about_themselves_alone() -> None:
-    """A stranger neither has our query, nor says who has it."""
+    """A stranger neither has our query, nor may report who has it."""
     stranger = replica(term_number=2**62, primary=C)
     assert told(*BOTH, peer(C, stranger, participant="evil.com")) == [("a1", "caught up")]
     assert told(*BOTH, peer(C, replica(term_number=2**62, primary=B))) == [("a1", "caught up")]

@@ -1,4 +1,5 @@
-"""Certificates of peers: renewed by the peer, by hand and off line; warned of before they end."""
+"""Certificates of peers are renewed by the peer, by hand and off line; the peer warns before they
+end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A peer whose participant was revoked: its people are told why, wherever they look."""
+"""A peer whose participant was revoked shows its people the reason, wherever they look."""
 
 from __future__ import annotations
 

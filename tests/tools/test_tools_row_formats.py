@@ -1,4 +1,5 @@
-"""Zeek's logs, JSON, compressed files: the same tuples as from CSV; columns of other names."""
+"""Zeek's logs, JSON and compressed files give the same tuples as CSV; columns may have other
+names."""
 
 from __future__ import annotations
 

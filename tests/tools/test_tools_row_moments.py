@@ -1,7 +1,5 @@
-"""Times in files: one text, number or moment means the same in every format.
-
-The oracles are Python's datetime, Decimal and Fraction.
-"""
+"""Times in files: one text, number or moment means the same in every format. The oracles are
+Python's datetime, Decimal and Fraction."""
 
 from __future__ import annotations
 
@@ -108,7 +106,7 @@ def test_the_time_of_a_schema_in_whole_seconds_goes_by_seconds() -> None:
 
 
 def arrow(kind: pa.DataType, of: pa.DataType | None = None) -> Callable[[list[Any]], bytes]:
-    """A writer of files of Arrow with a column of this type."""
+    """Return a writer of Arrow files with a column of this type."""
 
     def write(values: list[Any]) -> bytes:
         sink = io.BytesIO()
@@ -186,7 +184,7 @@ DIGITS = st.text("0123456789", max_size=12)
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[str, int]:
-    """A time as somebody writes it, and its microseconds by Python's calendar."""
+    """Draw a time as a person writes it, with its microseconds by Python's calendar."""
     moment = draw(st.datetimes(EARLY, LATE))
     moment = moment.replace(microsecond=0)
     shape = draw(st.sampled_from(["date", "hour", "minute", "second"]))
@@ -357,7 +355,7 @@ def test_a_time_too_far_for_a_stream_is_shown_as_a_moment(count: int) -> None:
 
 @given(st.integers(BEGINNING, END))
 def test_a_boundary_in_words_is_a_moment_where_it_can_be_one(boundary: int) -> None:
-    """No word of it loses a microsecond."""
+    """The text of a boundary loses no microsecond."""
     said = boundary_in_words(boundary)
     if boundary in {BEGINNING, END}:
         assert said in {"its beginning", "its end"}

@@ -1,4 +1,4 @@
-"""Strangers' files: what they make their reader take is bounded, and each fault is one line."""
+"""Strangers' files: the memory and time of their reader are bounded, and each fault is one line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ BOMB = 2**29
 
 
 def told(folder: Path, data: bytes, kind: Format, *, extra: bool = False) -> tuple[int, str]:
-    """The rows that came, and the error."""
+    """Return the rows that came, and the error."""
     path = folder / "f"
     path.write_bytes(data)
     rows = 0
@@ -51,7 +51,7 @@ def told(folder: Path, data: bytes, kind: Format, *, extra: bool = False) -> tup
 
 
 def zipped_page() -> bytes:
-    """Parquet: one value of 512 MiB, in 50 KB."""
+    """Return Parquet with one value of 512 MiB, in 50 KB."""
     table = pa.table({"n": [1], "text": pa.array(["y" * BOMB], pa.large_string())})
     file = io.BytesIO()
     pq.write_table(table, file, compression="zstd", use_dictionary=False, write_statistics=False)
@@ -59,7 +59,7 @@ def zipped_page() -> bytes:
 
 
 def one_word_again_and_again() -> bytes:
-    """Parquet: a dictionary of one word, and 8192 times that, 512 MiB."""
+    """Return Parquet with a dictionary of one word, and 8192 times that, 512 MiB."""
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 8192, pa.int32()), ["y" * 2**16])
     file = io.BytesIO()
     table = pa.table({"n": range(8192), "text": words.cast(pa.string())})
@@ -68,7 +68,7 @@ def one_word_again_and_again() -> bytes:
 
 
 def zipped_batch() -> bytes:
-    """Arrow: as `zipped_page`."""
+    """Return Arrow, as `zipped_page`."""
     table = pa.table({"n": [1], "text": pa.array(["y" * BOMB], pa.string())})
     file = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
@@ -157,7 +157,8 @@ def test_hostile_files_are_refused_in_a_line(
     [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "row 1, field 'text': it is not UTF-8")],
 )
 def test_a_fault_is_told_while_more_is_being_read(row: bytes, wanted: str) -> None:
-    """The next block is being read ahead, and never comes: the writer of the pipe is silent."""
+    """The reader reads the next block ahead, which never comes: the writer of the pipe is
+    silent."""
     data = b"n,text\n" + row + b"1,a\n" * (2 * BLOCK_BYTES // 4 + 1)
     source, sink = os.pipe()
     asked = Asked("rows", Reading(SCHEMA, Format.CSV), MEMORY)
@@ -177,7 +178,7 @@ def test_json_that_is_nested_deeply_is_refused_where_it_is_to_be_skipped(tmp_pat
 
 
 def test_long_rows_come_few_at_a_time(tmp_path: Path) -> None:
-    """More than may be in memory, in all; and not more at a time than a batch has."""
+    """In all they exceed the memory; at a time they do not exceed a batch."""
     path = tmp_path / "long.jsonl"
     line = json.dumps({"n": 1, "text": "x" * 2**20}).encode() + b"\n"
     path.write_bytes(line * 300)

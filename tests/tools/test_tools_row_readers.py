@@ -1,4 +1,4 @@
-"""Where readers of files differ: what docs/posting.md says is what each of them does."""
+"""Where readers of files differ: each of them does what docs/posting.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of files: every format gives the same tuples, every fault names its row and field."""
+"""Rows of files: every format gives the same tuples, every error names its row and field."""
 
 from __future__ import annotations
 
@@ -140,7 +140,8 @@ def test_faults_in_csv_are_named(row: bytes, told: str) -> None:
 
 @pytest.mark.parametrize("end", [b"", b"\r", b"\n"])
 def test_csv_whose_lines_end_with_cr_alone_is_refused(end: bytes) -> None:
-    """It is one line for all that cut files into lines: without rows, as if none were there."""
+    """Programs that cut files into lines see one line: without this check it would be a file
+    without rows."""
     with pytest.raises(InvalidInputError, match="its lines end with CR alone: write LF"):
         _read((HEADER + GOOD).replace(b"\n", b"\r").rstrip(b"\r") + end, Format.CSV)
 
@@ -234,7 +235,7 @@ def test_a_name_that_is_twice_in_an_object_is_refused(
     array: bool,
     ignore_extra: bool,
 ) -> None:
-    """The oracle counts the names; all values are good, in all ways to write them."""
+    """The oracle counts the names; all values are valid, in all ways to write them."""
     needed = [("at", 1.5), ("name", "a"), ("n", 1)]
     faults = []
     texts = []

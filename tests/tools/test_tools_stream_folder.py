@@ -1,4 +1,4 @@
-"""`medusa subscribe --into`, `medusa stream files`: which tuples are in which files."""
+"""`medusa subscribe --into`, `medusa stream files`: the tuples in their files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def table(times: list[int]) -> pa.Table:
 
 
 def found(folder: Path) -> list[int]:
-    """The stimes in its files, as any reader finds them."""
+    """Return the stimes in its files, as any reader finds them."""
     files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.name.split("_")[0]))
     return [time for path in files for time in pq.read_table(path).column(STIME).to_pylist()]
 
@@ -118,7 +118,7 @@ async def test_a_folder_ends_with_its_stream(town: Town, tmp_path: Path) -> None
 
 
 async def test_files_of_no_stream_are_not_offered_elsewhere(town: Town, tmp_path: Path) -> None:
-    """Those of a stream that another peer keeps are."""
+    """If another peer keeps a stream of that name, its files are offered."""
     place, client = await town.founder()
     stream = await make_stream(client, place, "s")
     engine = place.up.engine

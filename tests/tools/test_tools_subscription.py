@@ -1,4 +1,4 @@
-"""How long a subscription bears a peer that keeps breaking, on virtual time."""
+"""How long a subscription retries with a peer whose connection keeps breaking, on virtual time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 60.0
 
 
 class Breaking:
-    """A link whose every call stands for a while, brings nothing, and breaks."""
+    """A link whose every call stays open for a while, brings nothing, and breaks."""
 
     def __init__(self, stands_s: float, error: MedusaError) -> None:
         self.stands_s = stands_s
@@ -56,7 +56,7 @@ def subscription(link: Breaking) -> Subscription:
 
 
 async def test_breaks_far_apart_are_borne_though_nothing_came_between() -> None:
-    """A peer killed every half minute, whose query has nothing to tell meanwhile."""
+    """A peer is killed every half minute, and its query has no result meanwhile."""
     link = Breaking(30.0, BrokenError("killed"))
     with trio.move_on_after(20 * PATIENCE_S) as hour:
         await subscription(link).run()

@@ -1,4 +1,4 @@
-"""Tables as clients read them, and files that say what a table is to be."""
+"""Tables as clients read them, and files with the wanted content of a table."""
 
 from __future__ import annotations
 

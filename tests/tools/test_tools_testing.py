@@ -1,4 +1,4 @@
-"""`medusa test`: queries under test, found, run at one peer, and compared."""
+"""`medusa test` finds queries under test, runs them at one peer, and compares."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_an_expected_column_that_the_answer_has_not(tmp_path: Path) -> None:
 
 
 def test_an_error_of_one_case_is_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A defect that one query meets fails its case; the others and the summary go on."""
+    """A defect that one query meets fails its case; the others and the summary follow."""
     for name in ("a", "b"):
         case(tmp_path / name, BUSY, {"s.csv": ROWS}, {"busy.csv": ANSWER})
 
@@ -311,7 +311,8 @@ def test_the_examples_cases(tmp_path: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.process
 def test_what_others_were_asked_to_mend_is_right(tmp_path: Path) -> None:
-    """Answers what users of other engines, and once our own, had reported as wrong."""
+    """The answers are right that users of other engines, and once our own, had reported as
+    wrong."""
     shutil.copytree(CASES, tmp_path / "cases")
     done = medusa_test(str(tmp_path / "cases"))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""What must be mended is told where the peer was started."""
+"""The terminal where the peer was started shows what a person must mend."""
 
 from __future__ import annotations
 

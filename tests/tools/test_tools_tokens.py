@@ -1,4 +1,4 @@
-"""Client tokens of a peer: made, listed, rotated and revoked, while clients hold them."""
+"""Client tokens of a peer are made, listed, rotated and revoked, while clients hold them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def home(tmp_path: Path) -> Home:
 
 
 def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    """`medusa-peer token`, as a person runs it."""
+    """Run `medusa-peer token`, as a person runs it."""
     return entered(capfd, peer, "token", *arguments)
 
 

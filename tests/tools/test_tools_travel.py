@@ -1,4 +1,4 @@
-"""`medusa view` and `medusa query copy` as a person runs them, and what the manual says of them."""
+"""`medusa view` and `medusa query copy` as a person runs them, and as the manual shows them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def commands(heading: str) -> list[tuple[list[str], str]]:
-    """The commands of the manual, word by word, and what is said beside each."""
+    """Return the commands of the manual, word by word, with the remark beside each."""
     found = []
     for block in examples("sh", heading):
         for line in block.splitlines():
@@ -41,7 +41,7 @@ def commands(heading: str) -> list[tuple[list[str], str]]:
 
 
 def stimes(out: str) -> list[float]:
-    """Of the tuples in a command's output, seconds after 15:00:00."""
+    """Return the stimes in a command's output, in seconds after 15:00:00."""
     return [int(row["stime"]) / 1e6 - THREE for row in csv.DictReader(out.splitlines())]
 
 

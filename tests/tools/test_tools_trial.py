@@ -1,4 +1,4 @@
-"""The parts of `medusa try`: schemas of files, what is created, answers, the places of errors."""
+"""The parts of `medusa try`: schemas of files, created objects, answers, the places of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`medusa try`: a query over recorded files, by a peer of the moment with real Spark."""
+"""`medusa try`: a query over recorded files, at a temporary peer with real Spark."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ Attempt = Callable[..., Tried]
 
 @pytest.fixture
 def attempt(tmp_path: Path) -> Attempt:
-    """Runs `medusa try` with a query in a file, and with temporary files in a folder of its own."""
+    """Run `medusa try` with a query in a file, and with temporary files in a folder of its own."""
     (tmp_path / "tmp").mkdir()
     environment = {**os.environ, "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
     environment.pop("MEDUSA_HOME", None)
@@ -171,7 +171,7 @@ def test_answers_without_rows_are_files_and_columns(attempt: Attempt, tmp_path: 
 
 
 def test_json_explain_and_late_rows(attempt: Attempt, tmp_path: Path) -> None:
-    """Rows of one batch are put in order; those behind the batches before are late."""
+    """Rows of one batch are put in order; those behind earlier batches are late."""
     header, *rows = ORDERS.splitlines()
     many = [header, *[rows[2]] * 150_000, *rows[:2]]
     many = [f"{row},{'the note' if row == header else 'x'}" for row in many]
@@ -204,7 +204,7 @@ def test_explain_shows_the_plan_and_computes_nothing(attempt: Attempt, tmp_path:
 
 
 def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) -> None:
-    """A quarter of an hour and more at 600 times the speed."""
+    """The files have a quarter of an hour and more, at 600 times the speed."""
     (tmp_path / "o.csv").write_text(ORDERS)
     began = time.monotonic()
     done = attempt("SELECT id FROM s", "--stream", "s=o.csv", "--at-speed", "600", "--json")
@@ -304,7 +304,7 @@ FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' SECOND) GROUP BY window_start,
 
 
 def test_late_rows_are_in_the_answer(attempt: Attempt, tmp_path: Path) -> None:
-    """A file in any order, within the lateness: the answer is that of the rows in order."""
+    """A file is in any order, within the lateness: the answer is that of the rows in order."""
     start = datetime(2026, 1, 1, tzinfo=UTC)
     rows = [(start + timedelta(seconds=n * 7 % 40), "ab"[n % 2]) for n in range(80)]
     file, out = tmp_path / "s.csv", tmp_path / "out"

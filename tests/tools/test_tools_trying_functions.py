@@ -1,5 +1,5 @@
 """The option `--functions` of `medusa try` and `medusa test`: the example of a query that calls a
-function of one's own."""
+user's function."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_example_gives_what_plain_python_gives(tmp_path: Path) -> None:
     ],
 )
 def test_a_list_of_functions_that_is_wrong(tmp_path: Path, text: str | None, reason: str) -> None:
-    """Named before anything is started."""
+    """The error names it before anything is started."""
     file = tmp_path / "functions.toml"
     if text is not None:
         file.write_text(text)

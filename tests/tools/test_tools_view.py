@@ -1,4 +1,4 @@
-"""What keys change of the monitor's view."""
+"""Keys change the monitor's view."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a stream stands still, as a person is told it: in `query show`, `status` and `subscribe`."""
+"""A person sees why a stream has stopped: in `query show`, `status` and `subscribe`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stalled(town: Town) -> tuple[Path, AsyncMedusaClient]:
-    """A peer whose conns stands at 14:05:41, and whose alerts has nothing; its home's folder."""
+    """Give a peer whose conns stands at 14:05:41, and whose alerts has no row; return its home's
+    folder."""
     mit = await town.settle("mit.edu")
     client = await town.client(mit)
     await client.create_query_xml(SCRIPT)
@@ -108,7 +109,7 @@ async def test_who_subscribes_is_told_once_why_nothing_comes(
 
 
 def test_names_are_those_that_commands_take() -> None:
-    """A stream of panes is none that anybody has made."""
+    """Nobody has made a stream of panes by hand."""
     for stream, named in (
         ("medusa://mit.edu/conns", "medusa://mit.edu/conns"),
         ("medusa://mit.edu/minutes/panes", "the partial results of medusa://mit.edu/minutes"),

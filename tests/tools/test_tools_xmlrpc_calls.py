@@ -48,7 +48,7 @@ def seen(second: int) -> str:
 
 
 async def everything(client: Stock, stream: str, rows_wanted: int) -> list[dict[str, Any]]:
-    """The events of a stream, pulled batch by batch."""
+    """Pull the events of a stream, batch by batch, to the end."""
     events: list[dict[str, Any]] = []
     after: int | str | None = None
     with trio.fail_after(DEADLINE_S):
@@ -290,7 +290,7 @@ async def test_a_bad_event_is_named_and_nothing_is_stored(stock: OpenStock, town
 async def test_each_scope_allows_what_it_allows_by_the_other_protocol(
     stock: OpenStock, town: Town
 ) -> None:
-    """A call with nonsense in it is refused for the token's scope first, or for the nonsense."""
+    """An invalid call is refused for the token's scope first, and only then for its content."""
     mit = await settled(town)
     native = await town.client(mit)
     stream = await make_stream(native, mit, "s")
@@ -367,7 +367,7 @@ def test_every_error_has_a_number() -> None:
 
 
 async def test_a_text_of_any_characters_comes_and_goes(stock: OpenStock, town: Town) -> None:
-    """What XML changes or cannot write is escaped, or comes as base64 of its UTF-8."""
+    """Characters that XML changes or cannot write are escaped, or come as base64 of their UTF-8."""
     mit = await settled(town)
     native, client = await town.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")

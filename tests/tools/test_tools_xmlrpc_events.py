@@ -1,4 +1,4 @@
-"""Events by XML-RPC: epochs in batches of limited size, each whole up to its boundary."""
+"""Events by XML-RPC: epochs in batches of limited size, each complete up to its boundary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The twins of the first paper's snippets, as processes, against a peer."""
+"""Programs like the first paper's snippets run as processes against a peer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers at the port for XML-RPC: whatever they send ends their own connection alone."""
+"""Strangers at the port for XML-RPC: whatever they send ends only their own connection."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def connected(place: Place) -> Iterator[ssl.SSLSocket]:
 
 
 def talk(place: Place, *pieces: bytes) -> bytes:
-    """All that the peer answers until it ends the connection."""
+    """Return all that the peer answers until it ends the connection."""
     with connected(place) as stream:
         for piece in pieces:
             stream.sendall(piece)
@@ -46,7 +46,7 @@ def talk(place: Place, *pieces: bytes) -> bytes:
 
 
 async def answers(stock: OpenStock, place: Place) -> None:
-    """The peer still answers others."""
+    """Check that the peer still answers others."""
     number, _ = await stock(place).refused("lookup_object", "medusa://mit.edu/none")
     assert number == 7
 

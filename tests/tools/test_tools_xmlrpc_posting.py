@@ -1,4 +1,4 @@
-"""Posts that the peer numbers for clients that speak XML-RPC: stored once, whatever breaks."""
+"""Posts that the peer numbers for clients that speak XML-RPC are stored once, whatever breaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from medusa.tools.xmlrpc.posting import Posting, PostOptions
 
 
 class Answers:
-    """An open call of which an answer is lost: the connection breaks when it has arrived."""
+    """An open call that loses an answer: the connection breaks when the answer has arrived."""
 
     def __init__(self, duplex: Duplex, lost: int) -> None:
         self.send = duplex.send

@@ -36,7 +36,7 @@ HERE = ("127.0.0.1", 0)
 
 
 class Listening:
-    """A sink of a client, with the events that it got."""
+    """A sink of a client, with the events that it received."""
 
     def __init__(self, server: SimpleXMLRPCServer) -> None:
         self.batches: list[dict[str, Any]] = []
@@ -205,7 +205,7 @@ def test_what_is_no_name_of_a_sink(name: str) -> None:
 
 
 def certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
-    """A self-signed certificate, as a server's context, and its hash."""
+    """Return a self-signed certificate, as a server's context, and its hash."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "sink")])
     now = datetime.datetime.now(datetime.UTC)

@@ -1,5 +1,5 @@
 """XML-RPC's XML: the standard library writes what the peer reads, and reads what the peer writes;
-whatever else comes is a `DecodeError`."""
+all other input gives a `DecodeError`."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ ANSWERED = nested(SCALARS | st.integers(-(2**63), 2**63 - 1))
 
 
 def in_utc(value: Any) -> Any:
-    """The value as the peer has it: moments in UTC."""
+    """Return the value as the peer has it: moments in UTC."""
     match value:
         case datetime.datetime():
             return value.replace(tzinfo=datetime.UTC)
@@ -197,7 +197,7 @@ TAGS = st.sampled_from(
 
 @st.composite
 def trees(draw: st.DrawFn, depth: int = 5) -> str:
-    """XML of XML-RPC's elements, in any order."""
+    """Draw XML of XML-RPC's elements, in any order."""
     tag = draw(TAGS)
     inner = draw(st.lists(trees(depth - 1), max_size=3)) if depth else []
     text = draw(st.sampled_from(["", "1", "a", "-1e999", "&#0;", "&lt;", "20180324T14:06:00"]))

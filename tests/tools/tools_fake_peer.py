@@ -85,7 +85,7 @@ ENTRIES = {
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Payload rows with ts = first, first + 1..."""
+    """Return payload rows with ts = first, first + 1..."""
     numbers = range(first, first + count)
     return pa.table(
         [[float(n) for n in numbers], [f"n{n}" for n in numbers]], schema=SCHEMA.payload
@@ -93,7 +93,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def derived(first: int, count: int) -> pa.Table:
-    """The same as a log has them; stime = ts in whole microseconds."""
+    """Return the same rows as a log has them; stime = ts in whole microseconds."""
     stime = pa.array(range(first, first + count), pa.int64())
     return rows(first, count).add_column(0, pa.field("stime", pa.int64(), nullable=False), stime)
 
@@ -139,7 +139,7 @@ class FakePeer:
     _scope: trio.CancelScope | None = None
 
     def crash(self) -> None:
-        """Break all connections and come back at another port."""
+        """Break all connections and return at another port."""
         assert self._scope is not None
         self._scope.cancel()
 
@@ -313,7 +313,7 @@ async def open_fake_peer(folder: Path) -> AsyncIterator[FakePeer]:
 
 @contextmanager
 def fake_peer_in_thread(folder: Path, market: MarketStatus | None = None) -> Iterator[FakePeer]:
-    """The same for tests of what runs its own event loop."""
+    """Give a fake peer in a thread, for tests that run an event loop of their own."""
     peer = FakePeer(make_home(folder), market)
     up = threading.Event()
     stops: list[tuple[trio.lowlevel.TrioToken, trio.Event]] = []

@@ -21,7 +21,7 @@ def terms(stream: str, sender: str = "mit.edu", **options: int) -> ContentTerms:
 
 
 async def agreed(one: Place, two: Place, content: ContentTerms, valid_s: float = DAY_S) -> str:
-    """A contract in force at both; its id."""
+    """Put a contract in force at both; return its id."""
     proposal, acceptance = proposed(one, two, content, valid_s=valid_s)  # type: ignore[arg-type]
     await deliver(one, acceptance)
     contract = contract_id(proposal)
@@ -34,13 +34,13 @@ def in_force(place: Place) -> set[str]:
 
 
 def copy_of(place: Place, source: str, path: str) -> Query:
-    """All of it again."""
+    """Create a query that copies the stream."""
     box = Filter("all", source, (place.name(path),), ("value >= 0",))
     return Query(place.name("q/" + path), (box,))
 
 
 async def reading(client: AsyncMedusaClient, place: Place, source: str, path: str = "all") -> None:
-    """A query of that peer reads the stream."""
+    """Wait until a query of that peer reads the stream."""
     await begin(client, copy_of(place, source, path))
 
 
@@ -54,7 +54,7 @@ async def arrived(place: Place, boundary: int, path: str = "all") -> None:
 
 
 async def paid(payer: Place, payee: Place, contract: str, tuples: int, disputes: int = 0) -> None:
-    """Wait until those tuples are paid for at both, and no others."""
+    """Wait until exactly those tuples are paid for at both."""
     spent = earned = Balance(contract)
     with trio.move_on_after(DEADLINE_S):
         while (spent.tuples, earned.tuples) != (tuples, tuples):

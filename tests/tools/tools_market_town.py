@@ -1,7 +1,8 @@
-"""Towns in which load is traded: real peers, contracts, markets and ledgers; the loads are set.
+"""Towns in which load is traded: real peers, contracts, markets and ledgers; the test sets the
+loads.
 
-Tasks are computed by the reference interpreter, and what a task takes is what a test says it takes,
-wherever it runs. The waits of the market are shortened, nothing else.
+The reference interpreter computes the tasks, and a task takes the load that the test sets, wherever
+it runs. The waits of the market are shortened, nothing else.
 """
 
 from __future__ import annotations
@@ -86,10 +87,10 @@ Sum = tuple[int, int]
 
 
 class Loads(dict[str, float]):
-    """Units of load by task; any other takes nothing."""
+    """Units of load by task; any other task takes nothing."""
 
     def of(self, runner: TaskRunner) -> TaskLoad:
-        """The load of that runner's task."""
+        """Return the load of that runner's task."""
         loads = self
 
         class Set(TaskLoad):
@@ -105,7 +106,7 @@ class Loads(dict[str, float]):
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Let the loads of every town that is opened from now on be those returned."""
+    """Give loads that apply to every town that is opened from now on."""
     interpret(monkeypatch)
     loads = Loads()
     begin = TaskRunner.__init__
@@ -129,7 +130,7 @@ async def open_market_town(
 async def settle(
     town: Town, participant: str, units: float, *, sibling: bool = False, **contracts: Any
 ) -> Place:
-    """A peer with so much capacity. contracts: its own settings, instead of FIXED's."""
+    """Start a peer of that capacity. contracts: its own settings, instead of FIXED's."""
     config = dataclasses.replace(FIXED, **contracts)
     return await town.settle(
         participant, sibling=sibling, contracts=config, capacity_cores=units / 100
@@ -137,7 +138,7 @@ async def settle(
 
 
 async def settle_two(town: Town, mit: float, utah: float, **contracts: Any) -> list[Place]:
-    """mit.edu and utah.edu, each with so much capacity. contracts: utah's own settings."""
+    """Start mit.edu and utah.edu, each of that capacity. contracts: utah's own settings."""
     places = [
         await settle(town, "mit.edu", mit),
         await settle(town, "utah.edu", utah, **contracts),
@@ -149,7 +150,7 @@ async def settle_two(town: Town, mit: float, utah: float, **contracts: Any) -> l
 def proposed(
     one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
 ) -> tuple[bytes, bytes]:
-    """Proposal and acceptance, signed by both roots. valid_s: seconds from now."""
+    """Return proposal and acceptance, signed by both roots. valid_s: seconds from now."""
     now = wall_clock()
     federation = one.up.engine.overlay.membership.federation
     nonce = bytes(8) + int(now * 1e6).to_bytes(8, "big")
@@ -163,7 +164,7 @@ def proposed(
 
 
 async def deliver(place: Place, *documents: bytes) -> None:
-    """Hand them to the peer, which passes them on to all peers of both parties."""
+    """Hand the documents to the peer, which passes them on to all peers of both parties."""
     async with place.client() as client:
         answer = await client._ask(DELIVER, Deliver(documents), Delivered)
         assert answer.reasons == ("",) * len(documents)
@@ -172,8 +173,8 @@ async def deliver(place: Place, *documents: bytes) -> None:
 async def contracted(
     one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
 ) -> str:
-    """A contract between the participants of two peers, in force at both; its id. valid_s: as
-    `proposed`."""
+    """Put a contract between the participants of two peers in force at both; return its id.
+    valid_s: as `proposed`."""
     proposal, acceptance = proposed(one, two, terms, valid_s=valid_s)
     contract = contract_id(proposal)
     await deliver(one, acceptance)
@@ -182,23 +183,23 @@ async def contracted(
 
 
 async def revoked(place: Place, contract: str) -> None:
-    """Its participant revokes it."""
+    """Let its participant revoke it."""
     federation = place.up.engine.overlay.membership.federation
     await deliver(place, revoke(Root.load(place.home.folder), federation, contract, wall_clock()))
 
 
 def binding(place: Place) -> set[str]:
-    """The contracts that are in force there."""
+    """Return the contracts that are in force there."""
     return {contract.id for contract in trader(place)._contracts.in_force()}
 
 
 def trader(place: Place) -> Any:
-    """What drives the market of a peer: the engine asks it whether to admit a task."""
+    """Return the driver of a peer's market: the engine asks it whether to admit a task."""
     return place.up.engine.assignments.admit._decide.__self__  # type: ignore[attr-defined]
 
 
 def settler(place: Place) -> Any:
-    """What drives its settlement."""
+    """Return the driver of a peer's settlement."""
     return place.up.engine.mover.agree._decide.__self__  # type: ignore[attr-defined]
 
 
@@ -213,7 +214,8 @@ async def market(place: Place) -> MarketStatus:
 
 
 async def balances(place: Place, contract: str) -> Balance:
-    """What its ledger says, by the call that `contract balance` makes; the chain holds."""
+    """Return the ledger's balances, by the call that `contract balance` makes; check that the chain
+    holds."""
     async with place.client() as client:
         answer = await client._ask(BALANCE, BalanceQuery(contract), Balances)
     assert answer.fault == ""
@@ -223,7 +225,7 @@ async def balances(place: Place, contract: str) -> Balance:
 async def settled(
     payer: Place, payee: Place, contract: str, *, tuples: int, price: int, disputes: int = 0
 ) -> None:
-    """Wait until those tuples, and no others, are paid for at both."""
+    """Wait until exactly those tuples are paid for at both."""
     amount = tuples * COST_NS * price // 10**7
     spent, earned = Balance(contract), Balance(contract)
     with trio.move_on_after(DEADLINE_S):
@@ -238,12 +240,12 @@ async def settled(
 
 
 def notes(place: Place) -> str:
-    """What a person there should see."""
+    """Return the notes that a person there should see."""
     return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
 
 
 def working_at(place: Place) -> set[str]:
-    """The tasks that it runs for others now."""
+    """Return the tasks that the peer runs for others now."""
     return {
         each.task.name
         for each in place.up.engine.assignments.all()
@@ -252,7 +254,7 @@ def working_at(place: Place) -> set[str]:
 
 
 def away(place: Place) -> dict[str, str]:
-    """Its tasks that run elsewhere, and where."""
+    """Return its tasks that run elsewhere, and where."""
     tasks = place.up.engine.queries.tasks()
     return {task.name: task.current.term.holder.hex() for task in tasks if task.current.term.holder}
 
@@ -278,7 +280,7 @@ class Work:
     _rows: dict[str, list[Sum]] = field(default_factory=dict)
 
     async def run(self, *paths: str, units: float) -> None:
-        """More tasks, each of so many units."""
+        """Start more tasks, each of that many units."""
         for path in paths:
             task = self.place.name(path)
             self.loads[task] = units
@@ -287,7 +289,7 @@ class Work:
             self.tasks += (task,)
 
     async def post(self, count: int, *, end: bool = False) -> None:
-        """The next tuples, one a microsecond; the tasks have worked on them when it returns."""
+        """Post the next tuples, one a microsecond, and wait until the tasks have processed them."""
         stimes = range(self.posted, self.posted + count)
         self.posted += count
         await self.client.post_event(
@@ -306,14 +308,14 @@ class Work:
                 self._rows[task] += zip(stimes, totals, strict=True)
 
     def check(self) -> None:
-        """What the subscribers have is exactly what one run over all that was posted gives."""
+        """Check that the subscribers have exactly the results of one run over all posts."""
         expected = sums(range(self.posted))
         for task in self.tasks:
             got = self._rows[task]
             assert got == [row for row in expected if row[0] < self.posted], task
 
     def tuples_run_by(self, place: Place, task: str) -> int:
-        """Tuples of the source within the task's placements at a peer."""
+        """Return the tuples of the source within the task's placements at a peer."""
         _, placed = self.place.up.engine.queries.find(task)
         return sum(
             len(range(max(0, p.term.since + 1), min(self.posted, (p.until or self.posted) + 1)))
@@ -323,14 +325,14 @@ class Work:
 
 
 def windows(place: Place, source: str, path: str) -> Query:
-    """Sums by window."""
+    """Return a query of sums by window."""
     total = AggregateFunction(Function.SUM, "value", "total")
     box = Aggregate("sum", source, place.name(path), SIZE_US, SIZE_US, (), (total,))
     return Query(place.name("q/" + path), (box,))
 
 
 def sums(stimes: Iterable[int]) -> list[Sum]:
-    """The independent answer, for values that are the stimes."""
+    """Return the independent answer, for values that are the stimes."""
     totals: dict[int, int] = {}
     for stime in stimes:
         totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime
@@ -344,7 +346,7 @@ async def open_work(place: Place, loads: Loads) -> AsyncIterator[Work]:
 
 
 async def four_tasks(town: Town, place: Place, loads: Loads) -> Work:
-    """Work of four tasks of ten units each, which have the first 250 tuples."""
+    """Give work of four tasks of ten units each, which have the first 250 tuples."""
     work = await town.open(open_work(place, loads))
     await work.run("a", "b", "c", "d", units=10)
     await work.post(250)
@@ -352,14 +354,14 @@ async def four_tasks(town: Town, place: Place, loads: Loads) -> Work:
 
 
 async def one_working_at(place: Place) -> str:
-    """The task that it runs for another, when it does."""
+    """Wait until it runs a task for another peer; return the task."""
     await until(lambda: len(working_at(place)) == 1, "one task is there")
     (task,) = working_at(place)
     return task
 
 
 async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
-    """Something does not happen: nothing tells when it would have, so some rounds are waited."""
+    """Check that something does not happen: it would come without a notice, so wait some rounds."""
     with trio.move_on_after(seconds):
         while True:
             assert condition()
@@ -369,6 +371,6 @@ async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
 async def say(
     one: Place, to: Place, method: str, request: msgspec.Struct, answer: Any = Done
 ) -> Any:
-    """What one peer says to another, as itself."""
+    """Send one peer's message to another, as itself."""
     connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
     return await connection.call(method, request, answer, timeout_s=DEADLINE_S)

@@ -1,4 +1,4 @@
-"""Commands at a prompt, in this process; `medusa` also beside peers in it."""
+"""Runs commands in this process; `medusa` also beside peers in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from medusa.tools.commands.medusa.medusa_command import medusa
 def entered(
     captured: pytest.CaptureFixture[str], command: click.Command, *arguments: str
 ) -> tuple[int, str, str]:
-    """A command as a person enters it: its exit code, its output and its errors."""
+    """Run a command as a person enters it; return its exit code, its output and its errors."""
     with pytest.raises(SystemExit) as left:
         command_line.run(command, arguments)
     assert isinstance(left.value.code, int)
@@ -25,20 +25,20 @@ def entered(
 
 
 class Prompt:
-    """`medusa` at a prompt, in a thread: it has an event loop of its own."""
+    """Runs `medusa` in a thread: it has an event loop of its own."""
 
     def __init__(self, home: Path, captured: pytest.CaptureFixture[str]) -> None:
         self._home = home
         self._captured = captured
 
     async def __call__(self, *arguments: str) -> str:
-        """Its output; it must succeed."""
+        """Run the command, which must succeed; return its output."""
         code, out, err = await self.outcome(*arguments)
         assert (code, err) == (0, ""), (arguments, err)
         return out
 
     async def refused(self, *arguments: str) -> str:
-        """What it says on the one line of its error."""
+        """Return the one line of its error."""
         code, out, err = await self.outcome(*arguments)
         assert (code, out, err.count("\n")) == (1, "", 1), (arguments, out, err)
         return err.removeprefix("medusa: ").rstrip("\n")

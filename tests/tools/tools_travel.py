@@ -1,4 +1,4 @@
-"""Queries whose traffic travels, and where the market puts them."""
+"""Queries whose traffic travels, and the peers to which the market moves them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MINUTE_S = 60
 
 
 def examples(language: str, heading: str) -> Iterator[str]:
-    """The blocks of history.md in that language, in the part under that heading."""
+    """Return the blocks of history.md in that language, under that heading."""
     level = heading.split(" ", 1)[0]
     text = (MANUAL / "history.md").read_text().split(f"\n{heading}\n", 1)[1]
     part = re.split(rf"\n#{{2,{len(level)}}} ", text, maxsplit=1)[0]
@@ -29,7 +29,7 @@ def examples(language: str, heading: str) -> Iterator[str]:
 
 
 async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> None:
-    """Creates the stream and query of queries.md; posts a tuple each ten seconds from 14:00 on."""
+    """Create the stream and query of queries.md; post a tuple each ten seconds from 14:00 on."""
     document = (MANUAL / "queries.md").read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     document = document.replace("conns > 100", "conns > 1")
     names = await client.create_query_xml(document)

@@ -24,7 +24,7 @@ ANY_PORT = '[xmlrpc]\nlisten = "127.0.0.1:0"\n'
 
 
 async def settled(town: Town, participant: str = "mit.edu", settings: str = ANY_PORT) -> Place:
-    """A peer whose settings say that it serves XML-RPC."""
+    """Start a peer whose settings turn XML-RPC on."""
     place = await town.settle(participant)
     configure(place, settings)
     await town.restart(place)
@@ -58,7 +58,7 @@ def token_for(place: Place, *scopes: Scope) -> str:
 
 
 class Stock:
-    """`xmlrpc.client.ServerProxy`, each call in a thread."""
+    """An `xmlrpc.client.ServerProxy`, each call in a thread."""
 
     def __init__(self, place: Place, token: str | None = None, **options: Any) -> None:
         options = {"use_builtin_types": True, **options}
@@ -74,7 +74,7 @@ class Stock:
         return call
 
     async def refused(self, method: str, *arguments: Any) -> tuple[int, str]:
-        """The number and the text of the fault that a call gets."""
+        """Return the number and the text of the fault of a call."""
         with pytest.raises(Fault) as raised:
             await getattr(self, method)(*arguments)
         return raised.value.faultCode, raised.value.faultString
@@ -83,7 +83,7 @@ class Stock:
 def posted(
     place: Place, body: bytes, headers: dict[str, str] | None = None, path: str = "/"
 ) -> tuple[int, bytes]:
-    """The status and the body of the answer to a request of our own making."""
+    """Send a request of our own making; return the status and the body of the answer."""
     connection = http.client.HTTPSConnection(*address_of(place), context=trusting(place))
     try:
         connection.request("POST", path, body, headers or {})
@@ -103,7 +103,7 @@ OpenStock = Callable[..., Stock]
 
 @contextmanager
 def stock_clients() -> Iterator[OpenStock]:
-    """Makes clients, which are closed after the block."""
+    """Make clients, which are closed after the block."""
     made: list[Stock] = []
 
     def make(place: Place, token: str | None = None, **options: Any) -> Stock:

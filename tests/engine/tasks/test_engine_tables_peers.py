@@ -1,5 +1,5 @@
-"""Tables and joins at whole peers: a standby goes on with totals, a join is moved, and a task that
-keeps a table is not."""
+"""Tables and joins at whole peers: a standby continues group aggregates, a join moves, and a task
+that keeps a table does not."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.town(timing=QUICK)
 
 
 def counted(place: Place, source: str) -> Query:
-    """How many values of each name there are so far, and their sum."""
+    """Return a query of the number and the sum of each name's values so far."""
     functions = (
         AggregateFunction(Function.COUNT, None, "n"),
         AggregateFunction(Function.SUM, "value", "total"),
@@ -45,7 +45,8 @@ def totals(stimes: range) -> list[tuple[int, int, int, int]]:
 
 
 def recent(place: Place, source: str) -> Query:
-    """The same sum and values of the last three tuples of each name, and the number of the last."""
+    """Return a query of the sum and values of the last three tuples of each name, and the number of
+    the last."""
     _, *functions = counted(place, source).boxes[0].functions  # type: ignore[union-attr]
     parts = (3, 1, ("name",), tuple(functions), True, "n")
     box = TupleWindows("recent", source, place.name("out"), *parts)
@@ -118,7 +119,8 @@ async def test_a_task_that_keeps_a_table_stays(town: Town, made: Made) -> None:
 
 
 async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
-    """From T on with fewer tuples; not with tuples or fields that were not kept."""
+    """From T on the windows have fewer tuples; more tuples or other fields are refused, since they
+    were not kept."""
     (one,) = await town.siblings(1)
     client = await town.client(one)
     source = await make_stream(client, one, "s")

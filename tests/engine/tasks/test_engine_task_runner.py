@@ -1,4 +1,4 @@
-"""What one job of a task takes of its inputs."""
+"""The part of its inputs that one job of a task takes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A query that is started late has all that was posted before it: some epochs at a time."""
+    """A query that is started late has all earlier posts as its input: it takes some epochs at a
+    time."""
     reached: list[int] = []
     compute = TaskRunner._compute
 

@@ -1,4 +1,4 @@
-"""When results are due although an input is missing."""
+"""The moments at which results are due although an input is missing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1_000_000
 
 
 def two(covered: int = 0) -> Deadlines:
-    """Two inputs that have both come to 0 at time 0."""
+    """Return two inputs that have both reached 0 at time 0."""
     deadlines = Deadlines(("a", "b"), X, LIVE)
     for name in ("a", "b"):
         deadlines.advanced(name, 0, 0.0, tentative=False)
@@ -101,8 +101,8 @@ arrivals = st.lists(
 def test_no_stable_arrival_waits_beyond_its_share_and_none_is_hurried(
     steps: list[tuple[str, float, int, bool]],
 ) -> None:
-    """Driven as a fork drives it, every arrival is covered by `ALPHA` of the bound after it came;
-    and stable ones alone never much earlier."""
+    """A fork drives it: every arrival is covered `ALPHA` of the bound after it came; stable ones
+    alone are never covered much earlier."""
     deadlines = Deadlines(("a", "b", "c"), X, LIVE)
     came: dict[int, float] = {}
     now, covered, reached, stable_only = 0.0, 0, dict.fromkeys("abc", 0), True

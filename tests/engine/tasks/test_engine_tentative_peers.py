@@ -1,4 +1,4 @@
-"""Results go on without an input that is missing, and are corrected when it comes."""
+"""Results continue without a missing input, and are corrected when it comes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def define(client: AsyncMedusaClient, place: Place, *boxes: Box, bound_s: 
 
 
 async def chain(town: Town) -> tuple[Place, Place, AsyncMedusaClient]:
-    """Two streams at mit.edu, merged there; what comes of it is filtered at utah.edu."""
+    """Return two streams at mit.edu, their union there, and a filter of that at utah.edu."""
     mit, utah = await town.settle_all(MIT, UTAH)
     poster, client = await town.clients(mit, utah)
     for path in ("a", "b"):
@@ -56,7 +56,7 @@ async def post(client: AsyncMedusaClient, stream: str, values: list[Row], upto: 
 
 
 class Told:
-    """What a client is told, as it comes."""
+    """The messages that a client receives, in order."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -168,7 +168,7 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -
 
 
 async def test_a_failure_during_corrections_is_borne(town: Town) -> None:
-    """The first input that was missing comes back for a part, and is missed again."""
+    """The first input that was missing comes back for a while, and is missing again."""
     mit, utah, poster = await chain(town)
     told = Told()
     town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)

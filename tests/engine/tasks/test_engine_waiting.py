@@ -1,4 +1,4 @@
-"""Which input a task waits for, and what it holds back until that comes."""
+"""A task names the input for which it waits, and the result that waits."""
 
 from __future__ import annotations
 

@@ -102,7 +102,8 @@ async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
 async def test_a_home_that_is_succeeded_while_it_looks_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
 ) -> None:
-    """Even if it is leader again by the time that it has found something."""
+    """Another peer leads while the leader looks the tuple up; this holds even if it leads again by
+    the end of the look-up."""
     town = Town(tmp_path, [act(10, promise=20)], HISTORY_US)
     await town.found()
     await town.post(0)
@@ -137,7 +138,7 @@ def revision(key: int) -> memoryview:
 
 
 async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
-    """After a loss of power that left the journal shorter than the logs."""
+    """A loss of power has left the journal shorter than the logs."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
     peer.leader.logs[0].append(500, None)
@@ -150,7 +151,8 @@ async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("late", [0, 1])
 async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> None:
-    """Logs that begin later than the stream's history: the tuples', or that of the revisions."""
+    """The logs begin later than the stream's history: that of the tuples, or that of the
+    revisions."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
     peer.leader.logs[late].begin(500)

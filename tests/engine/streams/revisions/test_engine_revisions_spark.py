@@ -1,4 +1,4 @@
-"""Cases apart in one Spark job: the same as the interpreter makes of each."""
+"""One Spark job computes separate cases; each equals the interpreter's result."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Any posts, revisions, ends and reopenings of a stream with a replica, any shipping, settling,
-cutting, crashes, full disks and changes of leader: every peer's logs come to what plain Python
-makes of them, and what anybody saw before an end stays."""
+"""For any posts, revisions, ends and reopenings of a stream with a replica, and any shipping,
+settling, cutting, crashes, full disks and changes of leader, every peer's logs equal what plain
+Python makes of the posts, and tuples that a reader saw before an end stay."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
 
 
 async def ended(folder: Path, *acts: Act) -> Town:
-    """A stream that its leader has to its end, and its replica in the journal alone."""
+    """Return a stream whose leader has its end in the log, and whose replica has it in the journal
+    alone."""
     town = Town(folder, [], HISTORY_US)
     await town.found()
     town.acts["p"] = list(acts)
@@ -71,7 +72,8 @@ async def to_the_end(peer: Peer) -> None:
 
 
 async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) -> None:
-    """Its disk was full; what it had cut goes no further than the boundary that counts now."""
+    """Its disk was full; the epoch that it had cut goes no further than the boundary that counts
+    now."""
     town = await ended(tmp_path, act(10, 20))
     await town.tell()
     await town.replica.advance(full=1)
@@ -84,7 +86,7 @@ async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) 
 
 
 async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path) -> None:
-    """Its journal has the end and the reopening: it is cut up to there, and goes on."""
+    """The journal has the end and the reopening: the log is cut up to the end, and continues."""
     town = await ended(tmp_path, act(10, 20))
     await town.reopen(1)
     town.acts["p"].append(act(30, promise=40))
@@ -102,7 +104,7 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
 
 
 async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
-    """Rows that were late because it had ended: posted again, they are in time."""
+    """Rows were late because the stream had ended: posted again, they are in time."""
     town = await ended(tmp_path, act(10, 20))
     town.acts["p"].append(act(500))
     await town.post(0)
@@ -115,7 +117,8 @@ async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
 
 
 async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
-    """Which has its place beyond the boundary; else its log could not be read again."""
+    """The last revision has its place beyond the boundary; otherwise its log could not be read
+    again."""
     town = await ended(tmp_path, act(10, promise=60), gone(10))
     await town.reopen(1)
     assert town.leader.leader.boundary == 61
@@ -128,7 +131,8 @@ async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
 
 
 async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
-    """The stream has ended once more meanwhile, elsewhere: it has the tuples between both ends."""
+    """The stream was reopened and has ended again elsewhere: the peer receives the tuples between
+    both ends."""
     town = await ended(tmp_path, act(10, 20))
     await town.tell()
     away = town.replica
@@ -158,7 +162,8 @@ async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) 
 
 
 async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
-    """A file that is read keeps its name, and of two names a restart takes the longer interval."""
+    """A file that is being read keeps its name, and of two names a restart takes the longer
+    interval."""
     opened = open_leader(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
     async with opened as leader:
         await leader.post(Writer("p"), 1, rows_of(act(10)), end=True, now=0.0)
