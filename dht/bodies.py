@@ -1,4 +1,5 @@
-"""Bodies too large for a record: stored by their hash, fetched from a peer that has them."""
+"""Stores bodies that are too large for a record by their hash, and fetches them from a peer that
+has them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ the owner.
 
 * The record has the hash and the size of the body. The body is padded to whole kibibytes, and has a
   salt that only its publisher can make: no peer can guess an object and compare.
-* Only peers of the owner give out the body, and only to participants that may have the object.
-* A peer of an older release does not know private objects, and reads the body as any other.
+* Only peers of the owner send the body, and only to participants that may have the object.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""This peer's publications: kept on disk, told to the nodes that should hold them, and renewed."""
+"""Keeps this peer's publications on disk, sends them to the nodes that should hold them, and renews
+them."""
 
 from __future__ import annotations
 

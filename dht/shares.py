@@ -2,9 +2,9 @@
 functions.
 
 A member may have any number of peers, and so any number of ids, some of them nearest to any key it
-chooses (Douceur, The Sybil Attack, 2002). If nodes were chosen by distance alone, its peers could
-be all that a lookup asks and all that a publication reaches. But every id belongs to an admitted
-participant. So wherever nodes are chosen, each participant has a share; it gets more only where the
+chooses (Douceur, The Sybil Attack, 2002). If nodes were chosen by distance alone, a lookup might
+ask, and a publication reach, no other peers than its own. But every id belongs to an admitted
+participant. So wherever nodes are chosen, each participant has a share; it has more only where
 others leave room.
 
 Networks without admissions use other means: costly ids and sibling lists (Baumgart and Mies,

@@ -1,4 +1,4 @@
-"""A text in whichever language it is."""
+"""Reads a text in any language of queries."""
 
 from __future__ import annotations
 

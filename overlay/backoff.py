@@ -1,4 +1,4 @@
-"""Waits between tries of what has failed (sans-IO)."""
+"""Waits between the tries of a failing operation (sans-IO)."""
 
 from __future__ import annotations
 

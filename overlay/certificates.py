@@ -1,4 +1,4 @@
-"""X.509 certificates of roots and peers: how they are made and checked.
+"""Makes and checks the X.509 certificates of roots and peers.
 
 * A root: CN = participant, CA with path length 0, valid for 10 years.
 * A peer's: CN = participant, no CA, exactly one URI name `medusa://participant/peer/<id>`, valid

@@ -1,4 +1,4 @@
-"""A new peer's first calls to members, before it runs: each accepts or refuses it."""
+"""A new peer calls members before it runs: each accepts or refuses it."""
 
 from __future__ import annotations
 

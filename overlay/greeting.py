@@ -1,8 +1,8 @@
 """The greeting of a connection, after TLS and before the multiplexer: a hello and a `Verdict`.
 
 * Between peers the greeting decides which of two connections is kept. Hello and verdict carry the
-  start-up number of their peer, so that a restarted peer is told from a second dial. If both peers
-  dial at once, the dial of the peer with the smaller id is kept.
+  start-up number of their peer, which distinguishes a restarted peer from a second dial. If both
+  peers dial at once, the dial of the peer with the smaller id is kept.
 * A client's hello is the proof of its token.
 * Both messages are short and of bounded size: a side that has proved nothing takes no memory.
 """

@@ -1,4 +1,4 @@
-"""What was received on a connection and is not read yet, and the credit for more (sans-IO).
+"""Holds received bytes that are not read yet, and grants credit for more (sans-IO).
 
 A receiver announces how many bytes of a stream it takes in all: the bytes read so far, the received
 part of the message that its reader waits for (`want`), and one window.

@@ -1,5 +1,5 @@
-"""Links: what this peer remembers of the way to each other peer, and the participants that refuse
-this peer."""
+"""Links: this peer's memory of its connections to each other peer, and of the participants that
+refuse it."""
 
 from __future__ import annotations
 

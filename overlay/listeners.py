@@ -1,4 +1,4 @@
-"""Functions that one part of a peer gives to another: listeners to news, and decisions."""
+"""Functions that one part of a peer passes to another: listeners to changes, and decisions."""
 
 from __future__ import annotations
 

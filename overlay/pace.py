@@ -1,4 +1,4 @@
-"""Limits the time that one participant's messages may take of a peer (sans-IO)."""
+"""Limits the time that a peer spends on one participant's messages (sans-IO)."""
 
 from __future__ import annotations
 

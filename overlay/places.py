@@ -1,4 +1,4 @@
-"""Places that holders share: connections, and messages under way."""
+"""Shares a bounded number of places among holders: connections, and messages under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits to be written on a connection, in the order of writing (sans-IO).
+"""Queues the frames of a connection in the order of writing (sans-IO).
 
 Control frames go first. DATA goes by start-time fair queueing: each frame advances its stream's tag
 by length / weight, and the lowest tag is next. An idle stream starts at the present tag, so a small

@@ -1,7 +1,7 @@
 """The signed statements about membership: the charter, and five kinds of statement.
 
 A field of a later release comes last and has a default: older peers read the fields that they know.
-They do not take in kinds of statement that they do not know.
+They ignore kinds of statement that they do not know.
 """
 
 from __future__ import annotations

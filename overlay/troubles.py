@@ -1,7 +1,7 @@
 """The troubles of a peer: conditions that its people must mend, for as long as they last.
 
-Each part of a peer tells its present troubles when it is asked. There is one list of them: status,
-its `--check`, the monitor, `stream show` and the terminal of the peer show that one. Sans IO.
+Each part of a peer has a function that returns its present troubles. Status, its `--check`, the
+monitor, `stream show` and the terminal of the peer show the same list. Sans IO.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The statements of a federation's members, each checked by itself; `medusa.overlay.tally` counts
 them.
 
-Whether a statement is taken in depends only on the statements that it refers to, in any order of
+Whether a statement is accepted depends only on the statements that it refers to, in any order of
 arrival.
 """
 

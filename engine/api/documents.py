@@ -1,7 +1,6 @@
-"""Calls that make queries, views and everything in a document; and that locate parts of history.
-
-The peer that is asked makes a view. The peer that made it deletes it, whichever peer of the
-participant is asked.
+"""Calls that create queries, views and all other objects of a document; and calls that locate parts
+of history. The peer that receives the call creates a view. The same peer deletes it, whichever peer
+of the participant receives that call.
 """
 
 from __future__ import annotations

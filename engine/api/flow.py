@@ -1,8 +1,8 @@
 """Calls that carry tuples: post_event and subscribe, served here or relayed to the stream's peer.
 
 A relay passes bytes on as they come and keeps nothing: credit on both of its calls makes the slow
-end slow the fast one. When the far call breaks, the client's call breaks. The client then goes on
-with a post (same sequence) or a subscription (last boundary) where it was.
+end slow the fast one. When the far call breaks, the client's call breaks. The client then
+continues: it repeats the post (same sequence), or subscribes again (last boundary).
 """
 
 from __future__ import annotations

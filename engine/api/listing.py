@@ -1,4 +1,4 @@
-"""Calls of clients that tell which objects there are, and what is published under a name."""
+"""Calls of clients that list the objects, and look up the entries of a name."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """The service of a peer while it starts, while it runs, and while it stops.
 
 The overlay listens before the engine is ready and longer than it runs. A caller that comes too
-early or too late is told that the peer is unavailable, not that a method is missing or a file
-closed. So it tries again and goes on where it was.
+early or too late receives "unavailable", not an error about a missing method or a closed file. So
+it retries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calls for the status of peers, and how much of another peer's status is believed.
+"""Calls for the status of peers, and the checks of another peer's status.
 
 The receiver takes the sender's participant and id from the connection, and its address from its
 own peer table. It shortens long answers, so that short answers stay whole.

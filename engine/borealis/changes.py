@@ -1,14 +1,14 @@
 """The boxes of Borealis that change a table: insert, delete, update.
 
-A table that boxes change is made of their changes, newest first: a `top` with one place.
+A table that boxes change is a `top` with one place over their changes, newest first.
 
     insert  `insert into blocked values (input.ip, 'scan')`; without sql, the tuple's fields
     delete  `delete from blocked where ip = input.ip`, an equality for each field of the key
     update  `update blocked set level = input.level + base where ip = input.ip`, the same
 
-Whether there is a row depends on inserts and deletes alone. So the rows that they leave are a table
-of its own, `TABLE/base`; an update joins its input with that, as of its time, for the fields that
-no update sets. Its result is a change of `TABLE`, beside inserts and deletes. Then a row never
+Inserts and deletes alone decide whether a row exists. So the rows that they leave are a separate
+table, `TABLE/base`; an update joins its input with `TABLE/base`, as of its time, for the fields
+that no update sets. Its result is a change of `TABLE`, beside inserts and deletes. Then a row never
 depends on another update: all updates of a table set the same fields, and none reads them.
 
 Of changes of a row at one time inserts come first, then updates, then deletions.

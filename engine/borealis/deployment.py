@@ -1,8 +1,8 @@
-"""The `<deploy>` of a document of Borealis: on which nodes its queries run.
+"""Reads the `<deploy>` of a document of Borealis, which names the nodes of its queries.
 
 Here the peer that creates a query keeps it, and tasks are moved by hand or by contracts. So nodes,
-clients and regions are checked and left; a `<replica_set>` says something that there is here, too:
-its queries have a standby that computes all, `ha="active_standby"`.
+clients and regions are checked and have no effect; a `<replica_set>` means here
+`ha="active_standby"` for its queries.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Borealis' joins as boxes of ours: each side has a buffer, of so many seconds or so many tuples.
 
-A tuple is paired with those that the other side's buffer has when it comes: so a join is two
-halves. Of tuples of one time those of the left side come first.
+A tuple is paired with the tuples in the other side's buffer at its arrival: so a join has two
+halves. At one time the tuples of the left side come first.
 
-* A buffer by VALUES is a bound of time. If both are, one join has both bounds.
+* A buffer by VALUES is a bound of time. If both sides have one, one join has both bounds.
 * A buffer by TUPLES is a table with the last n tuples of its side: they are numbered, and of each
   remainder of the number by n the newest one counts. A tuple of the other side is joined with the
-  table as of its own time; one of the left side with that of the microsecond before, as right ones
-  of its own time come behind it.
+  table as of its own time; a left tuple with the table of the microsecond before, since right
+  tuples of its own time come after it.
 """
 
 from __future__ import annotations

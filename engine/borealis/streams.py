@@ -1,4 +1,4 @@
-"""What is known of the streams of a document of Borealis while its boxes are read."""
+"""The streams of a document of Borealis, as far as they are known while its boxes are read."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The tables of a document of Borealis: `<table>`, and the box that looks up their rows.
 
-A table is here a stream of which the newest tuple of each key counts. One that no box changes is a
-source table, to which rows are posted; for the others see
+Here a table is a stream of which the newest tuple of each key counts. If no box changes the table,
+it is a source table, to which clients post rows; for other tables see
 `medusa.engine.borealis.changes`.
 
     <table name="blocked" schema="block_tuple"> <key field="ip"/> </table>

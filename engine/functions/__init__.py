@@ -1,1 +1,1 @@
-"""Functions of users: which code an operator allows, its process, and tasks that call it."""
+"""Functions of users: the code that an operator allows, its process, and tasks that call it."""

@@ -1,5 +1,5 @@
-"""The process of a function, as the peer sees it: started with its first call, ended when a call
-takes too long, and started again with the next one."""
+"""The peer's side of a function's process: it starts the process with the first call, ends it when
+a call takes too long, and starts it again with the next call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of the functions of windows."""
+"""The types of the aggregate functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the functions of windows give, and the constants that some of them take.
+"""The results of the aggregate functions, and the constants that some of them take.
 
 Each is a function of the window's values alone, as a bag: a value and how often it occurs. So the
 result has the same bits in any order, cut, panes and place. In order, `false` is before `true`, NaN

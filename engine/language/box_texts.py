@@ -1,4 +1,4 @@
-"""Parts of boxes as documents and programs write them: measures, and fields to order by."""
+"""Texts of parts of boxes in documents and programs: measures, and fields to order by."""
 
 from __future__ import annotations
 

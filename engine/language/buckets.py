@@ -1,4 +1,4 @@
-"""How values are spread, approximately: the sketch of `approx_percentile`.
+"""The sketch of `approx_percentile`: an approximate distribution of values.
 
 It is a DDSketch, of whole numbers: for each bucket of the number line, how many values are in it.
 Two sketches are merged by adding the numbers of each bucket. So a sketch depends on the values

@@ -1,4 +1,4 @@
-"""Which casts there are, and how a text is read as a number.
+"""The casts of the language, and the reading of texts as numbers.
 
 A cast is null if the value does not fit the target: an integer beyond its range, a finite number
 that would become infinite. A fraction is cut towards zero in an integer, and rounded to the nearest

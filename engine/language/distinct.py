@@ -1,4 +1,4 @@
-"""How many different values there are, approximately: the sketch of `approx_count_distinct`.
+"""The sketch of `approx_count_distinct`: an approximate number of different values.
 
 It is a HyperLogLog, of plain numbers. Each value is hashed. The hash gives one of `REGISTERS`
 registers, and a rank; a register has the greatest of its ranks. So what is known of a set of values

@@ -1,4 +1,4 @@
-"""What a text defines: schemas, streams, queries and views."""
+"""The definitions of a text: schemas, streams, queries and views."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Which windows of a query are folded from panes: that is part of its definition, so that each peer
-makes the same tasks of it."""
+"""Decides which windows of a query are folded from panes. The definition stores the decision, so
+that each peer makes the same tasks of the query."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Windows that are shorter than their advance: what falls between them is in none, and each such
-gap is told in the remarks of the document. Where the two lengths are mistaken for each other, the
-answers would only be too few."""
+"""Finds windows that are shorter than their advance. Tuples between two such windows are in no
+window, so the remarks of the document warn of the gap: if an author has exchanged the two lengths,
+the only symptom would be missing answers."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A copy has the same boxes and its own streams. It gives the tuples that the original gave over that
 time: tasks are functions of epochs, and windows are aligned to the epoch. Windows that begin before
-that time, or end after it, are not whole and are left out.
+that time, or end after it, are incomplete and omitted.
 """
 
 from __future__ import annotations

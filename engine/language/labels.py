@@ -1,4 +1,4 @@
-"""Labels of a query's streams: the policies that come with its inputs' tuples, box by box."""
+"""Computes the labels of a query's streams, box by box, from the policies of its inputs."""
 
 from __future__ import annotations
 

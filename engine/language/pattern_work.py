@@ -1,4 +1,5 @@
-"""How long a text a pattern may be matched with: no text may keep a matcher that backtracks busy.
+"""Limits the length of texts that a pattern may be matched with: no text may keep a backtracking
+matcher busy.
 
 `_Work` counts the steps of a backtracking matcher over a text of n characters in the worst case, as
 the nodes of its search tree: where a quantifier or a branch can go several ways, all that follows

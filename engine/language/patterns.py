@@ -1,4 +1,4 @@
-"""Regular expressions: the subset on which Java, Python and RE2 agree, read and written anew.
+"""Regular expressions: reads and rewrites the subset on which Java, Python and RE2 agree.
 
     pattern   branch | branch | ...
     branch    pieces, each an atom with at most one quantifier, or an anchor
@@ -12,8 +12,8 @@ as in Perl. A group takes no `*`, `+` or `{n,}`: Java recurses for each turn, an
 the JVM. A group that can match nothing takes no quantifier, and no group that captures but `?`:
 engines differ in what it holds.
 
-The engines do not read the given text: `Pattern.java` and `Pattern.python` are written from the
-tree, so a sign that one of them gives a meaning of its own has none here.
+The engines do not read the user's text: `Pattern.java` and `Pattern.python` are written from the
+tree. So a sign with a special meaning in one engine has no such meaning here.
 """
 
 from __future__ import annotations

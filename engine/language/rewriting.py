@@ -1,4 +1,4 @@
-"""Functions that are other operations in short, and other names of functions.
+"""Functions that abbreviate other operations, and second names of functions.
 
     mod(a, b)             a % b
     if(c, a, b)           case when c then a else b end

@@ -1,4 +1,5 @@
-"""The rules of operators: which operands each takes, its result's type, and when it gives null."""
+"""The rules of operators: the operands of each, the type of its result, and the cases that give
+null."""
 
 from __future__ import annotations
 

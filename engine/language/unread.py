@@ -1,10 +1,10 @@
-"""What a translation leaves unread of sqlglot's tree: nothing, or the text is refused.
+"""Refuses a text if its translation leaves a part of sqlglot's tree unread.
 
 sqlglot knows all of SQL, and puts what it parsed into the arguments of its nodes. A translator that
-does not ask for one of them would change in silence what the text means. So `watch` has the nodes
-note by which names their arguments are asked for, and `unread` gives those that nobody asked for.
+does not read one of them would silently change the meaning of the text. So `watch` makes the nodes
+note the names by which their arguments are read, and `unread` returns the others.
 
-Walking a tree, copying it and comparing it ask for no argument by its name: they read nothing.
+Walking a tree, copying it and comparing it read no argument by its name, so they do not count.
 """
 
 from __future__ import annotations

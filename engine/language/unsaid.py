@@ -1,5 +1,5 @@
-"""The bounds that hold where a text names none, and that change its answers: each is told once, in
-the remarks of the document."""
+"""Default bounds that change the answers of a text which names none: the remarks of the document
+name each once."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Functions of users in a network of boxes: which boxes call which, and where they may.
-
-A filter and a map may call them: they make a tuple of one tuple. A box that calls one ends its
-task, so that the results are in a log: they are computed once for a tuple, whoever reads them.
+"""Functions of users in a network of boxes: which boxes call which functions, and which may.
+Filters and maps may call them, since they make one tuple from one tuple. A box that calls a
+function ends its task, so that its results are in a log: they are computed once for a tuple, for
+all readers.
 """
 
 from __future__ import annotations

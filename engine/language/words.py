@@ -1,4 +1,4 @@
-"""Where the parts of a parsed text are in it, and the words that each is written with.
+"""Finds the place of each part of a parsed text, and the words in which it was written.
 
 sqlglot names its nodes in its own words (`IntDiv`) and knows the places of names and constants
 only. So its parser notes the first and the last word of each node here, and a refusal shows what a

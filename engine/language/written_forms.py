@@ -1,4 +1,4 @@
-"""Forms of SQL that are no calls, as the tokens of calls: the parser of calls reads them then.
+"""Rewrites the tokens of SQL's forms that are no calls as tokens of calls, for the parser of calls.
 
     INTERVAL '5' MINUTE, INTERVAL '5 minute'    "function interval"('5', 'MINUTE')
     extract(hour from t)                    extract('hour', t)

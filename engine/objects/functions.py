@@ -1,6 +1,6 @@
-"""Functions of users, as queries name them: their types, and which code it is. The code itself is a
-file or an installed package at each peer that runs it (`medusa.engine.functions`); it never
-travels."""
+"""Functions of users, as queries name them: their types, and the fingerprint of their code. The
+code itself is a file or an installed package at each peer that runs it (`medusa.engine.functions`);
+it never travels."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Moments as texts: the forms that are read everywhere, and the one that is written.
+"""Moments as texts: the forms that Medusa reads everywhere, and the one that it writes.
 
 A moment is a count of microseconds since 1970, UTC, of 64 bits; the calendar is the Gregorian one.
-Read is ISO 8601 in the forms that people and programs write, with and without a zone; what is finer
-than a microsecond is cut off. Those that could mean two moments are refused.
+Medusa reads ISO 8601 in the forms that people and programs write, with and without a zone; it cuts
+off digits beyond the microsecond, and refuses forms that could mean two moments.
 """
 
 from __future__ import annotations

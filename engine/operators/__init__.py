@@ -1,1 +1,1 @@
-"""A room for every kind of box: what it is called, what it makes, and how that is computed."""
+"""A folder for every kind of box: its names, its results, and their computation."""

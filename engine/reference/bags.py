@@ -1,4 +1,4 @@
-"""The interpreter's functions of how often values occur; `medusa.engine.language.aggregates` and
+"""The interpreter's functions of bags of values; `medusa.engine.language.aggregates` and
 `medusa.engine.language.buckets` define them."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An interpreter of queries and tasks over lists of rows, independent of Spark: the tests compare
 the engine with it, and it computes tasks under simulation.
 
-In a simulation it replaces Spark: many peers of one process each have theirs. A job takes virtual
-time, and a configured CPU time for each row; both are the same in every run of a seed.
+In a simulation it replaces Spark: many peers of one process each have an interpreter. A job takes
+virtual time, and a configured CPU time for each row; both are the same in every run of a seed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The interpreter's joins: every pair is looked at."""
+"""The interpreter's joins, which examine every pair."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The interpreter's patterns: each tuple begins a match, whose ways are followed one by one."""
+"""The interpreter's patterns: each tuple begins a match, and the interpreter follows its ways one
+by one."""
 
 from __future__ import annotations
 

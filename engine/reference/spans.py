@@ -1,4 +1,4 @@
-"""The interpreter's sessions, and windows that grow."""
+"""The interpreter's sessions and cumulating windows."""
 
 from __future__ import annotations
 

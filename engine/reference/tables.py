@@ -1,4 +1,4 @@
-"""The interpreter's tables: totals of groups, and the first tuples of partitions."""
+"""The interpreter's tables: group aggregates, and top-N of partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter's windows of so many tuples."""
+"""The interpreter's count windows."""
 
 from __future__ import annotations
 

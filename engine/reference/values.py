@@ -1,4 +1,4 @@
-"""Values of fields, and how they are made to fit a type."""
+"""Fits values of fields to a type."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter's windows: of tuples, of panes, and of what panes make."""
+"""The interpreter's windows: computed from tuples, as panes, and from panes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Which peer has what: terms, followers, copies of tasks, moves, standbys, leaders, views."""
+"""Replication between peers: terms, followers, copies of tasks, moves, standbys, leaders, views."""

@@ -2,13 +2,14 @@
 
 The steps of a modification, each with the effect of a crash after it:
 
-1. The tasks that change are taken back, and stand still for a moment. So it is known how far
-   results are out. The boundary T, from which on the new edition counts, is not behind that.
-2. The query's file gets the new edition. A restart goes on with it. While there is a secondary that
-   may not have heard of it, no task passes T: a restart tells it again before it goes on.
-3. The secondary writes it down, or says that it is past T itself: then T becomes later, or, if the
-   client insists on it, the modification is withdrawn. No peer has passed T by then.
-4. The tasks go on, the catalog names the new edition, the client gets T.
+1. The peer takes the changing tasks back, and stops them for a moment. So it knows the boundary of
+   their results. The boundary T, from which on the new edition counts, is not behind that.
+2. The query's file gets the new edition. A restart continues with it. While there is a secondary
+   that may not know of it, no task passes T: after a restart the primary sends it again before its
+   tasks continue.
+3. The secondary stores it, or answers that it is past T itself: then T becomes later, or, if the
+   client insists on T, the modification is withdrawn. No peer has passed T by then.
+4. The tasks continue, the catalog names the new edition, the client receives T.
 
 A former edition is dropped once no peer can come to compute it any more.
 

@@ -1,4 +1,4 @@
-"""Items that ride on gossip packets: claims to pass on, and digests, a peer's statements about
+"""Items in gossip packets: claims of others, and digests, which are a peer's statements about
 itself."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The incarnations that this peer may have used, on disk: a restart must use a higher one.
+"""Stores on disk the incarnations that this peer may have used: a restart must use a higher one.
 
 * The clock alone is enough until somebody sets it back.
 * The file alone is enough until it is lost (memberlist's #311: the others do not believe that a

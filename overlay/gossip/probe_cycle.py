@@ -1,4 +1,4 @@
-"""Probes from ping to verdict, our own and those for others (SWIM, 3.1; Lifeguard, 4.1)."""
+"""Runs probes from ping to verdict, our own and those for others (SWIM, 3.1; Lifeguard, 4.1)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Probes under way, our own and those for others: which peer to probe next, and when a probe has
-failed (SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
+"""Decides which peer to probe next, and when a probe has failed, our own or one for another peer
+(SWIM, Das et al., DSN 2002, 3.1 and 4.3)."""
 
 from __future__ import annotations
 

@@ -4,9 +4,9 @@ Peers distrust each other, so SWIM's rules (Das et al., DSN 2002, 4.2) are narro
 
 * `alive` and `left` count only from their subject. An accusation counts for an incarnation that its
   subject has signed, so no peer can raise another's incarnation out of reach of a refutation.
-* Any peer's accusation starts a suspicion. Its subject is told, and can refute it.
-* No peer is dead for us while we reach it. A suspicion that runs out makes a peer dead only if our
-  own probe failed; otherwise the peer is probed first (`may_kill`).
+* Any peer's accusation starts a suspicion. Its subject receives the accusation, and can refute it.
+* We take no peer for dead while we reach it. A suspicion that runs out makes a peer dead only if
+  our own probe failed; otherwise the peer is probed first (`may_kill`).
 * Another peer's `dead` is an accusation like any other. When `QUORUM` distinct participants say
   `dead`, that is a sentence: we probe the peer at once, and it is dead if it does not answer. All
   peers' suspicions start from the same few claims, so the second `dead` follows the first within a

@@ -1,7 +1,6 @@
-"""Whose accusations of a peer count, and how often (sans-IO).
-
-Another participant's peers share one voice, so that its number of peers outvotes nobody. Our own
-participant's peers have one each.
+"""Counts the accusations of a peer (sans-IO). All peers of another participant have one vote
+together, so that a participant with many peers cannot outvote others. Each peer of our own
+participant has a vote.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The calls of aggregate functions in a SELECT: which function each is, and its argument."""
+"""The calls of aggregate functions in a SELECT: the function of each, and its argument."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The clause of a script that a box stands for, by the name that the box was given."""
+"""Finds the clause of a script that became a box, by the name of the box."""
 
 from __future__ import annotations
 

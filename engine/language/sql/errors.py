@@ -1,4 +1,4 @@
-"""Errors of SQL texts: each names the line and the column, and what is meant instead."""
+"""Errors of SQL texts: each names the line and the column, and what to write instead."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""GROUP BY, HAVING and the aggregate functions of a SELECT: one aggregate box, and what prepares
-its input."""
+"""GROUP BY, HAVING and the aggregate functions of a SELECT: one aggregate box, and the boxes that
+prepare its input."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JOIN: which tuples of two streams are paired, and within which bound of time."""
+"""JOIN: the pairs of two streams, and the bound of time between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The boxes that a script's statements become, each checked as it is added."""
+"""Collects the boxes of a script's statements, and checks each as it is added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of a statement that its translation did not read: none may vanish in silence."""
+"""Finds the parts of a statement that its translation did not read: none may vanish in silence."""
 
 from __future__ import annotations
 

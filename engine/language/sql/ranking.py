@@ -2,8 +2,8 @@
 subquery, and `WHERE place <= n` over it.
 
 Both together are one box: a rank if the partitions have a window's time, else a top, which keeps a
-table. So the subquery's tuples wait for the condition. Numbers without one are those of a stream,
-in the order of its time: windows of one tuple.
+table. So the translation of the subquery waits for the condition. Without a condition the rows of a
+stream are numbered, in the order of its time: windows of one tuple.
 """
 
 from __future__ import annotations

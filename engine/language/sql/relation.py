@@ -1,4 +1,4 @@
-"""What a FROM clause gives: a stream, and how the text calls its fields."""
+"""The result of a FROM clause: a stream, and the names that the text has for its fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The queries that WITH names, each while the SELECT is planned that may read them."""
+"""The queries that WITH names, visible while a SELECT that may read them is planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The grammar of types: of fields, of arguments, and of what a CAST gives."""
+"""The grammar of types: of fields, of arguments, and of the results of casts."""
 
 from __future__ import annotations
 

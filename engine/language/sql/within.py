@@ -1,4 +1,5 @@
-"""WITH (within = ...): the bound of time of what has none of its own."""
+"""WITH (within = ...): the bound of time for joins, patterns and sessions that have none of their
+own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why the windows of an aggregate are folded from panes or not, in words."""
+"""Says in words why the windows of an aggregate are folded from panes or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows that grow: each comes out at every step, with all of its tuples so far."""
+"""Cumulating windows: each is emitted at every step, with all of its tuples so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The automaton of a pattern, and what a match remembers of its tuples on the way."""
+"""The automaton of a pattern, and the values that a match keeps of its tuples."""
 
 from __future__ import annotations
 

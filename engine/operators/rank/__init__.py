@@ -1,4 +1,4 @@
-"""The first tuples of windows of stime, in an order."""
+"""Top-N of windows of stime: the first tuples in an order."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What several operators stand on."""
+"""Code that several operators share."""

@@ -1,4 +1,4 @@
-"""What all boxes share that compute aggregate functions of groups."""
+"""The parts that all boxes with aggregate functions of groups share."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One kind of box: everything that is asked about it, but how Spark and the reference compute it.
+"""One kind of box: all its properties, except its computation in Spark and in the reference.
 
-Each kind has a subclass in its room. Mypy names what a new one has left out: the abstract methods,
+Each kind has a subclass in its room. Mypy names the omissions of a new kind: the abstract methods,
 and its place in `medusa.engine.operators.registry`.
 """
 

@@ -1,4 +1,4 @@
-"""Aggregates whose results say when they begin and end: sessions, and windows that grow."""
+"""Aggregates whose results have their begin and end: sessions, and cumulating windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task applies: typed steps, one class for each kind of box that has any."""
+"""The typed steps of a task: one class for each kind of box that has a step."""
 
 from __future__ import annotations
 

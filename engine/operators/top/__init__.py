@@ -1,5 +1,5 @@
-"""The first tuples of partitions so far, as tables. A task of a top reads its own output as a
-table, as totals do (`medusa.engine.operators.totals.step`)."""
+"""Top-N of partitions so far, as tables. A task of a top reads its own output as a table, as group
+aggregates do (`medusa.engine.operators.totals.step`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Totals of groups so far, as tables."""
+"""Group aggregates: the totals of groups so far, as tables."""
 
 from __future__ import annotations
 

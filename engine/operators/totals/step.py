@@ -1,13 +1,12 @@
-"""Tables that a query keeps up to date: totals of groups, and the first tuples of partitions.
+"""Tables that a query keeps up to date: group aggregates, and top-N of partitions. The state of
+both boxes is the tuples that they have made. A task of one reads its own output as a table, up to
+the boundary from which it continues. So the boundary stays its whole position; folding
+(`medusa.engine.streams.log.folding`) removes only tuples that no reader needs.
 
-Both boxes have one state: the tuples that they have made. A task of one reads its own output as a
-table, up to the boundary from which it goes on. So the boundary stays its whole position; what is
-folded of its output (`medusa.engine.streams.log.folding`) is what nobody needs any more.
-
-Totals are two tasks, as the windows are that are folded from panes: totals with what they are made
-of, `OUT/panes`, and of these the results alone. The former has for each group a tuple at each stime
-at which the group has a new tuple, with part 0; and for each value that `count_distinct` has seen
-in it, once, a tuple with the number of the function as its part.
+Totals have two tasks, like windows that are folded from panes: `OUT/panes` has totals with the
+values behind them, and `OUT` has the results alone. The former has for each group a tuple at each
+stime at which the group has a new tuple, with part 0; and for each value that `count_distinct` has
+seen in it, once, a tuple with the number of the function as its part.
 """
 
 from __future__ import annotations

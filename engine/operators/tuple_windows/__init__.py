@@ -1,4 +1,4 @@
-"""Windows of so many tuples."""
+"""Count windows: windows of a number of tuples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Windows of so many tuples of a group, however long ago the first of them came.
-
-Which tuple is the nth depends on all before it. So a task counts them in what it makes,
-`OUT/panes`, which it reads as a table up to the boundary from which it goes on, as totals do
-(`medusa.engine.operators.totals.step`). `OUT/panes` has
+"""Count windows: a number of tuples of a group, however long ago the first of them came. Which
+tuple is the nth depends on all earlier tuples. So a task numbers the tuples in an output of its
+own, `OUT/panes`, which it reads as a table up to the boundary from which it continues, as group
+aggregates do (`medusa.engine.operators.totals.step`). `OUT/panes` has
 
 * for each tuple of the input its number in its group, and the fields that functions take. Its part
   is 1 and the number's remainder by the size: so a folded table has the last tuples of each group,
@@ -10,7 +9,7 @@ Which tuple is the nth depends on all before it. So a task counts them in what i
 * for each window that ends a tuple with its results, with part 0 and the stime of its last tuple;
   with the number of that tuple, if it is a result.
 
-`OUT` is made of the latter.
+`OUT` has the results of the latter tuples.
 """
 
 from __future__ import annotations

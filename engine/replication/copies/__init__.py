@@ -1,1 +1,2 @@
-"""Copies of tasks and of whole queries at this peer: logs, and what extends them."""
+"""Copies of tasks and of whole queries at this peer: logs, and the computation or follower that
+extends them."""

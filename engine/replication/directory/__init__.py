@@ -1,1 +1,1 @@
-"""Which peer holds what: terms as this peer learns them, and as it announces its own."""
+"""The terms of all holders, as this peer learns them, and the announcements of its own."""

@@ -1,7 +1,7 @@
 """The terms that a peer believes, and the catalog's entries of them. Sans-IO.
 
-Of one subject the highest number counts, whichever way it comes: from the catalog, from a holder by
-gossip, or in a call. Numbers of the future do not count (ADR 17).
+The highest number of a subject counts, whether it comes from the catalog, from a holder by gossip,
+or in a call. Numbers of the future do not count (ADR 17).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which peer holds what: terms from the catalog, and from their holders by gossip.
+"""Finds the holder of each subject: by terms from the catalog, and from holders by gossip.
 
 `Book` is the sans-IO part. `Announcements` publishes this peer's own terms.
 """

@@ -1,1 +1,1 @@
-"""Followers: local copies of logs of other peers; where each comes from, and how it goes on."""
+"""Followers: local copies of other peers' logs, with their origins, and their progress."""

@@ -1,11 +1,11 @@
-"""When a follower may stop reading, and where it goes on. Sans IO.
+"""Decides when a follower may stop reading, and where it continues. Sans IO.
 
 The tasks that need a stream's rows may all run at the peer that has the stream: its source. Then
 the follower here is dormant. It reads nothing, has no rows, and only holds the stream at its
 source, as any slow reader does: from the boundary after which rows would be needed here.
 
-Before it drops what it has, it makes sure that its source has all rows from there on: the source is
-asked to keep everything from now on, and the follower reads on until nothing earlier can be needed.
+Before it drops its rows, it makes sure that its source has all rows from there on: it asks the
+source to keep everything from now on, and continues to read until no earlier row can be needed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A follower: a local copy of a log, for tasks that read a stream which is made elsewhere.
 
-The copy is committed epoch by epoch, so after any failure it goes on from its own boundary: nothing
-is lost, and the assembler drops repeated tuples.
+The copy is committed epoch by epoch, so after any failure it continues from its own boundary: no
+tuple is lost, and the assembler drops repeated ones.
 """
 
 from __future__ import annotations

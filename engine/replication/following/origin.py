@@ -1,4 +1,4 @@
-"""Where a log comes from: places in order, and the function that opens any of them."""
+"""The origin of a log: places in order, and the function that opens one of them."""
 
 from __future__ import annotations
 

@@ -6,17 +6,17 @@
     LEADER --asked to reopen--> CANDIDATE --all voters, no reader told of the end--> RECRUITING
 
 A leader that has lost a replica stands again, with a higher term, and recruits another. A voter
-that hears of a higher term than its own is FOLLOWER again. Only a LEADER acknowledges posts, once
+that learns of a higher term than its own is FOLLOWER again. Only a LEADER acknowledges posts, once
 all replicas of its term have stored them; `medusa.engine.replication.leaders.ballot` says why that
-is enough. A candidate that hears of a deletion from its majority completes it instead of
-recruiting. A witness stands for that, too, so that no deletion stays half done.
+is enough. A candidate that learns of a deletion from its majority completes it instead of
+recruiting. A witness is a candidate for that, too, so that no deletion stays half done.
 
-Only a LEADER tells a reader that the stream has ended, and it writes the reader into its ballot
-first. A voter that has voted for a term becomes LEADER again only under a higher term. So if
-every voter has voted for a term, and no voter has told a reader by then, no reader hears of
-the end while that term lasts: the leader of that term may begin its segment of the journal before
-the end. A later leader that may succeed it has that segment, unless the term was never installed:
-then no post under it counts.
+Only a LEADER sends a reader the end of the stream, and it writes the reader into its ballot first.
+A voter that has voted for a term becomes LEADER again only under a higher term. So if every voter
+has voted for a term, and no voter has sent the end to a reader by then, no reader receives the end
+while that term lasts: the leader of that term may begin its segment of the journal before the end.
+A later leader that may succeed it has that segment, unless the term was never installed: then no
+post under it counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a voter has on disk: its ballots, and a stream's logs and journal."""
+"""The files of a voter: its ballots, and a stream's logs and journal."""
 
 from __future__ import annotations
 

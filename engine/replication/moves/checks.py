@@ -1,7 +1,7 @@
 """Checks of a move, whichever peer asks for it.
 
-A worker gives the output to the readers that the task's owner names. So it reads for an owner only
-streams that this owner may read itself, as the owners of those streams say. And an owner gives the
+A worker serves the output to the readers that the task's owner names. So it reads for an owner only
+streams that this owner may read itself, as the owners of those streams say. And an owner sends the
 history of an input only to participants that may read it.
 """
 

@@ -1,13 +1,13 @@
-"""Which tasks an owner takes home because of the peers that run them. Sans IO.
+"""Decides which tasks an owner takes home because their workers fail. Sans IO. If tasks feed one
+another, only the first appears to stop: the next ones are not behind their inputs. So a worker that
+is gone loses all of its tasks together.
 
-Of tasks that feed one another only the first is seen to stand still: the next ones have no input
-that they are behind. So a worker that is gone loses all of its tasks together.
-
-* A worker that the failure detector calls dead is not waited for, if it cannot be dialled either:
-  the detector has waited, and has asked others. On a machine that is busy it may be wrong.
-* A worker that said that it leaves may only be started anew. It has the patience of the task that
-  is behind first.
-* A worker that lives loses the one task that stands still: others go on there.
+* The owner does not wait for a worker that the failure detector calls dead, if it cannot dial the
+  worker either: the detector has waited, and has asked others. (On a busy machine the detector may
+  be wrong.)
+* A worker that said that it leaves may only be started anew. The owner waits for it as long as for
+  its first task that is behind.
+* A worker that lives loses only the task that has stopped: its others continue.
 """
 
 from __future__ import annotations

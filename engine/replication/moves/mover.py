@@ -4,15 +4,15 @@ The steps, each with the effect of a crash after it:
 
 1. assign: the new worker gets the task's definition and a boundary, and begins there while the old
    one still works. If the owner crashes, it forgets the assignment; the worker asks whether it is
-   needed, and drops the task. If the worker crashes, it prepares on after its restart, or the owner
-   gives the move up after `Timing.prepare_s`.
+   needed, and drops the task. If the worker crashes, it continues to prepare after its restart, or
+   the owner abandons the move after `Timing.prepare_s`.
 2. wait until the worker's output has reached the owner's boundary. By then the worker has the
    suffix of the inputs, and has computed the open windows.
-3. pause the output; ask `agree`, which may stop the move; write the placement down, which decides.
+3. pause the output; ask `agree`, which may stop the move; store the placement, which decides.
    Before that nothing has happened; after it, a restart of the owner follows the new worker.
-4. go on: the owner's output follows the new worker's from the boundary where it stood. At the same
-   time the catalog names the new worker, subscribers from elsewhere are sent to it, and the workers
-   are told: the new one is activated, the old one released, again until they have heard it.
+4. continue: the owner's output follows the new worker's from the boundary where it paused. At the
+   same time the catalog names the new worker, subscribers from elsewhere are sent to it, and the
+   owner activates the new worker and releases the old one, again until both have answered.
 
 The owner has the output log, and all workers compute the same. So a crash of any peer at any step
 loses nothing, and repeats nothing. The inputs stay at the owner as well, as far back as the

@@ -1,10 +1,9 @@
-"""Gives back tasks that this peer runs for others.
+"""Returns tasks that this peer runs for others. Only the owner moves a task: this peer asks it to
+take the task back, or to let a third peer continue the task.
 
-Only the owner moves a task: it is asked to take it back, or to let a third peer go on with it.
-
-Copies of a task's inputs stay here as long as the task, or its bill, needs them. A partner must not
-stop our posts by that: its tasks go back once their inputs exceed the bounds of `foreign`, which
-count inputs of tasks apart from the holds of subscribers.
+Copies of a task's inputs stay here as long as the task, or its bill, needs them. These copies must
+not block our own posts: a partner's tasks return once their inputs exceed the bounds of `foreign`,
+which count inputs of tasks apart from the holds of subscribers.
 """
 
 from __future__ import annotations

@@ -1,17 +1,16 @@
-"""The inputs that an owner need not read, as the task that needs them runs where they are.
+"""Spares an owner the inputs of a task that runs at the leader of these inputs.
 
 The worker of a task may be the leader of all its inputs, and no other peer may have them. Then the
 owner's copies of them save nothing: while the worker lives it computes, and while it is away no row
 comes to the owner either. So those copies are dormant (`following.dormancy`): their leader keeps
-for the owner what it needs to take the task home, and sends no rows.
-
-The owner follows the inputs as ever where it needs them itself:
+for the owner the rows that it needs to take the task home, and sends none. The owner follows the
+inputs if it needs them itself:
 
 * for a bill: it pays by its own count;
 * for a secondary, which would go on from them;
 * for tentative results: within the query's bound a fork here makes them of the inputs;
 * for other tasks and queries here that read them;
-* while the task moves, or its worker does not say how far its inputs are.
+* while the task moves, or its worker does not report the boundaries of its inputs.
 """
 
 from __future__ import annotations
