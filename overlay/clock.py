@@ -5,8 +5,9 @@ and somebody can set it wrong while the peer runs.
 
 * Between two readings the wall clock should advance as the steady clock does.
 * After a leap the peer keeps its own time by the steady clock, until the clocks of most other
-  participants agree with the new reading. * Unless most of them agree with its own time, it follows
-  the leap after some minutes (`OverlayTiming.clock_hold_s`).
+  participants agree with the new reading.
+* Unless most of them agree with its own time, it follows the leap after some minutes
+  (`OverlayTiming.clock_hold_s`).
 * A peer never takes the time from others: they only confirm or contradict its machine's clock.
 """
 

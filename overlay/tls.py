@@ -1,7 +1,8 @@
-"""TLS 1.3 for peers and clients: contexts, the handshake, and errors for its failures. OpenSSL
-checks the chain and that the other side holds its key. Afterwards `medusa.overlay.membership`
-checks the identity, the membership, and the dates: by this peer's time (`medusa.overlay.clock`),
-not by the machine's clock.
+"""TLS 1.3 for peers and clients: contexts, the handshake, and errors for its failures.
+
+OpenSSL checks the chain and that the other side holds its key. Afterwards
+`medusa.overlay.membership` checks the identity, the membership, and the dates: by this peer's time
+(`medusa.overlay.clock`), not by the machine's clock.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """Calls that create queries, views and all other objects of a document; and calls that locate parts
-of history. The peer that receives the call creates a view. The same peer deletes it, whichever peer
-of the participant receives that call.
+of history.
+
+The peer that receives the call creates a view. The same peer deletes it, whichever peer of the
+participant receives that call.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
 """Functions of users in a network of boxes: which boxes call which functions, and which may.
+
 Filters and maps may call them, since they make one tuple from one tuple. A box that calls a
 function ends its task, so that its results are in a log: they are computed once for a tuple, for
 all readers.

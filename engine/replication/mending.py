@@ -1,7 +1,8 @@
 """Repairs logs: fetches lost files again, from peers that have their rows.
 
-A damaged or missing file of a log is made anew from, in this order: * the file itself: a disk has
-come back, or a person has put a copy there,
+A damaged or missing file of a log is made anew from, in this order:
+
+* the file itself: a disk has come back, or a person has put a copy there,
 * the other peers of the stream's participant: a replica, a standby, a follower, its producer,
 * the stream's producer, if the log is a follower's; if it is a view's, the producer of the stream
   that it shows,

@@ -1,6 +1,7 @@
-"""Counts the accusations of a peer (sans-IO). All peers of another participant have one vote
-together, so that a participant with many peers cannot outvote others. Each peer of our own
-participant has a vote.
+"""Counts the accusations of a peer (sans-IO).
+
+All peers of another participant have one vote together, so that a participant with many peers
+cannot outvote others. Each peer of our own participant has a vote.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Tables that a query keeps up to date: group aggregates, and top-N of partitions. The state of
-both boxes is the tuples that they have made. A task of one reads its own output as a table, up to
-the boundary from which it continues. So the boundary stays its whole position; folding
+"""Tables that a query keeps up to date: group aggregates, and top-N of partitions.
+
+The state of both boxes is the tuples that they have made. A task of one reads its own output as a
+table, up to the boundary from which it continues. So the boundary stays its whole position; folding
 (`medusa.engine.streams.log.folding`) removes only tuples that no reader needs.
 
 Totals have two tasks, like windows that are folded from panes: `OUT/panes` has totals with the

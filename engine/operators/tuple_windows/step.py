@@ -1,6 +1,7 @@
-"""Count windows: a number of tuples of a group, however long ago the first of them came. Which
-tuple is the nth depends on all earlier tuples. So a task numbers the tuples in an output of its
-own, `OUT/panes`, which it reads as a table up to the boundary from which it continues, as group
+"""Count windows: a number of tuples of a group, however long ago the first of them came.
+
+Which tuple is the nth depends on all earlier tuples. So a task numbers the tuples in an output of
+its own, `OUT/panes`, which it reads as a table up to the boundary from which it continues, as group
 aggregates do (`medusa.engine.operators.totals.step`). `OUT/panes` has
 
 * for each tuple of the input its number in its group, and the fields that functions take. Its part

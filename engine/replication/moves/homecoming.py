@@ -1,6 +1,7 @@
-"""Decides which tasks an owner takes home because their workers fail. Sans IO. If tasks feed one
-another, only the first appears to stop: the next ones are not behind their inputs. So a worker that
-is gone loses all of its tasks together.
+"""Decides which tasks an owner takes home because their workers fail. Sans IO.
+
+If tasks feed one another, only the first appears to stop: the next ones are not behind their
+inputs. So a worker that is gone loses all of its tasks together.
 
 * The owner does not wait for a worker that the failure detector calls dead, if it cannot dial the
   worker either: the detector has waited, and has asked others. (On a busy machine the detector may

@@ -1,5 +1,7 @@
-"""Returns tasks that this peer runs for others. Only the owner moves a task: this peer asks it to
-take the task back, or to let a third peer continue the task.
+"""Returns tasks that this peer runs for others.
+
+Only the owner moves a task: this peer asks it to take the task back, or to let a third peer
+continue the task.
 
 Copies of a task's inputs stay here as long as the task, or its bill, needs them. These copies must
 not block our own posts: a partner's tasks return once their inputs exceed the bounds of `foreign`,

@@ -2,9 +2,11 @@
 
 The worker of a task may be the leader of all its inputs, and no other peer may have them. Then the
 owner's copies of them save nothing: while the worker lives it computes, and while it is away no row
-comes to the owner either. So those copies are dormant (`following.dormancy`): their leader keeps
-for the owner the rows that it needs to take the task home, and sends none. The owner follows the
-inputs if it needs them itself:
+comes to the owner either.
+
+So those copies are dormant (`following.dormancy`): their leader keeps for the owner the rows that
+it needs to take the task home, and sends none. The owner follows the inputs if it needs them
+itself:
 
 * for a bill: it pays by its own count;
 * for a secondary, which would go on from them;
