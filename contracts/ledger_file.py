@@ -1,7 +1,7 @@
 """The SQLite file of a ledger: its schema, opening it, and its errors as this project's.
 
-Nobody can make the content again, so a lost or damaged file is never silently replaced: an
-inventory beside it says that it must be there.
+The content cannot be computed again, so a lost or damaged file is never silently replaced: an
+inventory beside it says that the file must exist.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Federations of real peers on one machine: started, broken on purpose, and checked."""
+"""Starts federations of real peers on one machine, breaks them on purpose, and checks their
+answers."""

@@ -1,5 +1,5 @@
-"""Pressing: when no partner has room, chooses the next full partner to make some, and how far
-away."""
+"""Pressing: when no partner has room, chooses the next full partner that is asked to make room, and
+the number of hops."""
 
 from __future__ import annotations
 

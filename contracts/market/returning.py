@@ -1,5 +1,5 @@
-"""Recalls our own tasks that are cheaper here again, and gives guests back: those that this peer
-cannot carry, and those under a contract that is over."""
+"""Recalls our own tasks that are cheaper here again, and returns guests: tasks that this peer
+cannot carry, and tasks under a contract that is over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The receiving half of the market: offers are collected, and the best paid are taken first."""
+"""The receiving half of the market: collects offers, and takes the best paid first."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@ get new labels. They are announced, and their own readers follow. So an owner's 
 along every chain of streams, from peer to peer. It may remove
 
 * a subscriber: the peer that serves it ends the call, and keeps no more tuples for it,
-* the worker of a task of ours: we take the task back,
-* the owner of a task that we run: we stop, and give it back,
-* us: we get no more of the stream; the streams that we make from it stand still there.
+* the worker of a task of ours: we take the task home,
+* the owner of a task that we run: we stop, and return it,
+* us: we receive no more of the stream; the streams that we make from it stop there.
 """
 
 from __future__ import annotations

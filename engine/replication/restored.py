@@ -6,9 +6,10 @@ again behind the last tuple that any peer is known to have of it:
 
     ... the backup's epochs ] lost: others have it ] empty: posted, and known to nobody ] goes on
 
-The lost part keeps its place in the log (ADR 16), and is fetched again from our own peers, if they
-have it. Producers' posts of that time are missing; their next ones may leap over them. The outputs
-of queries here go on behind the same place, without windows that would reach back into it.
+The lost part keeps its place in the log (ADR 16), and the peer fetches it again from our own peers,
+if they have it. Producers' posts of that time are missing; their next ones may leap over them. The
+outputs of queries here continue behind the same place, without windows that would reach back into
+it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Changes of the source streams whose leader this peer is: altered, deleted, reopened after an end.
+"""Alters, deletes and reopens the source streams of which this peer is the leader.
 
 A new definition:
 
 1. It becomes an entry of the source's journal, in order with the posts: every replica has it on
    disk before it counts, and every later leader uses it.
-2. The catalog is told.
-3. It counts here (`stream.json` follows), and the stream's readers hear of it: peers ask again, and
-   learn their rights and the new definition.
+2. The catalog receives it.
+3. It counts here (`stream.json` follows), and the peer notifies the stream's readers: peers ask
+   again, and learn their rights and the new definition.
 
 After a crash behind step 1, the start of the peer, or the next leader, does the rest.
 

@@ -1,13 +1,13 @@
-"""Terms, and how the next one of a subject comes: three deciders, one for each kind of subject.
+"""Terms, and the three deciders of a subject's next term, one for each kind of subject.
 
-- `OWNERS_WORD`, of a task: a term counts when the owner of its query has written it down. So there
-  is one worker.
-- `HIGHEST_NUMBER`, of a query: a term counts when its holder has written it down. So both sides of
-  a split go on (ADR 8).
+- `OWNERS_WORD`, of a task: a term counts when the owner of its query has stored it. So there is one
+  worker.
+- `HIGHEST_NUMBER`, of a query: a term counts when its holder has stored it. So both sides of a
+  split continue (ADR 8).
 - `MAJORITY`, of a source stream: a term counts when a majority of the voters has installed it. So
-  at most one side goes on (ADR 9).
+  at most one side continues (ADR 9).
 
-A decider makes the next term and checks the numbers that others claim. These write a term down:
+A decider makes the next term and checks the numbers that others claim. These store a term:
 `QueryHost.place` and `QueryHost.appoint`, `Standbys` at a takeover, and a voter's ballot. Sans-IO.
 """
 

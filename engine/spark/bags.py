@@ -1,7 +1,6 @@
-"""Functions of how often values occur, as Spark columns; `medusa.engine.language.aggregates`
-defines them.
+"""Functions of bags of values, as Spark columns; `medusa.engine.language.aggregates` defines them.
 
-Their values are one row each by now. So an array of them is as long as there are different values.
+Each value of a bag is one row here. So an array has as many elements as there are different values.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """IP addresses as Spark columns; `medusa.engine.language.operators_text` defines their operations.
 
-An address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6), while it is worked with. Where a
-part is needed several times, it is the variable of a function over an array of one: so it is
-written, and made, once.
+Inside these columns an address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6). A part that
+is needed several times is the variable of a function over an array of one element: so Spark's plan
+has it once, and Spark computes it once.
 """
 
 from __future__ import annotations

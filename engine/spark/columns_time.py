@@ -1,6 +1,6 @@
 """Operations on moments as Spark columns; `medusa.engine.language.operators_time` defines them.
 
-Spark's own functions are total over all timestamps, but for `date_trunc`: it fails where the result
+Spark's own functions are total over all timestamps, except `date_trunc`, which fails if the result
 does not fit. The session's time zone is UTC.
 """
 

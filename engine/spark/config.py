@@ -1,6 +1,6 @@
 """Spark's settings, by profile.
 
-PySpark is not imported here, so that a peer's configuration is read without waiting for it.
+This module does not import PySpark, so that a peer reads its configuration without waiting for it.
 """
 
 from __future__ import annotations

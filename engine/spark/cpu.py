@@ -1,4 +1,4 @@
-"""CPU seconds of a task's jobs, wherever they were spent.
+"""Measures the CPU seconds of a task's jobs, in all threads and processes.
 
 The JVM thread of the calling Python thread plans a job; the clocks of both threads are read.
 Executors report their time to Spark's status store a little after the job's end. So a job's

@@ -1,5 +1,5 @@
-"""The panes of the windows that one job makes. Panes of a group that are in the same windows become
-one, before that is copied for each of the windows."""
+"""Slices: joins the panes of the windows that one job makes. Panes of a group that are in the same
+windows become one, before that is copied for each of the windows."""
 
 from __future__ import annotations
 

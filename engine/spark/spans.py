@@ -1,4 +1,4 @@
-"""Sessions, and windows that grow, over DataFrames: each row gets the span that it is in, and the
+"""Sessions and cumulating windows over DataFrames: each row gets the span that contains it, and the
 rows of a span are aggregated."""
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The first tuples of partitions over DataFrames: those that were, and the new tuples.
+"""Top-N of partitions over DataFrames, from the former first tuples and the new tuples.
 
 The tuples of a partition get their number in the order that is asked for. Then each place is one
-pass along the time: it keeps the least number so far, and what it does not keep goes on to the next
-place, as in a bubble sort. So the cost grows with the places, not with the tuples of a partition.
+pass along the time: it keeps the least number so far, and passes all others to the next place, as
+in a bubble sort. So the cost grows with the places, not with the tuples of a partition.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Totals of groups over DataFrames: what they were, and the new tuples.
+"""Group aggregates over DataFrames, from the former totals and the new tuples.
 
-Spark folds the new tuples of each group and stime, puts what the group had before them, and adds up
-along the group's time.
+Spark folds the new tuples of each group and stime, puts the group's former totals before them, and
+adds up along the group's time.
 """
 
 from __future__ import annotations

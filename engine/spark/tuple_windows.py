@@ -1,7 +1,7 @@
-"""Windows of so many tuples over DataFrames: the last tuples of each group, and the new ones.
+"""Count windows over DataFrames, from the last tuples of each group and the new tuples.
 
-The new tuples of a group get the numbers behind those that it has. Each tuple is copied for every
-window with it that ends with a new tuple; then the windows are aggregated as any others.
+The new tuples of a group get the next numbers. Each tuple is copied for every window that contains
+it and ends with a new tuple; then the windows are aggregated like any others.
 """
 
 from __future__ import annotations

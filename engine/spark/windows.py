@@ -1,6 +1,6 @@
-"""Windows of tuples, of panes, and of what panes make, over DataFrames.
+"""Windows over DataFrames: computed from tuples, as panes, and from panes.
 
-No result depends on how rows are cut, ordered and partitioned.
+No result depends on the cut, the order or the partitions of the rows.
 """
 
 from __future__ import annotations

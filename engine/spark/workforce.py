@@ -1,8 +1,8 @@
-"""The executors of a cluster: what a peer says and does as they come and go.
+"""Watches the executors of a cluster: the peer reports and reacts when they come and go.
 
 Spark runs the lost part of a job again on other executors, and waits for one as long as there is
-none. It says so in its log only. And a standalone master that comes back without its state does not
-know the application: that would wait for ever, so it has to register anew. ADR 32.
+none. Only its log says so. And a standalone master that comes back without its state does not know
+the application, which would wait for ever: so it has to register anew. ADR 32.
 """
 
 from __future__ import annotations

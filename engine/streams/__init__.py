@@ -1,1 +1,2 @@
-"""Streams on disk. This folder has what its rooms share: messages, settings, the form of rows."""
+"""Streams on disk. This folder has the modules that its rooms share: messages, settings, the form
+of rows."""

@@ -1,4 +1,4 @@
-"""Gives memory back to the system: large buffers come and go with every epoch.
+"""Returns memory to the system: every epoch allocates and frees large buffers.
 
 Imports nothing, so that it can be called before pyarrow is loaded.
 """

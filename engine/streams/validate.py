@@ -1,7 +1,7 @@
 """Checks a posted body against its stream's schema: fields, nulls, sizes, and each stime.
 
-One row in a wrong unit would take the boundary far ahead, and all later rows would be late for
-ever, as a boundary is a promise. So a post with such a row, or such a promise, is refused.
+One row in a wrong unit would move the boundary far ahead, and all later rows would be late for
+ever, since a boundary is a promise. So a post with such a row, or such a promise, is refused.
 """
 
 from __future__ import annotations

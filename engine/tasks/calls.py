@@ -1,8 +1,8 @@
 """Tasks whose last step calls functions of users, as parts that call none.
 
 The engine's executor computes a task up to the arguments of the calls; the functions' processes
-make columns of them (`medusa.engine.functions`); a last task of the executor makes the step's
-results of these columns. A call whose argument is another call takes one such stage more.
+compute columns from them (`medusa.engine.functions`); a last task of the executor computes the
+step's results from these columns. A call whose argument is another call needs a further stage.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The canonical order of the tuples of a derived stream: each peer that makes them has the same."""
+"""The canonical order of the tuples of a derived stream, which is the same at each peer that makes
+them."""
 
 from __future__ import annotations
 

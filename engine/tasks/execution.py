@@ -1,6 +1,6 @@
 """Executors of tasks: Spark in production, others in tests and in the simulator.
 
-A computation gets files and an interval, and gives the tuples of an epoch. The engine relies on it
+A computation takes files and an interval, and returns the tuples of an epoch. The engine requires
 that the result depends on nothing else.
 """
 

@@ -1,5 +1,5 @@
-"""The plan of a query in words: its tasks, what each keeps of its inputs, and why windows are
-folded from panes or not."""
+"""The plan of a query in words: its tasks, the part of its inputs that each keeps, and why windows
+are folded from panes or not."""
 
 from __future__ import annotations
 

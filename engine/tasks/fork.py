@@ -1,4 +1,4 @@
-"""The fork of a task: it computes over the inputs that are there while the task has to wait.
+"""The fork of a task: it computes over the present inputs while the task has to wait.
 
 A task's state is a suffix of its inputs, so there is nothing to copy: the fork reads the logs of
 the inputs, and behind them their tentative suffixes. It writes the tentative suffix of the output.
@@ -6,9 +6,10 @@ The task does not know of it, and is never undone.
 
 `Deadlines`, sans IO, has the moment from which a task may not wait for a missing input. It is the
 Delay of Delay, Process and Correct (Balazinska et al., TODS 2008, section 5): tuples are kept
-back for most of the user's bound, in case the missing input still comes. Then results are made
-without it. Only stable tuples wait so long: tentative ones have waited at an earlier task. So a
-failure that is shorter than the bound shows nowhere, however long the chain of tasks behind it.
+back for most of the user's bound, in case the missing input still comes. Then the fork makes
+results without it. Only stable tuples wait so long: tentative ones have waited at an earlier task.
+So a failure that is shorter than the bound has no effect, however long the chain of tasks behind
+it.
 """
 
 from __future__ import annotations

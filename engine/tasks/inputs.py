@@ -1,4 +1,5 @@
-"""The logs that a task reads: what it waits for, what it holds, and what it takes for an epoch."""
+"""The logs that a task reads: its waits for them, its holds, and the rows that it takes for an
+epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task computes for one epoch: where its output begins, what it reads, and the result."""
+"""The job of a task for one epoch: the beginning of its output, its input, and the result."""
 
 from __future__ import annotations
 

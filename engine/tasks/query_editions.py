@@ -4,12 +4,13 @@ A query that is modified at boundary T makes the tuples after T with its new par
 before T may still have to be computed, by a new task or by another peer. So former boxes are kept
 until no peer can need them.
 
-Results that are out stay true, and every window that ends later is wholly of the new edition. So T
-(`earliest`) is not behind any result that others may know, nor behind the start of such a window.
+Results that were emitted stay true, and every window that ends later is wholly of the new edition.
+So T (`earliest`) is not behind any result that others may know, nor behind the start of such a
+window.
 
 Windows that overlap are always open. If they are folded from panes, T is so late that the panes of
-all that end after it can be made by the new parameters, and meanwhile those of the old ones as
-well: a modification of the panes counts `overlap_us` before T. Sans IO.
+all windows that end after T can be made with the new parameters, and meanwhile also with the old
+ones: a modification of the panes counts `overlap_us` before T. Sans IO.
 """
 
 from __future__ import annotations

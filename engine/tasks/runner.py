@@ -1,7 +1,7 @@
 """Runs one task, epoch after epoch, from the boundary of its output log.
 
-That boundary is the whole state. A runner that is stopped, killed or moved leaves it, and the next
-one goes on from it. A task is a pure function of its input, so nothing is lost or repeated.
+That boundary is the whole state. When a runner is stopped, killed or moved, the next one continues
+from that boundary. A task is a pure function of its input, so nothing is lost or repeated.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Why a task gives out nothing: which input it waits for, and what is held back until that comes.
+"""Explains why a task emits nothing: the input for which it waits, and the results that wait.
 
 A task's output has the boundary that all its inputs have. So the input that is furthest behind
-decides, and what others have brought, or the window that is open, waits for it.
+decides; the tuples of other inputs, or the open window, wait for it.
 """
 
 from __future__ import annotations

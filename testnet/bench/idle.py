@@ -1,4 +1,4 @@
-"""A peer that has nothing to do, and the way from there to the first answer of a new query.
+"""Measures an idle peer, and the time from there to the first answer of a new query.
 
 * Idle: two peers with the settings of a real one. One has source streams that once had rows, then
   also queries over them. CPU is counted by process. The references are a bare trio process that

@@ -1,4 +1,4 @@
-"""The workload of the moving benchmark: windows of a minute, with very many rows in them.
+"""The workload of the moving benchmark: windows of a minute, with very many rows each.
 
 One minute of rows is made once; every later minute is the same, shifted, so that the right answer
 of each window is known from the first one. In wall time a minute takes `MINUTE_S`.

@@ -1,14 +1,15 @@
 """The same rows and queries on Medusa's engine and on other systems, one after the other.
 
-A system that is not here is skipped by name. `pip install 'medusa-federation[bench]'` has those
-that can be in one environment with PySpark; `medusa.testnet.kit.environments` has the rest.
+The bench skips by name each system that is not installed. `pip install 'medusa-federation[bench]'`
+installs the systems that can share an environment with PySpark; `medusa.testnet.kit.environments`
+installs the others.
 
 * The queries: half of the rows pass a filter; count and distinct ports of each source, every 10 s,
   of the last 10 or 600 seconds.
 * Throughput: 1.5 million rows, 2,500 a second of stime, as six files; the median of three rounds on
   a warm JVM.
-* Latency: 250 rows a second of stime, as epochs of 2,500 rows; each closes a window. From the
-  file's being there to the result.
+* Latency: 250 rows a second of stime, as epochs of 2,500 rows; each closes a window. The clock runs
+  from the appearance of the file to the result.
 * All get the same rows: Flink, whose package reads no Parquet, as CSV, all others as Parquet.
 * Medusa is there twice: with its default profile, which uses little memory, and with `throughput`,
   which has Java's optimising compiler, as Structured Streaming and Flink have. Its answers to the

@@ -1,4 +1,4 @@
-"""A peer that runs queries over the workload, and what is read from it: for the part `windows`."""
+"""A peer that runs queries over the workload, and its measurements, for the part `windows`."""
 
 from __future__ import annotations
 

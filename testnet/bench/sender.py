@@ -1,4 +1,4 @@
-"""The sending end of the path benchmarks, and what is in between, each a process of its own.
+"""The sender and the relay of the path benchmarks, each a process of its own.
 
 python -m medusa.testnet.bench.sender post HOME STREAM ROWS     through the federation
 python -m medusa.testnet.bench.sender tls PORT ROOT ROWS        over one plain TLS connection

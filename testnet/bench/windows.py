@@ -1,7 +1,7 @@
 """Windows that are folded from panes, and many queries over one stream, at a real peer.
 
-* A window that holds a tuple many times against one that holds it once: CPU of the peer.
-* When a large window closes, its last pane is what remains to be computed.
+* CPU of the peer for windows that overlap much, against windows without overlap.
+* When a large window closes, only its last pane remains to be computed.
 * A day's window that advances by a minute: memory while it fills, and the disk that it needs.
 * Queries that are due together are one job (`medusa.testnet.bench.crowd`).
 * The panes' task moves to where the tuples are (`medusa.testnet.bench.panes_away`).

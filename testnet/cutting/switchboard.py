@@ -1,4 +1,4 @@
-"""Tells running peers their cuts, and waits until they have taken effect.
+"""Sends running peers their cuts, and waits until these have taken effect.
 
 A starting peer asks before it opens anything. A message is one packet of a Unix socket: the cuts
 around the peer, with a number; the answer is that number.

@@ -1,4 +1,4 @@
-"""Peers killed with SIGKILL at random times and started again, while a scenario goes on.
+"""Kills peers with SIGKILL at random times and starts them again, while a scenario runs.
 
 A seed draws the times, the victims, how long each stays down, and which are killed again before
 they are up.

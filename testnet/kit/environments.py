@@ -1,7 +1,7 @@
-"""Other systems beside Medusa: the Python that has one of them, or why none has.
+"""Finds the Python environment that has another system beside Medusa, or the reason why none has.
 
 Flink cannot be in one environment with PySpark: its py4j and pyarrow are older. With
-MEDUSA_BENCH_ENVIRONMENTS=1, what is missing gets an environment of its own in the cache folder.
+MEDUSA_BENCH_ENVIRONMENTS=1, a missing system gets an environment of its own in the cache folder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Posts as time passes: the parts of a trace when they are due, and readings without an end."""
+"""Posts as time passes: the parts of a trace at their times, and readings without an end."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""The query of figure 1 of "The Medusa Distributed Stream-Processing System": what it reads, and
-its right answers over whole tables, by DuckDB.
+"""The query of figure 1 of "The Medusa Distributed Stream-Processing System": its input, and its
+right answers over whole tables, by DuckDB.
 
-The figure computes tolls of the average speed and the volume of each segment in each minute, and
-tells them to the cars that drive there; and it sends tow trucks to the cars that stand still. The
-paper does not say how a toll follows from speed and volume. Here it is Linear Road's rule, and a
-toll counts for the minute after.
+The figure computes tolls from the average speed and the volume of each segment in each minute, and
+sends them to the cars that drive there; and it sends tow trucks to cars that stand still. The paper
+does not say how a toll follows from speed and volume. Here it is Linear Road's rule, and a toll
+counts for the minute after.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The traffic of Linear Road: cars that enter an expressway, queue downtown, crash, and leave; and
-what they ask.
+their questions.
 
 The benchmark's own generator drives the traffic simulator MITSIM. This one moves all cars at once,
-in steps of half a minute, with what the answers depend on (Arasu et al., VLDB 2004; the files of
-walmartlabs/linearroad): a report of each car every 30 seconds, in every segment that it passes;
-more and more cars for three hours, and the slower the more there are in a segment; on each
+in steps of half a minute, with everything on which the answers depend (Arasu et al., VLDB 2004; the
+files of walmartlabs/linearroad): a report of each car every 30 seconds, in every segment that it
+passes; more and more cars for three hours, and the slower the more there are in a segment; on each
 expressway an accident every 20 minutes, which takes 10 to 20 minutes to clear and slows what passes
 it; cars that come back; a question with every hundredth report; 69 days of old tolls for each car.
 

@@ -1,4 +1,4 @@
-"""The rating of this machine in Linear Road: the most expressways whose cars are told everything in
+"""The rating of this machine in Linear Road: the most expressways whose cars receive all answers in
 time, and rightly.
 
 The benchmark runs three hours, and its load grows until the end. Here all but the last minutes are

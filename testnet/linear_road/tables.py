@@ -1,9 +1,10 @@
-"""The tables of Linear Road: what cars send, what they must be told, and what the city remembers.
+"""The tables of Linear Road: the reports of cars, the answers that they must receive, and the
+memory of the city.
 
 Arasu et al., "Linear Road: A Stream Data Management Benchmark", VLDB 2004, has one stream whose
 first field is the type of a tuple: 0 a position report, 2 and 3 questions. Here each type is a
-table of its own, with the fields that mean something for it. Type 4, the estimate of a travel time,
-was never implemented, neither in the original nor in walmartlabs/linearroad.
+table of its own, with the fields that it uses. Type 4, the estimate of a travel time, was never
+implemented, neither in the original nor in walmartlabs/linearroad.
 
 Numbers are those of the benchmark. A car has the number `vid`. An expressway (`xway`) has two
 directions (`dir`: 0 east, 1 west), each 100 segments (`seg`) of a mile, and five lanes: 0 to enter,

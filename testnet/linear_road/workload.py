@@ -1,5 +1,5 @@
-"""Linear Road as a workload: its traffic, its queries in SQL, and what cars must be told; and the
-query of the first paper's figure 1 over the same traffic."""
+"""Linear Road as a workload: its traffic, its queries in SQL, and the right answers to cars; and
+the query of the first paper's figure 1 over the same traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seeded quotes of two exchanges, and trades, around prices that walk at random or that a day had.
+"""Seeded quotes of two exchanges, and trades, around prices of a random walk or of a recorded day.
 
 A price is a random walk of each second, in cents. All symbols share a part of each step, so they
 move together as shares of one market do, and now and then the whole market jumps. Quotes and trades

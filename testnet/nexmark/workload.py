@@ -1,4 +1,4 @@
-"""Nexmark as a workload: its events, its queries, and what they must answer."""
+"""Nexmark as a workload: its events, its queries, and their right answers."""
 
 from __future__ import annotations
 

@@ -2,12 +2,12 @@
 
 Among ordinary connections there are, at each laboratory:
 
-* connections to addresses that are on the list all the time, and to one that is put on it, and one
-  that is taken off it, in the middle;
+* connections to addresses that are on the list all the time, to one that is added in the middle,
+  and to one that is removed;
 * beacons: a host that calls one address at regular intervals. One such address is called from both
   laboratories;
-* rows that resemble beacons and are none: calls at irregular intervals, and slower ones than the
-  pattern's bound allows.
+* rows that only resemble beacons: calls at irregular intervals, and slower ones than the pattern's
+  bound allows.
 
 `python -m medusa.testnet.shared_intrusion.generate examples/intrusion` writes the examples' files.
 """

@@ -1,4 +1,4 @@
-"""Recorded connections of two laboratories, and a list made of addresses that are called there."""
+"""Recorded connections of two laboratories, and a list of some addresses that occur in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each participant asks for each stream of the others, in every way that there is."""
+"""Each participant tries to read each stream of the others, in every way that exists."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The scripts of `examples/intrusion`, and what each participant may read of the streams that they
-make."""
+"""The scripts of `examples/intrusion`, and the streams among their results that each participant
+may read."""
 
 from __future__ import annotations
 

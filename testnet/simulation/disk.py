@@ -1,4 +1,4 @@
-"""The disk that a killed peer leaves: all it wrote, or after a power cut, only what it had synced.
+"""The disk of a killed peer: it has all written bytes, or after a power cut only the synced ones.
 
 A snapshot of the folder is taken at the moment of death; the peer's next life begins with that.
 """

@@ -1,4 +1,4 @@
-"""Checks the streams: nothing is lost, repeated or wrong beyond the promises.
+"""Checks the streams: no tuple is lost, repeated or wrong beyond the promises.
 
 * A subscriber's epochs follow one another: boundaries never go back, no tuple is outside its epoch.
 * All subscribers of a stream have the same tuples up to the lower one's boundary. Each begins at

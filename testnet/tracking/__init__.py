@@ -1,1 +1,2 @@
-"""Person tracking: tags that readers see in rooms, who may be where, and the right alarms."""
+"""Person tracking: tags that readers see in rooms, permissions to be in a room, and the right
+alarms."""

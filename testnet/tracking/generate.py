@@ -2,10 +2,10 @@
 
 The schema `person` (person_name, person_id) and the query FindMrX are those of the appendix of "The
 Medusa Distributed Stream-Processing System" (Balazinska, Balakrishnan, Salz, Stonebraker), one of
-whose applications was the tracking of objects indoors with RFID readers. A sighting adds where: the
-building, which is a participant's own, the room, and the reader. Readers miss tags, and two of a
-room may see one at once. Who may be where, and at what time of day, is a table; some permissions
-are taken back meanwhile, and the persons go on as before.
+whose applications was the tracking of objects indoors with RFID readers. A sighting adds the place:
+the building, which is a participant's own, the room, and the reader. Readers miss tags, and two
+readers of a room may see one tag at once. A table says who may be in which room, and at what time
+of day; some permissions are withdrawn meanwhile, and the persons walk on as before.
 """
 
 from __future__ import annotations

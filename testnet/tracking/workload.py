@@ -1,5 +1,5 @@
-"""Tracking as a workload: what readers saw, the appendix' query and the alarms, and their right
-answers."""
+"""Tracking as a workload: the readers' sightings, the appendix' query and the alarms, and their
+right answers."""
 
 from __future__ import annotations
 

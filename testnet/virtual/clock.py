@@ -1,6 +1,6 @@
 """Virtual time: it stands still while any task can run, and then jumps to the next event.
 
-That is a deadline of trio's or an event of the network's, whichever is earlier.
+The next event is the earlier one of trio's next deadline and the network's next event.
 """
 
 from __future__ import annotations

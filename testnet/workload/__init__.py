@@ -1,2 +1,2 @@
-"""Workloads: rows are posted to a peer of the moment, queries run over them, and every answer is
-compared with an oracle's."""
+"""Workloads: post rows to a temporary peer, run queries over them, and compare every answer with an
+oracle's."""

@@ -1,5 +1,5 @@
-"""The bound of a workload's waiting: queries that stand still are named, and so is what each of
-their tasks waits for."""
+"""Bounds a workload's waiting: names queries that have stopped, with the input for which each of
+their tasks waits."""
 
 from __future__ import annotations
 

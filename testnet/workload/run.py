@@ -1,5 +1,5 @@
-"""Runs a workload at a peer of the moment: its rows are posted, its scripts run one after the other
-over them, and each answer is compared with the right one."""
+"""Runs a workload at a temporary peer: posts its rows, runs its scripts one after the other over
+them, and compares each answer with the right one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a workload is, and how it went, as values."""
+"""A workload, and the outcome of its run, as values."""
 
 from __future__ import annotations
 

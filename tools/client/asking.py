@@ -1,4 +1,4 @@
-"""The base of the client: one question to the peer, one answer."""
+"""The base of the client: sends one request to the peer, and returns one answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One request of a command to its peer: a connection for one answer, which Ctrl-C ends."""
+"""Sends one request of a command to its peer, over a connection of its own, which Ctrl-C ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A producer's unanswered posts, in order, to be sent and sent again. No IO."""
+"""Keeps a producer's unanswered posts, in order, until they are answered. Sans IO."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables as they are at a boundary, and what a file changes in one."""
+"""Reads a table as of a boundary, and computes the changes that make it equal to a file."""
 
 from __future__ import annotations
 

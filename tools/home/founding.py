@@ -1,7 +1,7 @@
 """Makes the home of a new peer: keys, certificates, settings, and a federation if asked.
 
 All is written in a folder within the home first, the settings last, and then moved into the home,
-the settings last. So the next call after one that was killed finds all or nothing there: it
+the settings last. So the next call after one that was killed finds either all files or none: it
 completes the home, with the same keys, or begins anew.
 """
 

@@ -1,7 +1,7 @@
 """Frozen folders of a home: second names of data as it was at one moment, for a backup or a reader.
 
-The peer makes them. It removes one after its time, or later, once nobody holds it: the kernel lets
-go of what a dead process held. So a command that is killed leaves no folder for longer than that.
+The peer makes them. It removes a folder after its time, or later, once no program holds it: the
+kernel releases the locks of a dead process. So a killed command leaves no folder for longer.
 """
 
 from __future__ import annotations

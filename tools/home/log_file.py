@@ -1,8 +1,8 @@
 """A peer's log: files of bounded size in `logs/`, one line for each note, its traceback below.
 
 * The log is not written to the terminal: a daemon would block if nobody read its output.
-* Lines hold strangers' texts, so no text can begin a new line, and no kind of line is written
-  without limit.
+* Lines hold strangers' texts, so no text can begin a new line, and the lines of each kind are
+  limited.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a peer can be reached by those that join its federation."""
+"""Finds the addresses at which newcomers can reach a peer."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Gives back the tasks of partners that do not pay, and takes no more tasks from them.
+"""Returns the tasks of partners that do not pay, and takes no more tasks from them.
 
-A debt is billed again and again in any case (`medusa.contracts.payee`). This module only limits how
-long a peer works for a partner that does not sign. A partner that is away is not in arrears: in a
-partition its tasks go on.
+The payee bills a debt again and again in any case (`medusa.contracts.payee`). This module only
+limits how long a peer works for a partner that does not sign. A partner that is away is not in
+arrears: in a partition its tasks continue.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Tasks that were passed on and that move again: each peer of the chain tells the next one.
+"""Tasks that were passed on, and that move again: each peer of the chain notifies the next one.
 
 A peer in the middle is paid for the task and pays for it. It learns of a new placement from the
-peer that pays it, makes the same two deals for it, and tells the peer that it pays.
+peer that pays it, makes the same two deals for it, and notifies the peer that it pays.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Drives the settlement: both sides count the work of a task, and sign receipts for it.
 
-A deal begins and ends with a placement, at boundaries that the owner decides. This module tells
+A deal begins and ends with a placement, at boundaries that the owner decides. This module notifies
 both sides of them, and peers in between that passed the task on.
 """
 

@@ -1,5 +1,5 @@
-"""Watches the availability clause of a content contract, at the payer: notes a stream that stands
-still for longer than promised."""
+"""Watches the availability clause of a content contract, at the payer: notes a stream that stops
+for longer than promised."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Suggested contracts: our queries read a stream from the place in an accepted suggestion.
+"""Suggested contracts: our queries read a stream from the peer in an accepted suggestion.
 
-A suggestion counts if it was made to us, we have signed it, and it is in force. The place is only
-preferred: if reading there fails, the stream's producer is used as usual, and the place again after
-a while.
+A suggestion counts if it was made to us, we have signed it, and it is in force. That peer is only
+preferred: if reading there fails, our queries read from the stream's producer as usual, and try the
+suggested peer again after a while.
 """
 
 from __future__ import annotations

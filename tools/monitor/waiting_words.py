@@ -1,5 +1,5 @@
-"""Why a stream of a query stands still, for people: `query show`, `status`, `subscribe` and the
-monitor say it in these words."""
+"""Explains to people why a stream of a query has stopped: `query show`, `status`, `subscribe` and
+the monitor say it in these words."""
 
 from __future__ import annotations
 

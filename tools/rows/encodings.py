@@ -1,4 +1,4 @@
-"""Texts in UTF-8 with a byte-order mark, in UTF-16 or UTF-32, as plain UTF-8."""
+"""Converts texts in UTF-8 with a byte-order mark, in UTF-16 or in UTF-32 to plain UTF-8."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Converts rows that a program gives to the client, in any supported form, to an Arrow table."""
+"""Converts rows that a program passes to the client, in any supported form, to an Arrow table."""
 
 from __future__ import annotations
 

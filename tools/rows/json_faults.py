@@ -1,5 +1,5 @@
-"""What is wrong with a row of JSON, in the words of the other formats: the field, its value, and
-what the schema takes there."""
+"""Describes the fault of a row of JSON in the words of the other formats: the field, its value, and
+the type that the schema has."""
 
 from __future__ import annotations
 

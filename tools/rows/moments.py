@@ -1,8 +1,8 @@
-"""Columns of strangers' times as timestamps, and timestamps as texts.
+"""Converts columns of strangers' times to timestamps, and timestamps to texts.
 
-Every format comes through here, so that one text, number or moment means the same in each. What is
-finer than a microsecond is cut off, also before 1970; a number is seconds, which go to the nearest
-one. A value that is no moment becomes null.
+All formats use this module, so that one text, number or moment means the same in each. Digits
+beyond the microsecond are cut off, also before 1970; a number is seconds, rounded to the nearest
+microsecond. A value that is no moment becomes null.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads a posted file or pipe: inspects its beginning, decompresses it, and cuts it at line ends.
 
-A file gives full blocks. A pipe or a terminal is live: its block has the lines that arrived within
+A file yields full blocks. A pipe or a terminal is live: its block has the lines that arrived within
 a moment; an incomplete line waits for its end.
 """
 

@@ -1,1 +1,1 @@
-"""Queries over recorded files, at a peer of the moment."""
+"""Queries over recorded files, at a temporary peer."""

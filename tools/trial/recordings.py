@@ -1,4 +1,4 @@
-"""Recorded files: the schemas of their rows, where a query declares none."""
+"""Derives the schemas of recorded files whose streams a query does not declare."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A document over recorded files: what a trial creates, in a federation of one participant."""
+"""Reads a document over recorded files: the objects that a trial creates, in a federation of one
+participant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events, as the first paper calls tuples on their way: structs of a tuple's fields."""
+"""Events: structs of a tuple's fields, as clients of the first paper receive them."""
 
 from __future__ import annotations
 

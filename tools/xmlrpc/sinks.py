@@ -1,7 +1,8 @@
-"""Sinks: clients that listen, as in the first paper, and are called with each batch of events.
+"""Sinks: XML-RPC servers of clients, as in the first paper, which the peer calls with each batch of
+events.
 
 A sink is an XML-RPC server of the client. It lies at the address from which the client subscribed,
-so that nobody has a peer connect elsewhere; the peer's operator may allow more.
+so that no client can make a peer connect elsewhere; the peer's operator may allow more.
 """
 
 from __future__ import annotations

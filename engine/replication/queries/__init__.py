@@ -1,1 +1,1 @@
-"""The queries whose primary this peer is."""
+"""The queries of which this peer is the primary."""

@@ -1,1 +1,2 @@
-"""What a peer writes down of a query: the file, its editions, and the workers of its tasks."""
+"""The records that a peer stores of a query: its file, its editions, and the workers of its
+tasks."""

@@ -1,9 +1,9 @@
 """The primary's side: a secondary for every query that asks for one, kept up to date.
 
-The rest of what the mode asks is done here as well, with `SecondaryState`. Producers of inputs may
-drop only tuples that the secondary cannot need any more. Consumers get only tuples that it has, if
-recovery is to be precise and its state comes from us.
-`medusa.engine.replication.replicas.succession` finds out whether the query is this peer's at all.
+This module also does the rest of the mode's work, with `SecondaryState`. Producers of inputs may
+drop only tuples that the secondary cannot need any more. Consumers receive only tuples that the
+secondary has, if recovery is to be precise and the secondary's state comes from us.
+`medusa.engine.replication.replicas.succession` finds out whether this peer still has the query.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""One query whose secondary this peer is: its copy, by mode.
+"""A query of which this peer is the secondary: its copy, by mode.
 
-It is a file from the moment it is agreed to, so that a restart goes on with it.
+It is a file from the moment at which the peer agrees, so that a restart continues with it.
 """
 
 from __future__ import annotations

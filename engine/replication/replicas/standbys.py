@@ -1,8 +1,8 @@
 """The secondary's side: the queries that this peer would take over, and the takeover itself.
 
-A takeover is decided by writing down a term with a higher number. The rest can be repeated: the
-outputs are served, the catalog names this peer, consumers come from the boundary they hold, and the
-holder of the lower term steps down when it hears of the higher one.
+The peer decides a takeover when it stores a term with a higher number. All further steps can be
+repeated: it serves the outputs, the catalog names it, consumers come from the boundary that they
+have, and the holder of the lower term steps down when it learns of the higher one.
 """
 
 from __future__ import annotations

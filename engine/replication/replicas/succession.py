@@ -1,12 +1,12 @@
-"""Which peers have a part in a query, now and before: a primary asks them.
+"""A primary asks all peers that have, or had, a part in its query.
 
-After a restart, or when it hears of a later term, it finds out which peer has the query. A primary
-whose query was taken over steps down. If the peer that took over is gone as well, it has the query
-again, in a later term.
+After a restart, or when it learns of a later term, it finds out which peer has the query. A primary
+whose query was taken over steps down. If the peer that took over is gone as well, it takes the
+query again, in a later term.
 
 Former members are peers that may not know that they have no part in it any more. While the query
 stays as it is they do no harm: on the other side of a split such a peer computes the same (ADR 8).
-Before the query is modified each of them must have let go of it (ADR 13).
+Before the query is modified, each former member must have released it (ADR 13).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""When a secondary takes over: it weighs its primary's signs of life. Sans IO.
+"""Decides when a secondary takes over, by its primary's signs of life. Sans IO.
 
 The failure detector's report is enough: a primary that was only slow steps down afterwards, and
-both compute the same. A bound on the query is enough as well: a primary that lets its consumers
-wait for longer is succeeded, dead or not (a stalled stream is evidence).
+both compute the same. A bound on the query is enough as well: the secondary succeeds a primary
+whose consumers wait for longer, dead or not (a stalled stream is evidence).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Locates parts of a stream: asks the peer that keeps it, before history is read."""
+"""Locates a part of a stream: asks the peer that keeps the stream, before it reads history."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ The files after a crash, step by step:
   After it: a segment that begins with its snapshot, and follows the old one.
 * `drop`: deletes from the oldest on, so the newest segments remain, without a gap.
 
-The segments are in the inventory of the folder (`medusa.overlay.inventory`), which is beside it: a
-missing one is told, be it the oldest, the newest, or the whole folder.
+The segments are in the inventory of the folder (`medusa.overlay.inventory`), which is beside it: so
+a missing segment is noticed, be it the oldest, the newest, or the whole folder.
 
 Any other fault that `open` finds is damage: by the disk, or by a loss of power if the journal is
 not `durable` (then an entry survives the death of the process, not of the machine). A damaged
@@ -21,8 +21,8 @@ segment is written anew with its whole entries; the old file stays beside it as 
 for a person, and the next `open` finds nothing wrong.
 
 After a failed sync the file's content on disk is unknown, also after the next sync (Rebello et al.,
-Can Applications Recover from fsync Failures?, USENIX ATC 2020). Such a file is written to no more:
-before the next entry its segment is copied to a new file.
+Can Applications Recover from fsync Failures?, USENIX ATC 2020). So the journal never writes to such
+a file again: before the next entry it copies the segment to a new file.
 """
 
 from __future__ import annotations

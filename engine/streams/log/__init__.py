@@ -1,1 +1,1 @@
-"""A log: its epochs as Parquet files, the recent ones in memory, and how long they are kept."""
+"""A log: its epochs as Parquet files, the recent ones in memory, and their retention."""

@@ -1,4 +1,5 @@
-"""The epoch files of one log: how its folder changes, and how it looks after a crash.
+"""The epoch files of one log: the steps by which its folder changes, and the state after a crash in
+each.
 
 * an epoch: written to `.tmp-*`, then renamed: the rename commits it.
 * an empty epoch: the newest file gets a second name (hard link) with the later boundary, then loses
@@ -6,7 +7,7 @@
 * compaction: the merged file is written, renamed, and only then its parts are deleted. In between
   they lie within its interval, and are dropped.
 * a copy that is not needed: deletes from the newest file on, behind the rows that retention drops.
-  So what a crash leaves begins early enough.
+  So after a crash the remaining files begin early enough.
 * retention: deletes from the oldest file on, and stops at a file that a reader pins. So a crash
   leaves no gap.
 

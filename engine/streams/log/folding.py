@@ -1,7 +1,7 @@
 """Folding the log of a table: of each key the newest tuple stays.
 
-What Kafka calls compaction of a topic. The tuples that stay keep their stime and their order, so a
-folded file is an epoch file like any other: who reads the table from the beginning finds, at every
+Kafka calls this the compaction of a topic. The remaining tuples keep their stime and their order,
+so a folded file is an epoch file like any other: a reader from the beginning finds, at every
 boundary that is not before the folded ones, the same newest tuple of each key as before.
 """
 

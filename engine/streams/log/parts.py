@@ -2,8 +2,8 @@
 
 A reader's position is a boundary, and the number of rows behind it that the reader has already, if
 one stime has more rows than a part. The rows after a boundary never change. So a position does not
-depend on the cut of a log into files, nor on the rows in memory; and nothing is kept for a reader
-between two parts.
+depend on the cut of a log into files, nor on the rows in memory; and the peer keeps nothing for a
+reader between two parts.
 """
 
 from __future__ import annotations

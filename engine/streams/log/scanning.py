@@ -3,8 +3,8 @@
 The files of a log are contiguous, and the newest gives its boundary. A file whose interval lies
 within another's was replaced by it (compaction, or an empty epoch that extended it) and is dropped.
 An interval without a file, or with a damaged one, is lost until it is fetched again. It stays a
-part of the log, since the rows before and behind it keep their places. The texts about lost
-files, and how they are written anew, are here as well.
+part of the log, since the rows before and behind it keep their places. This module also has the
+messages about lost files, and writes lost files anew.
 """
 
 from __future__ import annotations

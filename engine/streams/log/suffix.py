@@ -1,8 +1,8 @@
-"""The tentative suffix of a stream: results from those inputs that were there.
+"""The tentative suffix of a stream: results from the inputs that were present.
 
 A stream is a stable prefix, its log, and behind that a suffix that may change. The suffix exists
 only while it reaches further than the log: the log replaces it without a message. It does not
-outlive this process, since the log will come to have all of it.
+outlive this process, since all of its tuples come again in the log.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Reading a stream: a feed at the peer that has it, and whole epochs at the one that asks."""
+"""Reading a stream: a feed at the peer that has the stream, and whole epochs at the reader's
+peer."""

@@ -1,4 +1,4 @@
-"""Serves a log to one reader, over whichever call."""
+"""Serves a log to one reader, over any kind of call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The columns of revisions: as posted, as logged, and summed up."""
+"""The columns of revisions in posts, in logs, and after several revisions were combined."""
 
 from __future__ import annotations
 

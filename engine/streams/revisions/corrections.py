@@ -1,12 +1,11 @@
-"""Corrections: how a client learns that tentative tuples were wrong. Sans IO.
+"""Corrections: the messages by which a client learns that tentative tuples were wrong. Sans IO.
 
 Both ways take stable and tentative epochs, and leave the client with the stable tuples. In between:
 
-* `undo` (Delay, Process and Correct; TODS 2008): UNDO takes back every tentative tuple, the stable
-  ones come, and REC_DONE says that no tentative one is left, nor any that came meanwhile for new
-  input.
+* `undo` (Delay, Process and Correct; TODS 2008): UNDO withdraws every tentative tuple, the stable
+  ones follow, and REC_DONE says that no tentative tuple is left, not even one of newer input.
 * `revisions` (Borealis, CIDR 2005): only the difference, as DELETION and INSERTION, or REPLACEMENT
-  if the tuple that goes and the one that comes have the same key.
+  if the old tuple and the new one have the same key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Finds the tuples that a post of revisions changes: for each key the newest. Vectorised.
 
 A revision names a key. It finds the key's tuple with the greatest (stime, seq), as earlier
-revisions have left them. The log gets the tuple that goes and, for a replacement, the one that
-comes: at its own time if the schema names one, with the same number of arrival.
+revisions have left them. The log gets the old tuple and, for a replacement, the new one: at its own
+time if the schema names one, with the same number of arrival.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What the leader of a source stream decides: which rows are late, and how far the boundary goes.
+"""The decisions of a source stream's leader: which rows are late, and where the boundary is.
 
-An entry of the journal says what was decided. So a replay and a replica decide nothing. Sans IO.
+An entry of the journal has the decision. So a replay and a replica decide nothing. Sans IO.
 """
 
 from __future__ import annotations

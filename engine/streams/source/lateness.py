@@ -1,5 +1,5 @@
-"""Which tuples of a post are late: tuple by tuple, so that it does not depend on how they were put
-into posts. Vectorised; no Python per tuple."""
+"""Decides which tuples of a post are late: tuple by tuple, so that the division into posts makes no
+difference. Vectorised; no Python per tuple."""
 
 from __future__ import annotations
 

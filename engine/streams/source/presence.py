@@ -3,8 +3,8 @@
 Each producer promises for its own rows: by its times, and by the boundaries that it sends. The
 stream's boundary is the least of those of the producers that are present, as a watermark over
 partitions is. A producer is present from its first row in time until it says that it is done, or
-until it has stood still for the stream's idle timeout. So nobody holds the others for longer than
-that, and nobody takes the stream farther than those that are present have come (ADR 41).
+until it has posted nothing for the stream's idle timeout. So no producer delays the others for
+longer, and none moves the boundary beyond the present producers (ADR 41).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The leader's own replica `lead`s, and takes posts; the others `follow` the leader's journal.
 `medusa.engine.replication.leaders` decides which peer leads, and when.
 
-A reopened stream goes on with a segment that begins before its end. A replica shortens its logs
+A reopened stream continues with a segment that begins before its end. A replica shortens its logs
 before it stores that segment. A log that is at the end after that has reached a new end.
 """
 

@@ -1,7 +1,7 @@
 """The settled part of a journal, which all replicas have. Sans IO.
 
-A stream with replicas cuts no epoch, and hands on no late row, before all replicas have stored it.
-So the journal of every later leader has all tuples that a subscriber saw.
+A stream with replicas cuts no epoch, and forwards no late row, before all replicas have stored its
+rows. So the journal of every later leader has all tuples that a subscriber saw.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ A tuple is journaled before it is acknowledged. Its journal segment is kept unti
 that the log has its epoch. So a crash anywhere loses nothing. Rows with stime <= the log's boundary
 are in the log already, so recovery repeats nothing.
 
-Posts go through in the order of the calls. All calls block, for at most the write of one post, one
-at a time: `medusa.engine.streams.source.leader` adds the lock and the thread.
+Posts go through in the order of the calls. All calls block, one at a time, for the write of one
+post at most: `medusa.engine.streams.source.leader` adds the lock and the thread.
 
 Late rows go to another source, that of `<stream>/late`, under our own count of posts with late
-rows. So a replay gives them again, and that source knows them as duplicates.
+rows. So a replay posts them again, and that source recognises them as duplicates.
 
 A source has two parts that not every stream needs: `settling` where it has replicas, each of which
 has a source over a journal of the same bytes (`replica.py`), and `revisions` where its schema has a

@@ -1,1 +1,2 @@
-"""The streams of one peer: which logs there are, why, for whom, and how much they may take."""
+"""The streams of one peer: its logs, their states, their subscriptions, and the disk that they may
+take."""

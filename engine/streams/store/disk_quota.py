@@ -1,7 +1,8 @@
 """The disk that a peer's streams take: its quota, and the part for other participants' consumers.
 
-The log keeps what a subscriber of another participant has not acknowledged, so that it can go on
-after an absence. That must not stop posts, to this stream or to another one.
+The log keeps tuples that a subscriber of another participant has not acknowledged, so that the
+subscriber can continue after an absence. These tuples must not stop posts, to this stream or to
+another one.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""The data of a running peer as it is at one moment, or the log of one stream: hard links to its
-files in another folder.
+"""Freezes the data of a running peer, or the log of one stream: makes hard links to the files in
+another folder.
 
-The log of a stream merges its files, and names the newest one anew, so that whoever lists its
-folder and then opens the files finds some gone. Those in a folder of links stay, and nothing comes
-to them: readers from outside use such a folder (ADR 39).
+The log of a stream merges its files, and renames the newest one, so that a program which lists the
+folder and then opens the files finds some gone. The files in a folder of links stay, and no file is
+added: outside readers use such a folder (ADR 39).
 
 Most files of a home are written anew and renamed, so that a link keeps the old content. Journals
-grow, so the lengths are recorded. Meanwhile no post is answered and no epoch of a source stream is
-cut, so that journals and logs agree and no derived stream is ahead of its source.
+grow, so the lengths are recorded. Meanwhile the peer answers no post and cuts no epoch of a source
+stream, so that journals and logs agree and no derived stream is ahead of its source.
 """
 
 from __future__ import annotations

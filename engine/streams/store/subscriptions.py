@@ -1,8 +1,8 @@
 """Subscriptions to this peer's streams, and the holds that keep tuples for them.
 
-A lease is for a named subscriber that a stream's retention waits for while it is away. It says how
-long tuples stay, not which tuples are right. If a crash loses the last second of acknowledgements,
-an epoch stays longer, never shorter.
+A lease keeps a stream's tuples for a named subscriber that is away. It says how long tuples stay,
+not which tuples are right. If a crash loses the last second of acknowledgements, an epoch stays
+longer, never shorter.
 """
 
 from __future__ import annotations

@@ -1,1 +1,2 @@
-"""Results over revised streams: the tasks that correct them, and the windows computed again."""
+"""Results over revised streams: the tasks that correct them, and the repeated computation of
+windows."""

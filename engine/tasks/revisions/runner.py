@@ -1,8 +1,8 @@
 """Runs the task that makes a stream's revisions, like any other, from its output's boundary.
 
-An epoch without revisions is empty and costs no job. Revised windows are read again, each whole,
-from the logs of the inputs. Those are held for as long as their tuples may be revised. What they
-change is in `medusa.engine.tasks.revisions.scenarios`.
+An epoch without revisions is empty and costs no job. It reads each revised window again as a whole,
+from the logs of the inputs, which are kept for as long as their tuples may be revised.
+`medusa.engine.tasks.revisions.scenarios` computes the changes.
 """
 
 from __future__ import annotations

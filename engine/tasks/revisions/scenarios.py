@@ -1,4 +1,4 @@
-"""What revisions of its input change in an output: sans IO, and vectorised.
+"""Computes the changes of an output from revisions of its input: sans IO, and vectorised.
 
 The output is computed for scenarios: tuples as they were before some revisions, and as they are
 after them. The difference between the results is the revision of the output. All scenarios go
@@ -6,11 +6,11 @@ through one job; a field has the scenario's number.
 
 * A task without a window treats each tuple alone. So the deleted tuples of one position are one
   scenario, the inserted ones another.
-* A window is computed as it was and as it becomes. Its revision at position p comes out at
-  max(p, e), where e is the window's last microsecond. A window that is still open at p comes out
+* A window is computed before and after the revisions. Its revision at position p is emitted at
+  max(p, e), where e is the window's last microsecond. A window that is still open at p is emitted
   unrevised, together with its revision.
-* So are the pairs of a join, the matches of a pattern, sessions and windows that grow. Each has an
-  e of its own: its stime.
+* The same holds for the pairs of a join, the matches of a pattern, sessions and cumulating windows.
+  Each has an e of its own: its stime.
 
 The position of a change depends on the inputs alone, and so does its content: the difference
 between the result with all revisions up to there and the result before. The cut into epochs does

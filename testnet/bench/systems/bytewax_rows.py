@@ -1,5 +1,5 @@
-"""Bytewax as its documentation shows it: items are rows, its filter and its windows take each one,
-and a function of Python adds it to each of its windows."""
+"""Bytewax as its documentation shows it: items are rows, and for each row a Python function runs in
+its filter and adds the row to each of its windows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB: one batch, in memory, without state from one epoch to the next. The floor."""
+"""DuckDB: one batch, in memory, without state from one epoch to the next. It is the lower bound."""
 
 from __future__ import annotations
 

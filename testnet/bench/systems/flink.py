@@ -1,7 +1,7 @@
 """Flink: its Table API with window functions, which share slices, in its local cluster, on CSV.
 
-Its results are printed, and read here; for throughput they are dropped. A job has a start of about
-a second, which is in its throughput, and little in its CPU of a row.
+It prints its results, and this program reads them; for throughput it drops them. A job has a start
+of about a second, which is in its throughput, and little in its CPU of a row.
 """
 
 from __future__ import annotations

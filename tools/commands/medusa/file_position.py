@@ -1,8 +1,8 @@
 """The posted part of a file: its first rows, by number and content.
 
 Each post of a file says where in the file it ends, and the stream's leader stores that with the
-tuples (`medusa.engine.streams.messages.Post`). So the same command, run again after any end, goes
-on after the stored rows; and it notices if the file no longer begins with them.
+tuples (`medusa.engine.streams.messages.Post`). So the same command, run again after any end,
+continues after the stored rows; and it notices if the file no longer begins with them.
 """
 
 from __future__ import annotations

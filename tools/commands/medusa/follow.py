@@ -2,8 +2,8 @@
 
 A file is recognised by its content: the position that the stream has
 (`medusa.tools.commands.medusa.file_position`) belongs to the file that begins with those rows,
-under whatever name. So a file that was rotated away is found beside its old place, and read
-to its end first.
+under whatever name. So the command finds a rotated file beside its old place, and reads it to its
+end first.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The option `--functions FILE`: functions of users for a peer of the moment."""
+"""The option `--functions FILE`: functions of users for a temporary peer."""
 
 from __future__ import annotations
 

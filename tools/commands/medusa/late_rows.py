@@ -1,4 +1,4 @@
-"""What a command says that has posted late rows only."""
+"""The error of a command that has posted late rows only."""
 
 from __future__ import annotations
 

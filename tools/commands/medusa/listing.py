@@ -1,5 +1,5 @@
-"""The data of `medusa stream|query|peer list|show` and `medusa status`: the catalog's entries, with
-the present answers of peers."""
+"""The data of `medusa stream|query|peer list|show` and `medusa status`: the catalog's entries,
+combined with answers of peers."""
 
 from __future__ import annotations
 

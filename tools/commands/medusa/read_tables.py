@@ -1,4 +1,4 @@
-"""What `medusa table` does, and `medusa post --as-table`."""
+"""The work of `medusa table`, and of `medusa post --as-table`."""
 
 from __future__ import annotations
 

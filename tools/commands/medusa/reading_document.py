@@ -1,4 +1,4 @@
-"""A document of a prompt, completed by the catalog of the federation."""
+"""Reads a document of a command, and completes it from the catalog of the federation."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ programs may list the folder and read its files at any time, also those that loo
 again and again, as Spark's readStream does.
 
 `<after>_<upto>.parquet` has the tuples with after < stime <= upto (microseconds), as in a log. The
-next run goes on behind the last one. Names that begin with `.` or `_` are of no rows: Spark ignores
-them.
+next run continues behind the last one. Files whose names begin with `.` or `_` have no rows: Spark
+ignores them.
 """
 
 from __future__ import annotations

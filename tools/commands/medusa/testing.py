@@ -1,4 +1,5 @@
-"""What `medusa test` does: the cases, one after the other at one peer, and what differs."""
+"""The work of `medusa test`: runs the cases one after the other at one peer, and reports
+differences."""
 
 from __future__ import annotations
 

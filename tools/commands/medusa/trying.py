@@ -1,4 +1,4 @@
-"""What `medusa try` does: the trial, its plans and its answers."""
+"""The work of `medusa try`: the trial, its plans and its answers."""
 
 from __future__ import annotations
 

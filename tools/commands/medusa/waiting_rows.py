@@ -1,4 +1,4 @@
-"""What commands say of a stream's rows that are stored, and not visible yet."""
+"""The words of commands for a stream's rows that are stored, and not visible yet."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ peer's home yet.
     archive | mark u32 | length u32 | manifest | signature (64) | length of manifest u32
                                                                                    (little endian)
 
-Everything behind the archive is a frame that readers of zstd skip, so `tar --zstd` lists the files.
+All bytes behind the archive are a frame that readers of zstd skip, so `tar --zstd` lists the files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The effects of ending a membership or a contract, told to the person who must confirm it."""
+"""Describes the effects of ending a membership or a contract to the person who must confirm it."""
 
 from __future__ import annotations
 

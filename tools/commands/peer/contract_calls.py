@@ -1,4 +1,4 @@
-"""Contracts at a home: signs them, keeps them in its book, gives them to its running peer."""
+"""Contracts at a home: signs them, keeps them in its book, passes them to its running peer."""
 
 from __future__ import annotations
 

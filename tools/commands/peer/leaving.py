@@ -1,4 +1,5 @@
-"""`medusa-peer leave`: a peer, or all peers of a participant, tell the others and stop."""
+"""`medusa-peer leave`: a peer, or all peers of a participant, announce that they leave, and
+stop."""
 
 from __future__ import annotations
 
