@@ -1,23 +1,10 @@
-"""An interpreter of queries and tasks over lists of rows, independent of Spark: the tests compare
-the engine with it, and it computes tasks under simulation.
-
-In a simulation it replaces Spark: many peers of one process each have an interpreter. A job takes
-virtual time, and a configured CPU time for each row; both are the same in every run of a seed.
-"""
+"""Queries and tasks over lists of rows, in plain Python and independent of Spark: the tests compare
+the engine with it."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
-from random import Random  # noqa: TID251 - the type: the simulator passes a seeded one
-from typing import Any, Final, cast
-
-import pyarrow as pa
-import trio
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from medusa.engine.language.aggregate_types import aggregate_type
 from medusa.engine.language.check import ordered_boxes
@@ -65,11 +52,8 @@ from medusa.engine.reference.spans import spans
 from medusa.engine.reference.tables import top, totals
 from medusa.engine.reference.tuple_windows import tuple_windows
 from medusa.engine.reference.windows import FORMS, aggregate
-from medusa.engine.streams.log.epochs import reading
-from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import Interval
-from medusa.overlay.events import Events
 
 
 def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:
@@ -291,108 +275,3 @@ def _fields(schema: Schema) -> list[str]:
 def _port(step: FilterStep, row: Row) -> int:
     hits = [n for n, each in enumerate(step.predicates) if evaluate(each, row) is True]
     return hits[0] if hits else len(step.predicates)
-
-
-FILES_HELD: Final = 64
-"""Epoch files whose rows one task caches: windows read the same files repeatedly."""
-
-
-@dataclass(frozen=True)
-class InterpreterConfig:
-    """The costs of simulated jobs.
-
-    Attributes:
-        job_s: mean virtual seconds of a job, exponentially distributed.
-        cpu_s, cpu_row_s: reported CPU seconds of a job, and of each row.
-        rng: draws the times.
-    """
-
-    job_s: float = 0.0
-    cpu_s: float = 0.001
-    cpu_row_s: float = 0.0
-    rng: Random = field(default_factory=Random)
-
-
-class InterpretingExecutor:
-    """Implements `medusa.engine.tasks.execution.Executor`. jobs: number of jobs so far."""
-
-    state = "running"
-    trouble = ""
-
-    def __init__(self, config: InterpreterConfig) -> None:
-        self.config = config
-        self.jobs = 0
-
-    async def prepare(self, tasks: Sequence[Task] = ()) -> None:
-        await trio.lowlevel.checkpoint()
-
-    def compile(self, task: Task) -> InterpretedTask:
-        """A task, to be run epoch by epoch."""
-        return InterpretedTask(self, task)
-
-
-class InterpretedTask:
-    """Implements `medusa.engine.tasks.execution.Computation`."""
-
-    def __init__(self, executor: InterpretingExecutor, task: Task) -> None:
-        self._executor = executor
-        self._task = task
-        self._whole = task.tables | ({task.output} if task.recalls else frozenset())
-        self._rows: OrderedDict[Path, list[Row]] = OrderedDict()
-
-    async def run(
-        self, files: Mapping[str, Sequence[Path]], after: int, upto: int, interval: Interval
-    ) -> Result:
-        config = self._executor.config
-        inputs = {
-            name: self._read(paths, BEGINNING if name in self._whole else interval.lo, interval)
-            for name, paths in files.items()
-        }
-        made = run_task(self._task, inputs, after, upto, interval)
-        made = [row for row in made if after < row["stime"] <= upto]
-        self._executor.jobs += 1
-        if config.job_s:
-            await trio.sleep(config.rng.expovariate(1 / config.job_s))
-        else:
-            await trio.lowlevel.checkpoint()
-        rows = sum(len(each) for each in inputs.values())
-        table = _table(made, self._task.output_schema.derived)
-        return Result(table, config.cpu_s + rows * config.cpu_row_s)
-
-    def _read(self, paths: Sequence[Path], lo: int, interval: Interval) -> list[Row]:
-        found = [row for path in paths for row in self._of(path)]
-        return [row for row in found if lo < row["stime"] <= interval.hi]
-
-    def _of(self, path: Path) -> list[Row]:
-        rows = self._rows.get(path)
-        if rows is None:
-            with reading(path) as file:
-                table = file.read(use_threads=False)
-            rows = table.cast(_plain(table.schema)).to_pylist()
-            self._rows[path] = rows
-            if len(self._rows) > FILES_HELD:
-                self._rows.popitem(last=False)
-        return rows
-
-
-@lru_cache(maxsize=256)
-def _plain(schema: pa.Schema) -> pa.Schema:
-    """The schema with times as numbers, as the interpreter has them."""
-    return pa.schema(
-        [
-            pa.field(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type)
-            for each in schema
-        ]
-    )
-
-
-def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
-    return pa.Table.from_pylist(rows, schema=_plain(schema)).cast(schema)
-
-
-@asynccontextmanager
-async def open_interpreter(
-    config: InterpreterConfig, _logs: Path, _events: Events
-) -> AsyncIterator[InterpretingExecutor]:
-    """An executor without resources; `functools.partial` with a config makes an `OpenExecutor`."""
-    yield InterpretingExecutor(config)

@@ -18,7 +18,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
+from medusa.engine.reference.executor import Costs, open_reference
 from medusa.overlay.errors import UnavailableError
 from medusa.overlay.identity import Identity, parse_peer_id
 from medusa.overlay.log import LOGGER
@@ -202,7 +202,7 @@ class World:
         self._federation = federation
         self._nursery = nursery
         self._clients = 0
-        self.jobs = InterpreterConfig(job_s=JOB_S, rng=random.Random(f"{seed} jobs"))
+        self.jobs = Costs(job_s=JOB_S, rng=random.Random(f"{seed} jobs"))
         hosts = federation.hosts
         self.peers = {
             name: SimulatedPeer(name, hosts[name], home)
@@ -337,7 +337,7 @@ class World:
         self.note("clock", f"{offset_s:+g} s, drifting {drift:+g}", name)
 
     async def _live(self, place: SimulatedPeer, life: _Life) -> None:
-        execution = partial(open_interpreter, self.jobs)
+        execution = partial(open_reference, self.jobs)
         try:
             with life.scope:
                 config = config_of(self._federation, place.name, Home(life.folder))

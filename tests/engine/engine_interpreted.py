@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
+from medusa.engine.reference.executor import Costs, open_reference
 from medusa.overlay.events import Events
 
 
@@ -16,6 +16,6 @@ def interpret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every engine that is opened from now on compute with the interpreter."""
 
     def open_executor(_spark: object, _rehearsal: Path, logs: Path, events: Events) -> Any:
-        return open_interpreter(InterpreterConfig(), logs, events)
+        return open_reference(Costs(), logs, events)
 
     monkeypatch.setattr("medusa.engine.spark.executor.open_executor", open_executor)

@@ -29,10 +29,10 @@ def main() -> None:
 def open_executor(
     _spark: object, _rehearsal: Path, logs: Path, events: Events
 ) -> AbstractAsyncContextManager[object]:
-    from medusa.engine.reference.interpreter import InterpreterConfig, open_interpreter
+    from medusa.engine.reference.executor import Costs, open_reference
 
-    config = InterpreterConfig(cpu_row_s=float(os.environ.get(ROW_S, "0")))
-    return open_interpreter(config, logs, events)
+    config = Costs(cpu_row_s=float(os.environ.get(ROW_S, "0")))
+    return open_reference(config, logs, events)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from engine_small_disk import fill
 
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.view import Range, View
-from medusa.engine.reference.interpreter import InterpretedTask
+from medusa.engine.reference.executor import ReferenceTask
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL
 from medusa.engine.streams.store.stream_state import LogKey
@@ -91,7 +91,7 @@ async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
         raise InternalError("a job failed: as the test wants")
 
     with monkeypatch.context() as patch:
-        patch.setattr(InterpretedTask, "run", fail)
+        patch.setattr(ReferenceTask, "run", fail)
         await client.post_event(source, rows([(1, 1)]), boundary=1)
         await until(lambda: Reason.TASK_FAILS in troubles(mit))
         found = troubles(mit)[Reason.TASK_FAILS]

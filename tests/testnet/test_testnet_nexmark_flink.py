@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from flink_here import flink_is_missing
 
 from medusa.engine.reading import read_draft
-from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.java import find_java
 from medusa.overlay.errors import UnavailableError
 from medusa.testnet.command import main
 from medusa.testnet.nexmark.flink.answers import cut, read_answer, right_answer

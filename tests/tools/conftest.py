@@ -11,6 +11,12 @@ from tools_market_town import Loads, set_up
 from tools_xmlrpc import OpenStock, stock_clients
 
 
+@pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "reference"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """What computes a trial: the test is run with each."""
+    return str(request.param)
+
+
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     """Set the loads of tasks in towns that are opened from now on, whose markets are quick."""

@@ -7,17 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-COMMAND = """
-import sys
-from {module} import main
-sys.argv = [{command!r}, *sys.argv[1:]]
-try:
-    main()
-except SystemExit:
-    pass
-print("imported:", *sys.modules)
-"""
+from imported import COMMAND, imported
 
 RUN = """
 import os, signal, sys
@@ -31,14 +21,6 @@ peer_command.say = ready
 sys.argv = ["medusa-peer", "run", "--listen", "127.0.0.1:0", "--home", sys.argv[1]]
 peer_command.main()
 """
-
-
-def imported(program: str, *arguments: str) -> set[str]:
-    """Return the packages that a program has imported when it prints its mark."""
-    printed = subprocess.run(
-        [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True
-    ).stdout
-    return {name.partition(".")[0] for name in printed.partition("imported:")[2].split()}
 
 
 @pytest.mark.parametrize(

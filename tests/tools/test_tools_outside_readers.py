@@ -23,7 +23,7 @@ from deadline import DEADLINE_S
 
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.java import find_java
 from medusa.tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/conns"

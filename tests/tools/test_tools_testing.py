@@ -202,7 +202,7 @@ def test_an_error_of_one_case_is_its_own(tmp_path: Path, monkeypatch: pytest.Mon
         case(tmp_path / name, BUSY, {"s.csv": ROWS}, {"busy.csv": ANSWER})
 
     @asynccontextmanager
-    async def no_peer(*_: object) -> AsyncIterator[None]:
+    async def no_peer(*_: object, **__: object) -> AsyncIterator[None]:
         yield None
 
     def defective(text: str, *_: object, case: str) -> Trial:
@@ -212,7 +212,7 @@ def test_an_error_of_one_case_is_its_own(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(testing, "open_peer_of_the_moment", no_peer)
     monkeypatch.setattr(testing, "trial_of", defective)
-    outcomes = testing.run(str(tmp_path), None, None, update=False, quiet=True)
+    outcomes = testing.run(str(tmp_path), None, None, update=False, quiet=True, engine="reference")
     assert [each.name for each in outcomes] == ["a", "b"]
     assert outcomes[0].reason.startswith("a defect of Medusa, please report it: KeyError at test_")
     assert "CREATE" in outcomes[1].reason
@@ -229,9 +229,8 @@ def medusa_test(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.spark
 @pytest.mark.process
-def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
+def test_cases_of_all_kinds_at_one_peer(tmp_path: Path) -> None:
     good = {"s.csv": ROWS}
     case(tmp_path / "a_right", BUSY, good, {"busy.csv": ANSWER})
     case(tmp_path / "b_wrong", BUSY, good, {"busy.csv": ANSWER.replace("b,1,", "b,2,")})
@@ -251,7 +250,7 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
     case(tmp_path / "i_nothing", "SELECT k FROM s WHERE v > 99", good, {"answer.csv": "k\n"})
     live = declared.replace(");", ") WITH (idle = 'clock');")
     case(tmp_path / "j_the_past", live + BUSY, good, {"busy.csv": ANSWER})
-    done = medusa_test(str(tmp_path))
+    done = medusa_test(str(tmp_path), "--engine", "reference")
     assert done.returncode == 1, done.stderr
     said = done.stdout.splitlines()
     verdicts = [line for line in said if not line.startswith(" ")]
@@ -278,7 +277,9 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
     assert any("the query makes no stream medusa://you/other; it gives" in line for line in said)
     assert any("g_new has no expected files: --update writes them" in line for line in said)
 
-    update = medusa_test(str(tmp_path), "-k", "[bg]_*", "--update", "--json")
+    update = medusa_test(
+        str(tmp_path), "--engine", "reference", "-k", "[bg]_*", "--update", "--json"
+    )
     assert update.returncode == 0, update.stderr
     told = json.loads(update.stdout)
     assert [each["name"] for each in told["cases"]] == ["b_wrong", "g_new"]
@@ -287,33 +288,31 @@ def test_cases_of_all_kinds_with_one_start_of_spark(tmp_path: Path) -> None:
         '"', ""
     ) == ("window_start,k,c,mean")
     assert (tmp_path / "g_new/expected/busy.csv").read_text().startswith('"stime"')
-    again = medusa_test(str(tmp_path), "-k", "[bg]_*", "--json")
+    again = medusa_test(str(tmp_path), "--engine", "reference", "-k", "[bg]_*", "--json")
     assert again.returncode == 0, again.stdout
     assert [each["ok"] for each in json.loads(again.stdout)["cases"]] == [True, True]
 
 
-@pytest.mark.spark
 @pytest.mark.process
-def test_the_examples_cases(tmp_path: Path) -> None:
+def test_the_examples_cases(tmp_path: Path, engine: str) -> None:
     shutil.copytree(EXAMPLES / "cases", tmp_path / "cases")
-    done = medusa_test(str(tmp_path / "cases"))
+    done = medusa_test(str(tmp_path / "cases"), "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr
     expected = tmp_path / "cases/busy/expected/busy.csv"
     rows = pa.table({"conns": pa.array([4], pa.int64())})
     pq.write_table(rows, expected.with_suffix(".parquet"))
     expected.unlink()
-    done = medusa_test(str(tmp_path / "cases"))
+    done = medusa_test(str(tmp_path / "cases"), "--engine", engine)
     assert done.returncode == 1
     assert "missing: conns=4" in done.stdout
     assert "unexpected: conns=3" in done.stdout
 
 
-@pytest.mark.spark
 @pytest.mark.process
-def test_what_others_were_asked_to_mend_is_right(tmp_path: Path) -> None:
+def test_what_others_were_asked_to_mend_is_right(tmp_path: Path, engine: str) -> None:
     """The answers are right that users of other engines, and once our own, had reported as
     wrong."""
     shutil.copytree(CASES, tmp_path / "cases")
-    done = medusa_test(str(tmp_path / "cases"))
+    done = medusa_test(str(tmp_path / "cases"), "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.splitlines()[-1] == f"{len(list(CASES.iterdir()))} cases: all ok"

@@ -41,8 +41,7 @@ def given(*more: str) -> list[str]:
 
 
 @pytest.mark.process
-@pytest.mark.spark
-def test_the_example_gives_what_plain_python_gives(tmp_path: Path) -> None:
+def test_the_example_gives_what_plain_python_gives(tmp_path: Path, engine: str) -> None:
     spec = importlib.util.spec_from_file_location("sites", FUNCTIONS / "sites.py")
     assert spec is not None
     assert spec.loader is not None
@@ -55,9 +54,8 @@ def test_the_example_gives_what_plain_python_gives(tmp_path: Path) -> None:
             expected[hour, sites.site(row["src_ip"])] += 1
     functions = str(FUNCTIONS / "functions.toml")
     out = tmp_path / "answers"
-    done = attempt(
-        tmp_path, *given("--functions", functions, "--time", "ts", "--out", str(out), "--explain")
-    )
+    asked = ("--functions", functions, "--time", "ts", "--out", str(out), "--explain")
+    done = attempt(tmp_path, *given(*asked, "--engine", engine))
     assert done.returncode == 0, done.stderr
     found = {
         (int(row["window_start"].timestamp()), row["city"]): row["conns"]
@@ -93,7 +91,6 @@ def test_a_list_of_functions_that_is_wrong(tmp_path: Path, text: str | None, rea
 
 
 @pytest.mark.process
-@pytest.mark.spark
 def test_queries_under_test_call_them_as_well(tmp_path: Path) -> None:
     case = tmp_path / "cases" / "sites"
     (case / "inputs").mkdir(parents=True)
@@ -106,8 +103,10 @@ def test_queries_under_test_call_them_as_well(tmp_path: Path) -> None:
     (case / "expected" / "per_site.csv").write_text("city,conns\nBoston,2\nProvidence,1\n")
     functions = str(FUNCTIONS / "functions.toml")
     cases = str(tmp_path / "cases")
-    done = attempt(tmp_path, cases, "--functions", functions, command="test")
+    done = attempt(
+        tmp_path, cases, "--engine", "reference", "--functions", functions, command="test"
+    )
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, "sites: ok"), done.stderr
-    without = attempt(tmp_path, cases, command="test")
+    without = attempt(tmp_path, cases, "--engine", "reference", command="test")
     assert without.returncode != 0
     assert "function site is not allowed at this peer" in without.stdout

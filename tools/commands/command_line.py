@@ -28,6 +28,15 @@ _FAILURES: Final = (MedusaError, OSError, UnicodeEncodeError)
 """Errors that are shown in one line; any other is a bug."""
 
 
+def engine_option(function: Function) -> Function:
+    return click.option(
+        "--engine",
+        type=click.Choice(["spark", "reference"]),
+        help="What computes: spark, as at peers; or reference, plain Python without Java, which "
+        "answers small files in about a second (default: spark where there is Java).",
+    )(function)
+
+
 def home_option(function: Function) -> Function:
     return click.option(
         "--home",

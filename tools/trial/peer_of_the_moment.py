@@ -35,6 +35,7 @@ from medusa.tools.rows.columns import unfilled_told
 from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.post_speed import cut, stime_of
 from medusa.tools.rows.row_process import Rows, open_rows
+from medusa.tools.trial.engines import Engine
 from medusa.tools.trial.rehearsal import Trial
 
 EPOCH_S: Final = 0.05
@@ -90,17 +91,19 @@ async def run_trial(
     take: Take,
     speed: float | None = None,
     functions: FunctionsConfig = NO_FUNCTIONS,
+    engine: Engine = Engine.SPARK,
 ) -> Posted:
     """Create everything at a peer of its own, post the files, give each answer out as it comes.
 
     Args:
         speed: times the recorded speed; None: as fast as possible.
         functions: those of users that its queries may call.
+        engine: what computes them.
 
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
     """
-    async with open_peer_of_the_moment(trial.participant, functions) as client:
+    async with open_peer_of_the_moment(trial.participant, functions, engine=engine) as client:
         return await run_at(client, trial, trial.outputs, take, speed)
 
 
@@ -145,13 +148,17 @@ def _as_in_the_document(trial: Trial) -> Iterator[None]:
 
 @asynccontextmanager
 async def open_peer_of_the_moment(
-    participant: str, functions: FunctionsConfig = NO_FUNCTIONS, profile: Profile = "edge"
+    participant: str,
+    functions: FunctionsConfig = NO_FUNCTIONS,
+    profile: Profile = "edge",
+    engine: Engine = Engine.SPARK,
 ) -> AsyncIterator[AsyncMedusaClient]:
     """Start a peer of a federation of its own; nothing of it stays. Yields a client of it.
 
     Args:
         functions: those that it allows.
         profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
+        engine: what computes its tasks.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())
@@ -160,7 +167,10 @@ async def open_peer_of_the_moment(
         await trio.to_thread.run_sync(make_peer, home, participant, "trial")
         config = _settings(load_config(home, listen=("127.0.0.1", 0)), profile)
         config = replace(config, functions=functions)
-        async with open_peer(home, config), open_medusa(str(home.folder)) as client:
+        async with (
+            open_peer(home, config, engine.execution),
+            open_medusa(str(home.folder)) as client,
+        ):
             yield client
 
 

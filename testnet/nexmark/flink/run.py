@@ -17,7 +17,7 @@ from typing import Final
 
 import trio
 
-from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.java import find_java
 from medusa.overlay.errors import InvalidInputError, UnavailableError
 from medusa.testnet.kit.environments import FLINK, interpreter
 from medusa.testnet.nexmark.flink import texts

@@ -30,7 +30,7 @@ from medusa.engine.functions.computation import CallingExecutor
 from medusa.engine.functions.process import CallError, FunctionProcess
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import FieldType
-from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.tasks.calls import NamedCall
 from medusa.overlay.errors import InvalidInputError
 
@@ -214,7 +214,7 @@ async def test_long_texts_come_in_smaller_requests(tmp_path: Path) -> None:
     call = NamedCall(functions._allowed["size"].function, ("text",), "call 0")
     texts = ["x" * 2**20] * 200
     table = pa.table({"stime": pa.array(range(200)), "text": pa.array(texts)})
-    executor = CallingExecutor(InterpretingExecutor(InterpreterConfig()), functions, tmp_path)
+    executor = CallingExecutor(ReferenceExecutor(Costs()), functions, tmp_path)
     try:
         results, _ = await executor.results(call, table)
     finally:

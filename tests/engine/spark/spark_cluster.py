@@ -16,7 +16,7 @@ import psutil
 from deadline import DEADLINE_S
 from pyspark.find_spark_home import _find_spark_home
 
-from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.java import find_java
 
 HOST: Final = "127.0.0.1"
 

@@ -18,7 +18,8 @@ from pyspark.find_spark_home import _find_spark_home
 from medusa.engine.spark import archive as archives
 from medusa.engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
 from medusa.engine.spark.config import SparkConfig
-from medusa.engine.spark.jvm import Jvm, find_java
+from medusa.engine.spark.java import find_java
+from medusa.engine.spark.jvm import Jvm
 from medusa.overlay.errors import UnavailableError
 
 EDGE = SparkConfig().settings()

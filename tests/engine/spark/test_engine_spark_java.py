@@ -17,7 +17,8 @@ from pyspark import SparkContext
 from medusa.engine.spark import jvm
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import open_executor
-from medusa.engine.spark.jvm import Jvm, find_java, parse_version
+from medusa.engine.spark.java import find_java, parse_version
+from medusa.engine.spark.jvm import Jvm
 from medusa.overlay.errors import InvalidInputError, StoppedError, UnavailableError
 from medusa.overlay.events import Events
 

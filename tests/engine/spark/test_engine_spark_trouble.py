@@ -16,7 +16,7 @@ from engine_peers import Place, Town, make_stream, until
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.spark import jvm
 from medusa.engine.spark.config import SparkConfig
-from medusa.engine.spark.jvm import find_java
+from medusa.engine.spark.java import find_java
 from medusa.engine.spark.session import Spark, SparkLostError
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import UnavailableError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from medusa.tools.commands.command_line import EXIT_FAILED, json_option, say_json
+from medusa.tools.commands.command_line import EXIT_FAILED, engine_option, json_option, say_json
 
 
 @click.command("test")
@@ -23,12 +23,14 @@ from medusa.tools.commands.command_line import EXIT_FAILED, json_option, say_jso
     "queries may call, as medusa.toml does; their files are looked for beside it.",
 )
 @click.option("--update", is_flag=True, help="Write the answers to the expected files.")
+@engine_option
 @json_option
 def run_cases(  # noqa: PLR0917 - click passes by keyword
     folder: str,
     pattern: str | None,
     time: str | None,
     functions: str | None,
+    engine: str | None,
     update: bool,
     as_json: bool,
 ) -> None:
@@ -42,7 +44,9 @@ def run_cases(  # noqa: PLR0917 - click passes by keyword
     from medusa.tools.commands.medusa.functions_file import functions_of
 
     allowed = functions_of(functions)
-    outcomes = testing.run(folder, pattern, time, update=update, quiet=as_json, functions=allowed)
+    outcomes = testing.run(
+        folder, pattern, time, update=update, quiet=as_json, functions=allowed, engine=engine
+    )
     failed = sum(not each.ok for each in outcomes)
     if as_json:
         say_json({"cases": [each.as_json() for each in outcomes], "failed": failed})

@@ -21,6 +21,7 @@ from medusa.tools.commands.in_text import InTextError, in_file
 from medusa.tools.trial.answers import Answers, with_moments
 from medusa.tools.trial.cases import Case, file_of_stream, find_cases
 from medusa.tools.trial.comparison import Differences, Row, compare, read_expected, write_expected
+from medusa.tools.trial.engines import Engine, engine_of
 from medusa.tools.trial.peer_of_the_moment import forget, open_peer_of_the_moment, run_at
 from medusa.tools.trial.recordings import RecordingError
 from medusa.tools.trial.rehearsal import SELF, Trial, qualified, trial_of
@@ -84,27 +85,36 @@ def run(
     update: bool,
     quiet: bool,
     functions: FunctionsConfig = NO_FUNCTIONS,
+    engine: str | None = None,
 ) -> list[Outcome]:
     """Run the cases, and print each outcome as it comes.
 
     Args:
         functions: those of users that the queries may call.
+        engine: see `medusa.tools.trial.engines.engine_of`.
 
     Raises:
         NotFoundError, InvalidInputError: there are no cases. MedusaError: no peer can be started.
     """
     cases = find_cases(Path(folder), pattern)
-    if not quiet:
-        warn("starts a peer and Spark")
-    running = partial(_run, cases, time, functions, update=update, quiet=quiet)
+    chosen, remark = engine_of(engine)
+    if remark and not quiet:
+        warn(remark)
+    running = partial(_run, cases, time, functions, chosen, update=update, quiet=quiet)
     return run_interruptible(running)
 
 
 async def _run(
-    cases: list[Case], time: str | None, functions: FunctionsConfig, *, update: bool, quiet: bool
+    cases: list[Case],
+    time: str | None,
+    functions: FunctionsConfig,
+    engine: Engine,
+    *,
+    update: bool,
+    quiet: bool,
 ) -> list[Outcome]:
     found = []
-    async with open_peer_of_the_moment(SELF, functions) as client:
+    async with open_peer_of_the_moment(SELF, functions, engine=engine) as client:
         for number, case in enumerate(cases):
             outcome = Outcome(case.name)
             try:

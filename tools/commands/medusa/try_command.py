@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from medusa.tools.commands.command_line import (
+    engine_option,
     fields_by_column,
     home_option,
     json_option,
@@ -56,6 +57,7 @@ from medusa.tools.commands.command_line import (
     "may call, as medusa.toml does; their files are looked for beside it.",
 )
 @click.option("--explain", is_flag=True, help="Show the plan, too.")
+@engine_option
 @home_option
 @json_option
 def try_query(  # noqa: PLR0917 - click passes by keyword
@@ -67,15 +69,16 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     names: tuple[str, ...],
     out: str | None,
     functions: str | None,
+    engine: str | None,
     explain: bool,
     home: str | None,
     as_json: bool,
 ) -> None:
     """Try QUERY, a file of SQL or XML, over recorded files, and show its answers.
 
-    A peer of the moment computes it, with Spark; nothing of it stays. Names without a participant
-    are of the participant whose home there is, or of `you`. Of a script that begins with EXPLAIN
-    the plan alone is shown.
+    A peer of the moment computes it, with Spark or, without Java, in plain Python; nothing of it
+    stays. Names without a participant are of the participant whose home there is, or of `you`. Of a
+    script that begins with EXPLAIN the plan alone is shown.
     """
     from medusa.tools.commands.command_line import read_text
     from medusa.tools.commands.medusa import trying
@@ -93,7 +96,7 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
     if tried.document.explain:
         return
     folder = None if out is None else Path(out)
-    found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed)
+    found = trying.run(tried, speed, folder, quiet=as_json, functions=allowed, engine=engine)
     if as_json:
         say_json(found.as_json())
     for remark in found.remarks:

@@ -27,6 +27,7 @@ from medusa.tools.commands.medusa.explain_query import explanation_table
 from medusa.tools.commands.plain_tables import screen
 from medusa.tools.home.folder import Home
 from medusa.tools.trial.answers import Answers, Files
+from medusa.tools.trial.engines import engine_of
 from medusa.tools.trial.peer_of_the_moment import run_trial
 from medusa.tools.trial.recordings import RecordingError
 from medusa.tools.trial.rehearsal import SELF, Trial, trial_of
@@ -164,15 +165,18 @@ def run(
     *,
     quiet: bool,
     functions: FunctionsConfig = NO_FUNCTIONS,
+    engine: str | None = None,
 ) -> Tried:
     """Run the trial, and show or write its answers.
 
     Args:
         functions: those of users that its queries may call.
+        engine: see `medusa.tools.trial.engines.engine_of`.
 
     Raises:
         MedusaError: it cannot be computed, or a row does not fit.
     """
+    chosen, remark = engine_of(engine)
     answers = Answers()
     with ExitStack() as stack:
         files = None if out is None else Files(out, tried.outputs, stack)
@@ -185,8 +189,9 @@ def run(
         if not quiet:
             for remark in tried.left_out:
                 warn(remark)
-            warn("starts a peer and Spark")
-        posted = run_interruptible(partial(run_trial, tried, take, speed, functions))
+            if remark:
+                warn(remark)
+        posted = run_interruptible(partial(run_trial, tried, take, speed, functions, chosen))
     shown = {stream: tried.shown.get(stream, stream) for stream in tried.outputs}
     rows = {shown[stream]: answers.rows.get(stream, 0) for stream in tried.outputs}
     written = {} if files is None else {shown[s]: str(path) for s, path in files.paths.items()}

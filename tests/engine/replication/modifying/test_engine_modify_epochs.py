@@ -27,7 +27,7 @@ from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.operators.shared.panes import panes_name
-from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.replication.records.query_history import modified, settled
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.config import EngineConfig
@@ -64,7 +64,7 @@ class Bench:
     folder: Path
     stored: StoredQuery
     sources: dict[str, list[Row]]
-    executor: InterpretingExecutor
+    executor: ReferenceExecutor
     logs: dict[str, StreamLog] = field(default_factory=dict)
     runners: dict[str, TaskRunner] = field(default_factory=dict)
     editions: list[tuple[Query, int]] = field(default_factory=list)
@@ -183,7 +183,7 @@ async def play(
 ) -> None:
     draw = data.draw
     stored = stored_query(query)
-    executor = InterpretingExecutor(InterpreterConfig())
+    executor = ReferenceExecutor(Costs())
     bench = Bench(folder, stored, sources, executor, editions=[(query, BEGINNING)])
     bench.open()
     cuts = [*sorted(draw(st.lists(st.integers(-60, 90), min_size=2, max_size=8))), END]

@@ -27,7 +27,7 @@ from replicated_queries import LOSSLESS, Made, asked, believes, cast, die, has, 
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
-from medusa.engine.reference.interpreter import InterpretedTask
+from medusa.engine.reference.executor import ReferenceTask
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InvalidInputError, UnavailableError
@@ -80,14 +80,14 @@ class Brake:
 
     def __init__(self, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
         self._off = trio.Event()
-        executor, run = executor_of(place), InterpretedTask.run
+        executor, run = executor_of(place), ReferenceTask.run
 
-        async def held(task: InterpretedTask, *arguments: Any) -> Any:
+        async def held(task: ReferenceTask, *arguments: Any) -> Any:
             if task._executor is executor:
                 await self._off.wait()
             return await run(task, *arguments)
 
-        monkeypatch.setattr(InterpretedTask, "run", held)
+        monkeypatch.setattr(ReferenceTask, "run", held)
 
     def release(self) -> None:
         self._off.set()

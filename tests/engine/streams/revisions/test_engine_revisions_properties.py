@@ -36,7 +36,7 @@ from revised_epochs import (
 from examples import examples
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END, REVISION_KIND
-from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.streams.config import EngineConfig, SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog
@@ -106,7 +106,7 @@ class Plant:
             )
             self._closing.callback(log.close)
             self.logs[task.output] = log
-        executor = InterpretingExecutor(InterpreterConfig())
+        executor = ReferenceExecutor(Costs())
         self.runners = [
             runner_of(
                 task,

@@ -11,7 +11,7 @@ import pytest
 import trio
 from revised_epochs import DENSE, SCHEMAS, entry_of
 
-from medusa.engine.reference.interpreter import InterpreterConfig, InterpretingExecutor
+from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.network import Network
@@ -35,7 +35,7 @@ def test_spark_keeps_cases_apart(spark: Spark, tmp_path: Path) -> None:
         pq.write_table(pa.Table.from_pylist(rows, schema=shape), path)
         files, span = {case.inputs[0]: [path]}, Interval(-100, 200)
         made = spark.run(lambda s, c=case, f=files, i=span: Program(c).run(s, f, -100, 200, i))
-        computation = InterpretingExecutor(InterpreterConfig()).compile(case)
+        computation = ReferenceExecutor(Costs()).compile(case)
         expected = trio.run(computation.run, files, -100, 200, span)
         names = made.table.column_names
         order = [(name, "ascending") for name in names]
