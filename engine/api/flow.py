@@ -38,6 +38,7 @@ from medusa.engine.streams.messages import (
 from medusa.engine.streams.reading.delivery import Delivery
 from medusa.engine.streams.reading.feed import Feed, cursor_for, message_of
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.store.store import REPLICATED, StreamStore
 from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.engine.streams.store.subscriptions import Subscriptions, reader_in_words
@@ -119,7 +120,7 @@ class FlowCalls:
                 post, body = await duplex.receive(Post)
             except EndOfCall:
                 return
-            await duplex.send(await store.intake.post(state, writer, post, body))
+            await duplex.send(await store.intake.post(state, PostRequest(writer, post, body)))
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         leaders = self.leaders

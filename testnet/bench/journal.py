@@ -27,10 +27,12 @@ from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.memory import ENVIRONMENT
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.reading.assembling import Assembler
 from medusa.engine.streams.reading.feed import Cursor, parts_of
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import BusyError
 from medusa.testnet.bench import Entry, entry
 
@@ -89,7 +91,9 @@ async def _post(leader: Leader, rows: int) -> None:
         last = start + _POST_ROWS >= rows
         while True:
             try:
-                await leader.post(Writer("bench"), number + 1, body, end=last, now=0.0)
+                await leader.post(
+                    PostRequest(Writer("bench"), Post(number + 1, end=last), body), now=0.0
+                )
                 break
             except BusyError:  # as a client does: wait until there is room
                 await leader.log.wait_beyond(leader.log.boundary)

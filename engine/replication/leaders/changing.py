@@ -18,6 +18,7 @@ from medusa.engine.replication.leaders.voter import Role
 from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.store.store import REPLICATED, StreamStore
 from medusa.engine.streams.store.stream_state import LogKey, entries_of
 from medusa.overlay.concurrency import until_one_ends
@@ -46,7 +47,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
                     post, body = await duplex.receive(Post)
                 except EndOfCall:
                     break
-                posted = await store.intake.post(state, writer, post, body)
+                posted = await store.intake.post(state, PostRequest(writer, post, body))
                 # A duplicate, too, waits for everything before it.
                 await accepted.send((posted, keeper.logs.leader.source.position))
         await trio.sleep_forever()  # the answers still go

@@ -172,12 +172,6 @@ class Entry(Struct, frozen=True, array_like=True):
         return self.count - self.late - (self.inserted.count if self.inserted else 0)
 
 
-def check_promise(boundary: int | None) -> None:
-    """Refuse a number that is no int64 of microseconds. Raises: InvalidInputError."""
-    if boundary is not None and not BEGINNING <= boundary <= END:
-        raise InvalidInputError(f"boundary {boundary} is not an int64 of microseconds")
-
-
 def decode_entry(meta: bytes) -> Entry:
     """The entry in the `meta` of a journal's entry. Raises: DecodeError."""
     return decode(meta, Entry, limit=MAX_META_BYTES, what="entry of a journal")

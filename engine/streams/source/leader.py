@@ -24,8 +24,8 @@ from medusa.engine.streams.log.recent import RECENT_BYTES, SharedMemory
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Posted
 from medusa.engine.streams.revisions.columns import revisions_schema
-from medusa.engine.streams.source.acceptance import Offsets, Writer
 from medusa.engine.streams.source.deciding import is_held
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.replica import Replica
 from medusa.engine.streams.source.revising import Revising
 from medusa.engine.streams.source.source import Source
@@ -154,51 +154,23 @@ class Leader:
         """As `source`."""
         return self._late
 
-    async def post(
-        self,
-        writer: Writer,
-        sequence: int,
-        body: Bytes = b"",
-        *,
-        boundary: int | None = None,
-        end: bool = False,
-        done: bool = False,
-        offsets: Offsets | None = None,
-        now: float,
-    ) -> Posted:
+    async def post(self, request: PostRequest, *, now: float) -> Posted:
         """See `Source.post`. Hand in the posts of one producer one after the other. A post waits a
         while if the log is behind."""
         if self._source.crowded:
             with trio.move_on_after(_PATIENCE_S):
                 await self.log.wait_beyond(self.log.boundary)
-
-        def accept() -> Posted:
-            post = partial(self._source.post, boundary=boundary, end=end, done=done)
-            post = partial(post, offsets=offsets)
-            return post(writer, sequence, body, now=now)
-
+        accept = partial(self._source.post, request, now=now)
         async with self._order, self._lock:
             self._check_open()
-            if len(body) < _INLINE_BYTES:
+            if len(request.body) < _INLINE_BYTES:
                 posted = accept()
             else:
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted
 
-    async def revise(
-        self,
-        writer: Writer,
-        sequence: int,
-        body: Bytes,
-        *,
-        history_us: int,
-        boundary: int | None = None,
-        end: bool = False,
-        done: bool = False,
-        offsets: Offsets | None = None,
-        now: float,
-    ) -> Posted:
+    async def revise(self, request: PostRequest, *, history_us: int, now: float) -> Posted:
         """See `Revising.revise`; in order with the posts of that producer. Posts wait while
         the tuples are looked up; replicas and logs go on.
 
@@ -213,19 +185,18 @@ class Leader:
                 async with self._lock:
                     self._check_open()
                     revising = Revising(self._source)
-                    if (posted := self._source.known(writer, sequence, offsets)) is not None:
+                    if (posted := self._source.known(request)) is not None:
                         return posted
                     here = pinned.enter_context(revising.here(self.log, self.revisions_log))
                 try:
-                    looked_up = await trio.to_thread.run_sync(revising.look_up, body, here)
+                    looked_up = await trio.to_thread.run_sync(revising.look_up, request.body, here)
                 except EpochDamagedError as error:
                     self.log.find_damaged(error.path)
                     self.revisions_log.find_damaged(error.path)
                     raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
-                revise = partial(Revising(self._source).revise, writer, sequence, looked_up)
-                revise = partial(revise, history_us=history_us, offsets=offsets)
-                accept = partial(revise, boundary=boundary, end=end, done=done, now=now)
+                revise = partial(Revising(self._source).revise, request, looked_up)
+                accept = partial(revise, history_us=history_us, now=now)
                 posted = await trio.to_thread.run_sync(accept)
         self._tell()
         return posted

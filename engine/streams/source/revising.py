@@ -29,9 +29,10 @@ from medusa.engine.streams.revisions.resolving import (
     replaced_times,
     resolve,
 )
-from medusa.engine.streams.source.acceptance import Entry, Offsets, Writer, check_promise
+from medusa.engine.streams.source.acceptance import Entry
 from medusa.engine.streams.source.deciding import decide
-from medusa.engine.streams.source.source import Source, promise_of
+from medusa.engine.streams.source.post_request import PostRequest
+from medusa.engine.streams.source.source import Source
 from medusa.engine.streams.source.waiting import WaitingRevisions
 from medusa.engine.streams.validate import Batch, check_ahead
 from medusa.overlay.errors import InvalidInputError, UnavailableError
@@ -70,23 +71,12 @@ class Revising:
         return LookedUp(Search(request, self._source.schema, here), here)
 
     def revise(
-        self,
-        writer: Writer,
-        sequence: int,
-        looked_up: LookedUp,
-        *,
-        history_us: int,
-        boundary: int | None = None,
-        end: bool = False,
-        done: bool = False,
-        offsets: Offsets | None = None,
-        now: float,
+        self, request: PostRequest, looked_up: LookedUp, *, history_us: int, now: float
     ) -> Posted:
         """Accept a post of revisions: when this returns, it survives the death of the process.
 
         Args:
             history_us: tuples further behind are not revised.
-            boundary, end, done, offsets: as of `Source.post`.
 
         Raises:
             InvalidInputError: the stream has ended, or the post is too large.
@@ -94,10 +84,10 @@ class Revising:
             UnavailableError: the stream has changed since the lookup.
             Else as `Source.post`; nothing was stored.
         """
-        if (posted := self._source.known(writer, sequence, offsets)) is not None:
+        if (posted := self._source.known(request)) is not None:
             return posted
-        check_promise(boundary)
-        promise, done = promise_of(writer, boundary, end=end, done=done)
+        request.check()
+        writer, promise = request.writer, request.promise
         here, now_us = looked_up.here, int(now * 1e6)
         if here.source is not self._source or here.accepted != self.accepted:
             raise UnavailableError(
@@ -114,7 +104,7 @@ class Revising:
         )
         entry = Entry(
             writer.producer,
-            sequence,
+            request.post.sequence,
             boundary=self._source.boundary,
             count=resolved.rows.num_rows,
             first=self._source.acceptance.revisions,
@@ -125,16 +115,18 @@ class Revising:
             position=resolved.position,
             missed=resolved.missed,
             participant=writer.participant,
-            offset=None if offsets is None else offsets[1],
+            offset=request.offset,
             taken=now_us,
-            done=done,
+            done=request.is_done,
         )
         entry = decide(self._source.acceptance, entry, Batch(resolved.rows), 0)
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))
         self._source.append(entry, journaled, Batch(resolved.rows))
         accepted = looked_up.search.request.num_rows - len(entry.missed)
-        return Posted(sequence, accepted, 0, self._source.boundary, missed=entry.missed)
+        return Posted(
+            request.post.sequence, accepted, 0, self._source.boundary, missed=entry.missed
+        )
 
     @contextmanager
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:

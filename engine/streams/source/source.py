@@ -34,17 +34,16 @@ from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.journal.entries import Bytes
 from medusa.engine.streams.journal.journal import Journal, Position, Record
-from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
+from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.source.acceptance import (
     Acceptance,
     Entry,
-    Offsets,
     Writer,
-    check_promise,
     decode_entry,
     decode_snapshot,
 )
 from medusa.engine.streams.source.deciding import by_clock, by_slack, decide
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.settling import Settling
 from medusa.engine.streams.source.waiting import WaitingRevisions, WaitingTuples, taken_by
 from medusa.engine.streams.validate import Batch, check_ahead, read_post
@@ -187,27 +186,10 @@ class Source:
         pending = self.waiting.pending
         return pending.bytes > self._config.pending_bytes // 4 and pending.ready(self.ready)
 
-    def post(
-        self,
-        writer: Writer,
-        sequence: int,
-        body: Bytes = b"",
-        *,
-        boundary: int | None = None,
-        end: bool = False,
-        done: bool = False,
-        offsets: Offsets | None = None,
-        now: float,
-    ) -> Posted:
+    def post(self, request: PostRequest, *, now: float) -> Posted:
         """Accept a post: when this returns, it survives the death of the process.
 
         Args:
-            body: an Arrow IPC stream of the schema's fields, or empty; kept, not copied.
-            boundary: no later tuple of this producer has stime <= it.
-            end: no tuple follows: all later posts are late. Of another participant than the owner,
-                as `done`.
-            done: nobody waits for more of this producer; with the number 0 that is all.
-            offsets: the producer's place in its source; see `medusa.engine.streams.messages.Post`.
             now: seconds since the epoch.
 
         Raises:
@@ -217,20 +199,15 @@ class Source:
             BusyError: too much waits for the log; StorageFullError: the disk is full.
             After any of these nothing was stored, and the same sequence may be sent again.
         """
-        if len(body) > MAX_BATCH_BYTES:
-            raise InvalidInputError(
-                f"a post of {len(body)} bytes: send at most {MAX_BATCH_BYTES} at a time"
-            )
-        if (posted := self.known(writer, sequence, offsets)) is not None:
-            if done and not sequence:
-                self._leave(writer, posted.last, now)
-                return self._progress(writer)
-            return posted
-        check_promise(boundary)
-        promise, done = promise_of(writer, boundary, end=end, done=done)
-        return self._accept(writer, sequence, body, promise, done=done, now=now, offsets=offsets)
+        request.check()
+        if (posted := self.known(request)) is None:
+            return self._accept(request, now)
+        if request.post.done and not request.post.sequence:
+            self._leave(request.writer, posted.last, now)
+            return self._progress(request.writer)
+        return posted
 
-    def known(self, writer: Writer, sequence: int, offsets: Offsets | None) -> Posted | None:
+    def known(self, request: PostRequest) -> Posted | None:
         """The answer to number 0, or to a post that was accepted before; None: a new post. A stream
         with replicas acknowledges any post only once it is settled, also one accepted before.
 
@@ -240,11 +217,12 @@ class Source:
             ConflictError: it does not go on where the last one ended.
         """
         self._check_leading()
+        writer, sequence = request.writer, request.post.sequence
         if sequence == 0:
             return self._progress(writer)
         duplicate = self.acceptance.is_duplicate(writer, sequence)
-        if offsets is not None:
-            self.acceptance.check_offsets(writer, sequence, offsets)
+        if request.post.offsets is not None:
+            self.acceptance.check_offsets(writer, sequence, request.post.offsets)
         if not duplicate:
             return None
         missed = self.acceptance.missed(writer, sequence)
@@ -259,7 +237,7 @@ class Source:
         """
         writer = Writer(stream)
         if number > self.acceptance.last_of(writer):
-            self._accept(writer, number, encode(payload), None, now=now)
+            self._accept(PostRequest(writer, Post(number), encode(payload)), now)
 
     @property
     def definition(self) -> StreamDefinition | None:
@@ -424,19 +402,10 @@ class Source:
 
     # -- accepting ----------------------------------------------------------------------------
 
-    def _accept(
-        self,
-        writer: Writer,
-        sequence: int,
-        body: Bytes,
-        promise: int | None,
-        *,
-        done: bool = False,
-        now: float,
-        offsets: Offsets | None = None,
-    ) -> Posted:
+    def _accept(self, request: PostRequest, now: float) -> Posted:
+        writer, sequence, promise = request.writer, request.post.sequence, request.promise
         self._wait_anew(now)
-        batch, arrival = read_post(body, self.schema), None
+        batch, arrival = read_post(request.body, self.schema), None
         check_ahead(batch.stime, promise, self.schema, self.definition, int(now * 1e6))
         if batch.stime is None and batch.payload.num_rows:
             arrival = self.acceptance.arrival_at(int(now * 1e6))
@@ -453,8 +422,8 @@ class Source:
             late=0,
             taken=int(now * 1e6),
             participant=writer.participant,
-            offset=None if offsets is None else offsets[1],
-            done=done,
+            offset=request.offset,
+            done=request.is_done,
         )
         entry = decide(self.acceptance, entry, batch, self._config.lateness_us)
         inserted = entry.inserted
@@ -463,7 +432,7 @@ class Source:
             self.revisions.check_room(self.name, size, limit, self.ready, entry.becomes)
         self.waiting.check_room(batch, entry, self.ready, self._config)
         leapt = self.acceptance.leapt(writer, sequence)
-        self.append(entry, body, batch)
+        self.append(entry, request.body, batch)
         self._note_leapt(writer, leapt)
         self.hand_on_late(now)
         return Posted(
@@ -684,16 +653,6 @@ class Source:
         """The oldest segment that must stay, whatever is in it."""
         newest = self._journal.segment
         return newest if self.settling is None else min(newest, self.settling.settled[0])
-
-
-def promise_of(
-    writer: Writer, boundary: int | None, *, end: bool, done: bool
-) -> tuple[int | None, bool]:
-    """What a post promises: (the boundary, END if it ends the stream; whether it is done). The end
-    is the owner's: another participant's producer ends its own rows."""
-    if end or boundary == END:
-        return (None, True) if writer.participant else (END, done)
-    return boundary, done
 
 
 def _by_itself(acceptance: Acceptance) -> Entry:

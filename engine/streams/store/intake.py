@@ -10,9 +10,9 @@ from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import END
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.load import Pacer
-from medusa.engine.streams.messages import Post, Posted
-from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.messages import Posted
 from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.store.disk_quota import DiskQuota
 from medusa.engine.streams.store.stream_state import LogKey, StreamState
 from medusa.overlay.clock import MAX_AHEAD_S, MEND, Clock, shown
@@ -105,7 +105,7 @@ class Intake:
                 what = f"refuses posts: {refusal.reason}"
                 yield Trouble(Reason.REFUSES_POSTS, key.stream, what, STORE_MEND)
 
-    async def post(self, state: StreamState, writer: Writer, post: Post, body: bytes) -> Posted:
+    async def post(self, state: StreamState, request: PostRequest) -> Posted:
         """Accept a post; wait while too many bytes wait for the log.
 
         Raises:
@@ -122,23 +122,15 @@ class Intake:
             moved = leader.log.boundary
             try:
                 _check_memory(state, leader)
-                take = leader.post
-                if post.revisions and state.entry.stream.table:
+                if not request.post.revisions:
+                    posted = await leader.post(request, now=self._clock())
+                elif state.entry.stream.table:
                     raise InvalidInputError(
                         f"{state.name} is a table, without revisions: post a newer row of the key"
                     )
-                if post.revisions:
-                    take = partial(leader.revise, history_us=state.entry.stream.history_us)
-                posted = await take(
-                    writer,
-                    post.sequence,
-                    body,
-                    boundary=post.boundary,
-                    end=post.end,
-                    done=post.done,
-                    offsets=post.offsets,
-                    now=self._clock(),
-                )
+                else:
+                    history_us = state.entry.stream.history_us
+                    posted = await leader.revise(request, history_us=history_us, now=self._clock())
             except StorageError as error:
                 self._note_refusal(state, str(error))
                 raise

@@ -9,7 +9,9 @@ import trio
 from engine_streams_data import NOW, P, body, home_in
 
 from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.leader import Leader
+from medusa.engine.streams.source.post_request import PostRequest
 
 
 async def move(leader: Leader) -> None:
@@ -25,7 +27,7 @@ async def main(folder: Path, first: int) -> None:
         nursery.start_soon(move, leader)
         for number in range(first, 10**6):
             rows = [(number * 100 + (i * 37) % 100, number * 20 + i) for i in range(20)]
-            await leader.post(P, number, body(rows), now=NOW)
+            await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
             print(number, flush=True)
 
 

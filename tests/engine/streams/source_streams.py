@@ -13,8 +13,9 @@ from engine_streams_data import SCHEMA, Row, all_rows, body
 from medusa.engine.objects.schema import Schema
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.log.stream_log import StreamLog
-from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.source import Source
 
 NOW = 1_700_000_000.0
@@ -71,7 +72,9 @@ class Stream:
 
     def post(self, rows: list[Row], writer: Writer = P, **more: object) -> Posted:
         number = self.sequence.get(writer, 0) + 1
-        posted = self.source.post(writer, number, body(rows) if rows else b"", now=NOW, **more)
+        posted = self.source.post(
+            PostRequest(writer, Post(number, **more), body(rows) if rows else b""), now=NOW
+        )
         self.sequence[writer] = number
         return posted
 

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from medusa.engine.objects.definitions import StreamDefinition
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 
 FIRST = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/x", k_safety=1, max_ahead_us=None)
 
@@ -67,7 +69,9 @@ class Pair:
             case "post", stime:
                 self.sequence += 1
                 data = body([(stime, stime), (stime + 7, stime)])
-                self.leader.source.post(Writer("p"), self.sequence, data, now=NOW)
+                self.leader.source.post(
+                    PostRequest(Writer("p"), Post(self.sequence), data), now=NOW
+                )
             case "acknowledge", limit:
                 self.replica.take(self.leader, limit)
                 for each in (self.leader, self.replica):

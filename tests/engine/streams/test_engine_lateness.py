@@ -16,7 +16,9 @@ from medusa.engine.objects.definitions import StreamDefinition, check_lateness, 
 from medusa.engine.objects.schema import END, REVISED_SEQ, REVISED_STIME, REVISION_KIND
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.waiting import PENDING_SHARE
 from medusa.overlay.errors import BusyError, InvalidInputError
 
@@ -41,7 +43,7 @@ def insertions(log: StreamLog | None) -> list[tuple[int, int, int, int]]:
 
 
 async def post(leader: Leader, number: int, rows: Iterable[tuple[int, int]]) -> tuple[int, ...]:
-    posted = await leader.post(P, number, body(rows), now=NOW)
+    posted = await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
     return posted.rows, posted.inserted, posted.late, posted.boundary
 
 
@@ -54,7 +56,7 @@ async def test_late_ones_are_insertions_later_ones_are_late(tmp_path: Path) -> N
         await leader.advance(NOW)
         assert await post(leader, 4, [(189, 8)]) == (0, 1, 0, 189)
         assert (leader.late_rows, leader.inserted_rows) == (2, 3)
-        assert (await leader.post(P, 5, end=True, now=NOW)).boundary == END
+        assert (await leader.post(PostRequest(P, Post(5, end=True)), now=NOW)).boundary == END
         assert await post(leader, 6, [(210, 9)]) == (0, 0, 1, END)  # it has ended
         await leader.advance(NOW)
         assert all_rows(leader.log) == [(90, 5), (100, 1), (200, 6)]
@@ -70,7 +72,7 @@ async def test_a_retry_inserts_nothing_again(tmp_path: Path) -> None:
     async with leader_in(tmp_path) as leader:
         await post(leader, 1, [(100, 1)])
         await post(leader, 2, [(50, 2)])
-        again = await leader.post(P, 2, body([(50, 2)]), now=NOW)
+        again = await leader.post(PostRequest(P, Post(2), body([(50, 2)])), now=NOW)
         assert (again.duplicate, again.rows, again.inserted) == (True, 0, 0)
         await post(leader, 3, [(300, 3)])
         await leader.advance(NOW)
@@ -95,7 +97,7 @@ async def test_a_crash_at_any_moment(tmp_path: Path, steps: int) -> None:
         assert all_rows(leader.log) == [(100, 1), (200, 3)]
         assert insertions(leader.revisions_log) == [(90, 50, 1, 2), (190, 150, 4, 5)]
         assert [value for _, value in all_rows(leader.late_log)] == [4]
-        await leader.post(P, 5, end=True, now=NOW)
+        await leader.post(PostRequest(P, Post(5, end=True)), now=NOW)
         await leader.advance(NOW)
         assert all_rows(leader.log) == [(100, 1), (200, 3), (400, 6)]
 
@@ -125,18 +127,22 @@ async def test_they_take_a_share_of_the_memory(tmp_path: Path) -> None:
         while not refusal:
             number += 1
             try:
-                await leader.post(P, number, body(late), now=NOW)
+                await leader.post(PostRequest(P, Post(number), body(late)), now=NOW)
             except InvalidInputError as error:
                 refusal = str(error)
         assert "wait for the boundary to move" in refusal
         revisions = leader.source.revisions
         assert revisions is not None
         assert 0 < revisions.pending.bytes < PENDING_SHARE * small.pending_bytes + 30_000
-        assert (await leader.post(P, number, boundary=9_995, now=NOW)).boundary == 9_995
+        assert (
+            await leader.post(PostRequest(P, Post(number, boundary=9_995)), now=NOW)
+        ).boundary == 9_995
         with pytest.raises(BusyError, match="wait for their log"):
-            await leader.post(P, number + 1, body(late), now=NOW)
+            await leader.post(PostRequest(P, Post(number + 1), body(late)), now=NOW)
         await leader.advance(NOW)
-        assert (await leader.post(P, number + 1, body(late), now=NOW)).inserted == 1000
+        assert (
+            await leader.post(PostRequest(P, Post(number + 1), body(late)), now=NOW)
+        ).inserted == 1000
 
 
 def test_streams_that_can_have_none() -> None:

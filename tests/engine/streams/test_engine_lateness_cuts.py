@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from medusa.engine.objects.schema import BEGINNING, REVISED_SEQ, REVISED_STIME, STIME
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 
 TIMES = st.lists(st.integers(0, 40), max_size=25)
 CUTS = st.sets(st.integers(1, 24))
@@ -77,7 +79,7 @@ async def posted(
                 first, end = pieces[number]
                 number += 1
                 rows = [(times[row], row) for row in range(first, end)]
-                await leader.post(P, number, body(rows), now=NOW)
+                await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
                 if first in crashes:
                     break
             else:
@@ -88,7 +90,7 @@ async def posted(
 
 async def _at_the_end(leader: Leader, number: int) -> Found:
     boundary = leader.boundary
-    await leader.post(P, number, boundary=1000, now=NOW)
+    await leader.post(PostRequest(P, Post(number, boundary=1000)), now=NOW)
     await leader.advance(NOW)
     return Found(
         all_rows(leader.log),

@@ -18,8 +18,9 @@ from medusa.engine.objects.view import Range, View
 from medusa.engine.replication.mending import LEND, Lend
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.messages import Tuples
+from medusa.engine.streams.messages import Post, Tuples
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.store.store import REPLICATED
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.errors import NotAuthorisedError, NotFoundError, NotRetainedError
@@ -299,7 +300,9 @@ async def test_posts_missing_from_a_damaged_journal_are_told(town: Town) -> None
         home = mit.state(stream).leader
         assert home is not None
         body = encode(rows([(number, number)]))
-        await home.post(Writer("p"), number, body, boundary=boundary, now=wall_clock())
+        await home.post(
+            PostRequest(Writer("p"), Post(number, boundary=boundary), body), now=wall_clock()
+        )
 
     for number in range(1, 4):
         await put(number)

@@ -15,19 +15,21 @@ from engine_streams_data import NOW, P, Row, all_rows, body, home_in
 
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source import waiting
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import StorageFullError
 
 
 async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
     async with home_in(tmp_path) as leader:
-        await leader.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
+        await leader.post(PostRequest(P, Post(1), body([(10, 1), (20, 2)])), now=NOW)
         with trio.fail_after(DEADLINE_S):
             await leader.wait_ready()
         assert await leader.advance(NOW)
         assert not await leader.advance(NOW)
-        await leader.post(P, 2, body([(5, 3)]), end=True, now=NOW)
+        await leader.post(PostRequest(P, Post(2, end=True), body([(5, 3)])), now=NOW)
         assert await leader.advance(NOW)
         assert all_rows(leader.log) == [(10, 1), (20, 2)]
         assert [value for _, value in all_rows(leader.late_log)] == [3]
@@ -37,12 +39,12 @@ async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
 
 async def test_late_tuples_come_into_their_log_after_the_stream_has_ended(tmp_path: Path) -> None:
     async with home_in(tmp_path) as leader:
-        await leader.post(P, 1, body([(10, 1)]), end=True, now=NOW)
+        await leader.post(PostRequest(P, Post(1, end=True), body([(10, 1)])), now=NOW)
         assert await leader.advance(NOW)
         with trio.move_on_after(0.05) as idle:
             await leader.wait_ready()
         assert idle.cancelled_caught, "nothing waits"
-        await leader.post(P, 2, body([(20, 2)]), now=NOW + 1)
+        await leader.post(PostRequest(P, Post(2), body([(20, 2)])), now=NOW + 1)
         with trio.fail_after(DEADLINE_S):
             await leader.wait_ready()
         assert await leader.advance(NOW + 1)
@@ -59,7 +61,9 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
         async def produce(producer: int, size: int) -> None:
             for n in range(20):
                 rows = [(n * 1000 + i, producer * 10**6 + n * size + i) for i in range(size)]
-                await leader.post(Writer(f"p{producer}"), n + 1, body(rows), now=NOW)
+                await leader.post(
+                    PostRequest(Writer(f"p{producer}"), Post(n + 1), body(rows)), now=NOW
+                )
 
         async def move() -> None:
             while leader.log.boundary < END:
@@ -70,7 +74,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
         async with trio.open_nursery() as producers:
             for producer, size in enumerate((1, 3, 1500)):  # the last are handled in a thread
                 producers.start_soon(produce, producer, size)
-        await leader.post(Writer("last"), 1, end=True, now=NOW)
+        await leader.post(PostRequest(Writer("last"), Post(1, end=True)), now=NOW)
         nursery.cancel_scope.deadline = trio.current_time() + DEADLINE_S
         await leader.log.wait_beyond(END - 1)
         rows = all_rows(leader.log, limit_rows=10**6)
@@ -84,7 +88,9 @@ async def test_one_advance_takes_all_that_is_ready(
     monkeypatch.setattr(waiting, "EPOCH_BYTES", 100)
     async with home_in(tmp_path) as leader:
         for n in range(5):
-            await leader.post(P, n + 1, body([(n * 10 + i, i) for i in range(10)]), now=NOW)
+            await leader.post(
+                PostRequest(P, Post(n + 1), body([(n * 10 + i, i) for i in range(10)])), now=NOW
+            )
         await leader.advance(NOW)
         assert (leader.log.boundary, leader.log.rows) == (48, 49)
         assert len(list((tmp_path / "log").iterdir())) == 5
@@ -94,7 +100,7 @@ async def test_advance_cancelled_after_the_commit_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with home_in(tmp_path) as leader:
-        await leader.post(P, 1, body([(10, 1), (20, 2)]), now=NOW)
+        await leader.post(PostRequest(P, Post(1), body([(10, 1), (20, 2)])), now=NOW)
         with trio.CancelScope() as scope:
             real = leader.log.commit
 
@@ -107,7 +113,7 @@ async def test_advance_cancelled_after_the_commit_goes_on(
         assert scope.cancelled_caught
         monkeypatch.undo()
         await leader.advance(NOW)
-        await leader.post(P, 2, end=True, now=NOW)
+        await leader.post(PostRequest(P, Post(2, end=True)), now=NOW)
         await leader.advance(NOW)
         assert all_rows(leader.log) == [(10, 1), (20, 2)]
 
@@ -161,7 +167,7 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
                 around(os, "link")
                 monkeypatch.setattr(os, "pwritev", torn_write)
                 for number, rows in enumerate(POSTS, 1):
-                    await leader.post(P, number, body(rows), now=NOW)
+                    await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
                     acknowledged = number
                     if number % 3 == 0:
                         await leader.advance(NOW)
@@ -169,11 +175,15 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
 
     async def recover(place: Path, known: int) -> tuple[list[Row], list[int]]:
         async with home_in(place, config) as leader:
-            found = await leader.post(P, known, body(POSTS[known - 1]), now=NOW) if known else None
+            found = (
+                await leader.post(PostRequest(P, Post(known), body(POSTS[known - 1])), now=NOW)
+                if known
+                else None
+            )
             assert found is None or found.duplicate, "an acknowledged post is there"
             for number, rows in enumerate(POSTS[known:], known + 1):
-                await leader.post(P, number, body(rows), now=NOW)
-            await leader.post(P, len(POSTS) + 1, end=True, now=NOW)
+                await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
+            await leader.post(PostRequest(P, Post(len(POSTS) + 1, end=True)), now=NOW)
             await leader.advance(NOW)
             return all_rows(leader.log), [value for _, value in all_rows(leader.late_log)]
 
@@ -210,9 +220,9 @@ def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
 
     async def read() -> list[Row]:
         async with home_in(tmp_path) as leader:
-            last = await leader.post(P, acknowledged, body([(0, 0)]), now=NOW)
+            last = await leader.post(PostRequest(P, Post(acknowledged), body([(0, 0)])), now=NOW)
             assert last.duplicate
-            await leader.post(Writer("q"), 1, end=True, now=NOW)
+            await leader.post(PostRequest(Writer("q"), Post(1, end=True)), now=NOW)
             await leader.advance(NOW)
             assert leader.late_rows == 0
             return all_rows(leader.log, limit_rows=10**6)
@@ -249,7 +259,7 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
                     for n in range(number * 1000, number * 1000 + 1000)
                 ]
                 try:
-                    await leader.post(P, number, body(rows), now=NOW)
+                    await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
                 except StorageFullError as error:
                     assert "no room for" in str(error)  # noqa: PT017
                     refused["post"] += 1
@@ -263,14 +273,19 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
 
         await fill(500)
         with pytest.raises(StorageFullError):
-            await leader.post(P, len(acknowledged) // 1000 + 1, body([(10**9, 1)] * 10**4), now=NOW)
+            await leader.post(
+                PostRequest(P, Post(len(acknowledged) // 1000 + 1), body([(10**9, 1)] * 10**4)),
+                now=NOW,
+            )
     assert refused["post"]
     assert len(acknowledged) > 10_000
 
     async with home_in(small_disk / "home", config, history_us=0) as leader:
         ballast.unlink()
         rows = [(10**8 + i, i) for i in range(1000)]
-        await leader.post(P, len(acknowledged) // 1000 + 1, body(rows), end=True, now=NOW)
+        await leader.post(
+            PostRequest(P, Post(len(acknowledged) // 1000 + 1, end=True), body(rows)), now=NOW
+        )
         await leader.advance(NOW)
         assert all_rows(leader.log, limit_rows=10**6) == acknowledged + rows
         assert leader.boundary == END == leader.log.boundary
@@ -285,7 +300,9 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
     config = SourceConfig(segment_bytes=1)  # a segment for each post
     async with home_in(tmp_path, config) as leader:
         for n in range(1, 10):
-            await leader.post(P, n, body([(10 * n, n)]), boundary=10 * n, now=NOW)
+            await leader.post(
+                PostRequest(P, Post(n, boundary=10 * n), body([(10 * n, n)])), now=NOW
+            )
             await leader.advance(NOW)
     files = sorted((tmp_path / "log").iterdir(), key=lambda path: int(path.stem.split("_")[1]))
     assert len(files) == 9
@@ -301,7 +318,9 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
                 assert lost.upto >= 80, "the segments before the last are gone"
                 assert lost.after == (10 * kept or BEGINNING)
             at = 100 + again
-            await leader.post(P, 10 + again, body([(at, 1)]), boundary=at, now=NOW)
+            await leader.post(
+                PostRequest(P, Post(10 + again, boundary=at), body([(at, 1)])), now=NOW
+            )
             await leader.advance(NOW)
             assert log.boundary == at
             whole = [(time, value) for time, value in all_rows(log, after=log.whole_from)]

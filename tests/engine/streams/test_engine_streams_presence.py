@@ -12,8 +12,9 @@ from source_streams import Stream, opened
 from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import SourceConfig
-from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.presence import MAX_PRESENT
 from medusa.overlay.errors import BusyError
 
@@ -36,7 +37,7 @@ class Producers:
         number = self.stream.sequence.get(writer, 0) + 1
         rows: list[Row] = [(int((START + time) * S), number) for time in times]
         posted = self.stream.source.post(
-            writer, number, body(rows) if rows else b"", now=START + at, **more
+            PostRequest(writer, Post(number, **more), body(rows) if rows else b""), now=START + at
         )
         self.stream.sequence[writer] = number
         self.late += posted.late
@@ -46,7 +47,7 @@ class Producers:
         return self.post(writer, at=at, boundary=int((START + time) * S))
 
     def leave(self, writer: Writer, *, at: float) -> None:
-        self.stream.source.post(writer, 0, done=True, now=START + at)
+        self.stream.source.post(PostRequest(writer, Post(0, done=True)), now=START + at)
 
     def tick(self, at: float) -> None:
         self.stream.source.tick(START + at)

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.streams.journal.entries import split
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import DecodeError, UnavailableError
 
 POSTS = st.lists(
@@ -53,8 +55,12 @@ def test_the_replica_goes_on_where_the_home_was(
     reached = int(shared * len(posts))
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
-        leader.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
-        alone.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
+        leader.source.post(
+            PostRequest(Writer("p"), Post(number, boundary=boundary), data), now=NOW + number
+        )
+        alone.source.post(
+            PostRequest(Writer("p"), Post(number, boundary=boundary), data), now=NOW + number
+        )
         if number <= reached:
             replica.take(leader, limit)
             leader.settle(replica.source.position)
@@ -71,7 +77,9 @@ def test_the_replica_goes_on_where_the_home_was(
     replica.settle(replica.source.position)
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
-        posted = replica.source.post(Writer("p"), number, data, boundary=boundary, now=NOW + number)
+        posted = replica.source.post(
+            PostRequest(Writer("p"), Post(number, boundary=boundary), data), now=NOW + number
+        )
         assert posted.duplicate or number > reached
     replica.settle(replica.source.position)
     alone.settle(alone.source.position)
@@ -87,7 +95,7 @@ def test_the_replica_goes_on_where_the_home_was(
 
 def test_who_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
     with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its leader"):
-        replica.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
+        replica.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
 
 
 def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
@@ -109,7 +117,7 @@ def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
 def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     leader, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
     leader.lead(2)
-    leader.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
+    leader.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
     at, data = leader.source.read((1, 0), 10**6)
     replica.replica.follow(at, data)
     for place in ((1, 0), (1, len(data) + 1), (3, 0)):
@@ -135,7 +143,7 @@ def test_one_wrong_bit_is_noticed(
 ) -> None:
     leader = Replica(tmp_path_factory.mktemp("h"))
     leader.lead(2)
-    leader.source.post(Writer("p"), 1, body([(1, 1)]), now=NOW)
+    leader.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
     data = bytearray(leader.source.read((1, 0), 10**6)[1])
     leader.close()
     data[at % len(data)] ^= 1 << bit

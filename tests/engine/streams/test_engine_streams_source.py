@@ -15,9 +15,10 @@ from medusa.engine.objects.definitions import Idle
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
-from medusa.engine.streams.messages import MAX_BATCH_BYTES, Posted
+from medusa.engine.streams.messages import MAX_BATCH_BYTES, Post, Posted
 from medusa.engine.streams.source import waiting
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.source import Source
 from medusa.overlay.errors import (
     BusyError,
@@ -55,11 +56,13 @@ def test_who_asks_or_leaves_is_told_how_many_rows_wait(tmp_path: Path) -> None:
         s.post([(100, 1)])
         s.post([(130, 4)], other)
         s.post([(150, 2), (155, 3)])
-        assert s.source.post(P, 0, b"", now=NOW) == Posted(0, 0, 0, 119, last=2, waiting=3)
-        left = s.source.post(other, 0, b"", done=True, now=NOW)
+        assert s.source.post(PostRequest(P, Post(0)), now=NOW) == Posted(
+            0, 0, 0, 119, last=2, waiting=3
+        )
+        left = s.source.post(PostRequest(other, Post(0, done=True)), now=NOW)
         assert left == Posted(0, 0, 0, 144, last=1, waiting=2)
         s.move()
-        assert s.source.post(P, 0, b"", now=NOW).waiting == 2
+        assert s.source.post(PostRequest(P, Post(0)), now=NOW).waiting == 2
 
 
 def test_late_rows_are_counted_and_go_to_their_own_stream(s: Stream) -> None:
@@ -97,13 +100,13 @@ def test_the_boundary_never_moves_back(tmp_path: Path) -> None:
         assert s.post([], boundary=400).boundary == 500
         assert s.post([(600, 1)], boundary=BEGINNING).boundary == 500
         with pytest.raises(InvalidInputError, match="not an int64"):
-            s.source.post(P, 4, boundary=2**63, now=NOW)
+            s.source.post(PostRequest(P, Post(4, boundary=2**63)), now=NOW)
 
 
 def test_a_repeated_post_is_answered_and_not_stored_again(s: Stream) -> None:
     s.post([(10, 1)])
     for _ in range(2):
-        again = s.source.post(P, 1, body([(10, 1)]), now=NOW)
+        again = s.source.post(PostRequest(P, Post(1), body([(10, 1)])), now=NOW)
         assert again == Posted(1, 0, 0, 9, duplicate=True)
         s.crash()
     s.post([], end=True)
@@ -115,17 +118,17 @@ def test_a_gap_says_what_was_expected_and_stores_nothing(s: Stream) -> None:
     s.post([(10, 1)])
     for number in (3, 2**62, END):
         with pytest.raises(SequenceGapError, match=f"sent post {number}; expected 2"):
-            s.source.post(P, number, body([(11, 2)]), now=NOW)
+            s.source.post(PostRequest(P, Post(number), body([(11, 2)])), now=NOW)
     assert s.source.waiting.pending.rows == 1
-    assert s.source.post(P, 2, body([(11, 3)]), now=NOW).rows == 1
+    assert s.source.post(PostRequest(P, Post(2), body([(11, 3)])), now=NOW).rows == 1
 
 
 def test_a_new_producer_begins_at_one(s: Stream) -> None:
     for number in (2, 2**62, END):
         with pytest.raises(SequenceGapError, match="a new producer begins at 1"):
-            s.source.post(P, number, body([(10, 1)]), now=NOW)
+            s.source.post(PostRequest(P, Post(number), body([(10, 1)])), now=NOW)
     with pytest.raises(InvalidInputError, match="not a post's number"):
-        s.source.post(P, END + 1, now=NOW)
+        s.source.post(PostRequest(P, Post(END + 1)), now=NOW)
     assert s.post([(10, 1)]) == Posted(1, 1, 0, 9)
 
 
@@ -133,7 +136,7 @@ def test_no_number_of_one_participant_is_taken_for_anothers(s: Stream) -> None:
     s.post([(10, 1)], UTAH)
     assert s.post([(20, 2)], P) == Posted(1, 1, 0, 19)
     s.crash()
-    assert s.source.post(UTAH, 1, body([(10, 1)]), now=NOW).duplicate
+    assert s.source.post(PostRequest(UTAH, Post(1), body([(10, 1)])), now=NOW).duplicate
     s.post([(30, 3)], UTAH)
     s.post([], P, end=True)
     s.move()
@@ -144,13 +147,13 @@ def test_an_invalid_post_stores_nothing_and_its_number_is_free(s: Stream) -> Non
     long_name = payload([(1, 1)]).set_column(1, "name", pa.array(["x" * 9]))
     for bad in (b"garbage", encode(long_name), encode(payload([(1, 1)]).select(["t"]))):
         with pytest.raises(InvalidInputError):
-            s.source.post(P, 1, bad, now=NOW)
+            s.source.post(PostRequest(P, Post(1), bad), now=NOW)
     with pytest.raises(InvalidInputError, match="send at most"):
-        s.source.post(P, 1, bytes(MAX_BATCH_BYTES + 1), now=NOW)
+        s.source.post(PostRequest(P, Post(1), bytes(MAX_BATCH_BYTES + 1)), now=NOW)
     with pytest.raises(InvalidInputError, match="1 to 512 bytes"):
-        s.source.post(Writer("ü" * 257), 1, now=NOW)
+        s.source.post(PostRequest(Writer("ü" * 257), Post(1)), now=NOW)
     with pytest.raises(InvalidInputError, match="not a post's number"):
-        s.source.post(P, -1, now=NOW)
+        s.source.post(PostRequest(P, Post(-1)), now=NOW)
     assert s.post([(1, 1)]) == Posted(1, 1, 0, 0)
 
 
@@ -237,7 +240,7 @@ def test_journal_segments_go_when_their_rows_are_in_the_log(tmp_path: Path) -> N
         s.move()
         assert len(list((tmp_path / "journal").iterdir())) <= 2
         s.crash()
-        again = s.source.post(Writer("quiet"), 1, body([(1, 1)]), now=NOW)
+        again = s.source.post(PostRequest(Writer("quiet"), Post(1), body([(1, 1)])), now=NOW)
         assert again.duplicate, "the snapshot knows the producers of segments that went"
         s.post([], end=True)
         s.move()
@@ -347,7 +350,9 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
                     model.post(rows, promise)
                     posted = s.post(rows, writer, boundary=promise)
                     assert posted.boundary == model.boundary
-                    again = s.source.post(writer, s.sequence[writer], b"junk", now=NOW)
+                    again = s.source.post(
+                        PostRequest(writer, Post(s.sequence[writer]), b"junk"), now=NOW
+                    )
                     assert again.duplicate
                 case ("move",):
                     s.move()
@@ -395,7 +400,7 @@ def test_a_large_cut_comes_in_several_epochs(s: Stream, monkeypatch: pytest.Monk
 
 def test_bytes_that_are_no_post_are_refused(s: Stream) -> None:
     with pytest.raises(DecodeError):
-        s.source.post(Writer("p"), 1, b"\0" * 8, now=NOW)
+        s.source.post(PostRequest(Writer("p"), Post(1), b"\0" * 8), now=NOW)
 
 
 def test_tiny_posts_count_for_what_they_take_in_memory(tmp_path: Path) -> None:

@@ -19,7 +19,9 @@ from hypothesis import strategies as st
 from source_streams import NOW, Stream, opened
 
 from medusa.engine.streams.config import SourceConfig
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import (
     SequenceGapError,
     StorageError,
@@ -104,18 +106,18 @@ def test_a_producer_whose_last_posts_are_lost_goes_on(s: Stream, tmp_path: Path)
     s.open()
     assert len(s.source.lost) == 1, "nobody knows whose post that was"
     s.crash()
-    s.source.post(Writer("new"), 1, body([(6, 6)]), now=NOW)
+    s.source.post(PostRequest(Writer("new"), Post(1), body([(6, 6)])), now=NOW)
     with pytest.raises(SequenceGapError):
-        s.source.post(Writer("new"), 3, body([(6, 6)]), now=NOW)
-    assert s.source.post(Writer("a"), 3, b"junk", now=NOW).duplicate
+        s.source.post(PostRequest(Writer("new"), Post(3), body([(6, 6)])), now=NOW)
+    assert s.source.post(PostRequest(Writer("a"), Post(3), b"junk"), now=NOW).duplicate
     assert not s.post([(7, 7)], Writer("a")).duplicate
     (lost,) = s.source.lost
     assert lost.startswith("posts 4 to 4 of a are missing")
     with pytest.raises(SequenceGapError):
-        s.source.post(Writer("a"), 7, body([(8, 8)]), now=NOW)
+        s.source.post(PostRequest(Writer("a"), Post(7), body([(8, 8)])), now=NOW)
     s.post([(9, 9)], Writer("b"))
     with pytest.raises(SequenceGapError):
-        s.source.post(Writer("b"), 4, body([(9, 9)]), now=NOW)
+        s.source.post(PostRequest(Writer("b"), Post(4), body([(9, 9)])), now=NOW)
     s.post([], Writer("b"), end=True)
     while s.move():
         pass
@@ -139,7 +141,7 @@ def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Pat
     s.post([(7, 7)], Writer("b", "utah.edu"))
     assert s.source.lost[-1].startswith("posts 1 to 3 of b of utah.edu are missing")
     with pytest.raises(SequenceGapError):
-        s.source.post(Writer("b", "utah.edu"), 9, body([(8, 8)]), now=NOW)
+        s.source.post(PostRequest(Writer("b", "utah.edu"), Post(9), body([(8, 8)])), now=NOW)
     s.post([], Writer("a"), end=True)
     while s.move():
         pass

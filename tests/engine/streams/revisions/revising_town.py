@@ -26,10 +26,11 @@ from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.journal.journal import START, Journal, Position
 from medusa.engine.streams.log.stream_log import StreamLog
-from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.revisions.columns import folded, request_schema
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.streams.source.source import Source
 from medusa.engine.streams.source.sources import journal_folders, open_sources
 from medusa.overlay.errors import StorageFullError
@@ -299,9 +300,15 @@ class Town:
                 for kind, new in act.revised
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
-            return await leader.revise(writer, sequence, body, history_us=self.history_us, now=NOW)
+            return await leader.revise(
+                PostRequest(writer, Post(sequence, revisions=True), body),
+                history_us=self.history_us,
+                now=NOW,
+            )
         body = encode(pa.Table.from_pylist(act.rows, schema=KEYED.payload)) if act.rows else b""
-        return await leader.post(writer, sequence, body, boundary=act.promise, now=NOW)
+        return await leader.post(
+            PostRequest(writer, Post(sequence, boundary=act.promise), body), now=NOW
+        )
 
     async def ship(self, limit: int) -> None:
         self.replica.follow(self.leader.leader, limit)

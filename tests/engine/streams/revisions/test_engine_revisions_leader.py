@@ -22,11 +22,12 @@ from medusa.engine.objects.schema import (
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog
-from medusa.engine.streams.messages import Posted
+from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.revisions.columns import request_schema
 from medusa.engine.streams.revisions.resolving import MOST_OF_A_KEY, REVISIONS_AT_ONCE
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import DecodeError, InvalidInputError
 
 FIELDS = (
@@ -63,7 +64,9 @@ class Poster:
             [dict(zip(names, row, strict=True)) for row in rows], schema=self._schema.payload
         )
         body = encode(table) if rows else b""
-        return await self._home.post(P, self.sequence, body, boundary=boundary, end=end, now=1.0)
+        return await self._home.post(
+            PostRequest(P, Post(self.sequence, boundary=boundary, end=end), body), now=1.0
+        )
 
     async def revise(self, *rows: tuple[Any, ...], again: bool = False) -> Posted:
         """Return revisions: rows of kind, t, k, part, v."""
@@ -72,7 +75,11 @@ class Poster:
         table = pa.Table.from_pylist(
             [dict(zip(shape.names, row, strict=True)) for row in rows], schema=shape
         )
-        return await self._home.revise(P, self.sequence, encode(table), history_us=1000, now=1.0)
+        return await self._home.revise(
+            PostRequest(P, Post(self.sequence, revisions=True), encode(table)),
+            history_us=1000,
+            now=1.0,
+        )
 
 
 def gone(k: str, part: int | None) -> tuple[Any, ...]:
@@ -224,18 +231,24 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         await refused(wrong, "at most 4096", *[gone("a", 1)] * (REVISIONS_AT_ONCE + 1))
         await refused(wrong, "of one key", *[gone("a", 1)] * (MOST_OF_A_KEY + 1))
         with pytest.raises(DecodeError):
-            await leader.revise(P, 2, b"no arrow", history_us=1000, now=1.0)
-        assert (await leader.revise(P, 2, b"", history_us=1000, boundary=99, now=1.0)).rows == 0
+            await leader.revise(
+                PostRequest(P, Post(2, revisions=True), b"no arrow"), history_us=1000, now=1.0
+            )
+        assert (
+            await leader.revise(
+                PostRequest(P, Post(2, boundary=99, revisions=True)), history_us=1000, now=1.0
+            )
+        ).rows == 0
         assert leader.boundary == 99
-        await leader.post(P, 3, b"", end=True, now=1.0)
+        await leader.post(PostRequest(P, Post(3, end=True)), now=1.0)
         with pytest.raises(InvalidInputError, match="has ended"):
-            await leader.revise(P, 4, b"", history_us=1000, now=1.0)
+            await leader.revise(PostRequest(P, Post(4, revisions=True)), history_us=1000, now=1.0)
         await leader.advance(1.0)
         assert leader.log.boundary == END
     plain = Schema("medusa://mit.edu/plain", FIELDS, time="t")
     async with home_in(tmp_path / "plain", plain) as leader:
         with pytest.raises(InvalidInputError, match="takes no revisions"):
-            await leader.revise(P, 1, b"", history_us=1000, now=1.0)
+            await leader.revise(PostRequest(P, Post(1, revisions=True)), history_us=1000, now=1.0)
         assert leader.revisions_log is None
         assert leader.log.boundary == BEGINNING
         assert not (tmp_path / "plain" / "revisions").exists()

@@ -40,6 +40,7 @@ from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.streams.config import EngineConfig, SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.revisions.columns import (
     folded,
     request_schema,
@@ -48,6 +49,7 @@ from medusa.engine.streams.revisions.columns import (
 )
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import Leader, open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revisions.runner import runner_of
@@ -136,11 +138,15 @@ class Plant:
             ]
             body = encode(pa.Table.from_pylist(request, schema=shape))
             posted = await leader.revise(
-                Writer("p"), number, body, history_us=self.history_us, now=0.0
+                PostRequest(Writer("p"), Post(number, revisions=True), body),
+                history_us=self.history_us,
+                now=0.0,
             )
             return list(posted.missed)
         body = encode(pa.Table.from_pylist(act.rows, schema=schema.payload)) if act.rows else b""
-        await leader.post(Writer("p"), number, body, boundary=act.promise, end=end, now=0.0)
+        await leader.post(
+            PostRequest(Writer("p"), Post(number, boundary=act.promise, end=end), body), now=0.0
+        )
         return []
 
     async def move(self, what: int) -> None:

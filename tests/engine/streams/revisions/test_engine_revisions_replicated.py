@@ -21,8 +21,10 @@ from revising_town import Peer, Town, check
 from examples import examples
 from medusa.engine.objects.schema import REVISION_KIND
 from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.revisions.columns import request_schema
 from medusa.engine.streams.source.acceptance import Writer
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import NotRetainedError, UnavailableError
 
 OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, max_size=20)
@@ -126,7 +128,11 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
     with monkeypatch.context() as patch:
         patch.setattr("trio.to_thread.run_sync", overtaken)
         with pytest.raises(UnavailableError, match="leader is changing"):
-            await leader.revise(Writer("q"), 1, body, history_us=HISTORY_US, now=0.0)
+            await leader.revise(
+                PostRequest(Writer("q"), Post(1, revisions=True), body),
+                history_us=HISTORY_US,
+                now=0.0,
+            )
     assert town.leader.leader is leader
     for peer in town.peers:
         await peer.close()

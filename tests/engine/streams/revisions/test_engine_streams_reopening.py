@@ -20,8 +20,10 @@ from examples import examples
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
+from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import open_leader
+from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
@@ -153,9 +155,9 @@ async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) 
     one = encode(pa.table({"value": pa.array([1], pa.int32())}))
     opened = open_leader(tmp_path, "s", schema, SourceConfig(), history_us=10**9, now=1.0)
     async with opened as leader:
-        await leader.post(Writer("p"), 1, one, now=2.0)
-        await leader.post(Writer("p"), 2, one, end=True, now=3.0)
-        await leader.post(Writer("p"), 3, one, now=4.0)
+        await leader.post(PostRequest(Writer("p"), Post(1), one), now=2.0)
+        await leader.post(PostRequest(Writer("p"), Post(2, end=True), one), now=3.0)
+        await leader.post(PostRequest(Writer("p"), Post(3), one), now=4.0)
         await leader.advance(5.0)
         await leader.reopen()
         assert leader.boundary == leader.log.boundary == 3_000_000
@@ -166,7 +168,7 @@ async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
     interval."""
     opened = open_leader(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
     async with opened as leader:
-        await leader.post(Writer("p"), 1, rows_of(act(10)), end=True, now=0.0)
+        await leader.post(PostRequest(Writer("p"), Post(1, end=True), rows_of(act(10))), now=0.0)
         await leader.advance(0.0)
         with (
             leader.log.files(BEGINNING, END),
