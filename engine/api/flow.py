@@ -152,7 +152,7 @@ class FlowCalls:
                 f"{state.name}: this peer produces it from {state.log.start} on; its owner has more"
             )
         if request.after == BEGINNING:
-            await state.log.fetch_lost()
+            await state.log.damage.fetch_all()
         ends = self._interruptions(state, caller)  # one may come while a lease is written down
         self._check_current(caller, state, request)
         after = _literal(state, request.after, caller)
@@ -200,7 +200,7 @@ class FlowCalls:
         if _begins_later(state, request.after):
             raise UnavailableError(f"{state.name}: who has its past cannot be reached now")
         if request.after == BEGINNING:
-            await state.log.fetch_lost()
+            await state.log.damage.fetch_all()
         after = _literal(state, request.after, caller)
         if after < state.log.start:
             raise too_old(state.name, state.log.start, after)
@@ -211,7 +211,7 @@ class FlowCalls:
                     after = _literal(state, after, caller)
             self.readers.check(state.entry.stream, caller.participant)
             if state.log.boundary > after:
-                part = await state.log.part(after)
+                part = await state.log.reader.part(after)
                 if part.upto is None:
                     raise InvalidInputError(
                         "more tuples of one stime than one answer holds: subscribe instead"

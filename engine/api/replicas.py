@@ -85,7 +85,7 @@ class ReplicaCalls:
             if passive:
                 primaries.copied(_peer(caller), request.query, request.stream, upto)
 
-        after = log.whole_from if request.after == BEGINNING else request.after
+        after = log.files.whole_from if request.after == BEGINNING else request.after
         released = at_once if every_s is None else _Checkpoints(log, every_s).released
         until = log.boundary if every_s is None else END
         await Feed(Cursor(log, after), until, released, copied).serve(duplex)

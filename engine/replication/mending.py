@@ -80,10 +80,10 @@ class Mending:
         while True:
             await trio.sleep_until(next_beat(self._timing.mend_s))
             for key, state in tuple(self._damaged.items()):
-                if self._store.get(*key) is not state or not state.log.lost_files:
+                if self._store.get(*key) is not state or not state.log.files.lost:
                     del self._damaged[key]
                     continue
-                for lost in state.log.lost_files:
+                for lost in state.log.files.lost:
                     await self.mend(state, lost)
 
     def _watch(self, state: StreamState) -> None:
@@ -92,8 +92,8 @@ class Mending:
         def note(_text: str = "") -> None:
             self._damaged[state.key] = state
 
-        state.log.damaged.add(note)
-        if state.log.lost_files:
+        state.log.damage.found.add(note)
+        if state.log.files.lost:
             note()
 
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
@@ -101,7 +101,7 @@ class Mending:
         again_s = self._timing.mend_again_s
         async with self._mending[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
-            if lost not in state.log.lost_files or since < again_s:
+            if lost not in state.log.files.lost or since < again_s:
                 return
             if await self._is_whole_again(state, lost):
                 return
@@ -126,7 +126,7 @@ class Mending:
             )
         except MedusaError:
             return False
-        state.log.put_back(lost, found, None)
+        state.log.damage.put_back(lost, found, None)
         self._overlay.events.note("info", f"found {_rows(state, lost)} again: {lost.path} is whole")
         return True
 
@@ -135,7 +135,7 @@ class Mending:
     ) -> None:
         schema = state.log.schema
         found, writer = await write_anew(lost, epochs, schema, durable=self._durable)
-        state.log.put_back(lost, found, writer)
+        state.log.damage.put_back(lost, found, writer)
         self._overlay.events.note("info", f"fetched {_rows(state, lost)} again")
 
     # -- peers that may have it ---------------------------------------------------------------
@@ -192,7 +192,7 @@ class Mending:
                 state.name == request.stream
                 and not state.variant.startswith(INPUT)  # an owner may have given that to us alone
                 and log.start <= request.after < request.upto <= log.boundary
-                and not any(file.holds(request.after, request.upto) for file in log.lost_files)
+                and not any(file.holds(request.after, request.upto) for file in log.files.lost)
             ):
                 return log
         raise NotFoundError(f"{request.stream}: those rows are not here")

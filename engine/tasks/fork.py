@@ -276,7 +276,7 @@ class Fork:
         firsts = [
             stime
             for state in self._inputs.values()
-            for stime in (state.log.first_stime, state.suffix.first_stime)
+            for stime in (state.log.files.first_stime, state.suffix.first_stime)
             if stime is not None
         ]
         return min(firsts, default=None)
@@ -293,7 +293,7 @@ class Fork:
             for name, state in self._inputs.items():
                 low = max(read_from(task, name, after, interval), state.log.start)
                 upto_log = min(interval.hi, stable[name])
-                held = state.log.files(low, upto_log) if low < upto_log else None
+                held = state.log.reader.pinned(low, upto_log) if low < upto_log else None
                 files[name] = [] if held is None else pins.enter_context(held)
             for name, state in self._inputs.items():
                 low = max(read_from(task, name, after, interval), stable[name])
@@ -301,7 +301,7 @@ class Fork:
                 files[name] += await pins.enter_async_context(behind)
             if task.recalls:
                 own = self._output
-                held = own.log.files(own.log.start, own.log.boundary)
+                held = own.log.reader.pinned(own.log.start, own.log.boundary)
                 files[task.output] = pins.enter_context(held)
                 behind = own.suffix.files(own.log.boundary, after)
                 files[task.output] += await pins.enter_async_context(behind)

@@ -45,18 +45,18 @@ class TaskInputs:
     @property
     def first_stime(self) -> int | None:
         """The least stime of all inputs; None without rows."""
-        known = (log.first_stime for log in self.logs.values())
+        known = (log.files.first_stime for log in self.logs.values())
         return min((stime for stime in known if stime is not None), default=None)
 
     @property
     def bytes(self) -> int:
         """The bytes of their logs, on disk."""
-        return sum(log.bytes for log in self.logs.values())
+        return sum(log.files.bytes for log in self.logs.values())
 
     def reach(self, after: int, rows: int) -> int:
         """The smallest boundary of the inputs, within one job's limits and the task's end."""
         rows, size = max(1, rows // len(self.logs)), JOB_BYTES // len(self.logs)
-        reach = min(log.reach(after, rows, size) for log in self.logs.values())
+        reach = min(log.files.reach(after, rows, size) for log in self.logs.values())
         return min(reach, self.task.until)
 
     async def wait(self, boundary: int) -> None:
@@ -72,7 +72,7 @@ class TaskInputs:
     def hold(self) -> None:
         """Keep the part of the inputs that the next epoch may need."""
         for name, log in self.logs.items():
-            log.hold(self._consumer, self.needed(name))
+            log.retention.hold(self._consumer, self.needed(name))
 
     def needed(self, stream: str) -> int:
         """The boundary after which the next epoch may need an input."""
@@ -81,7 +81,7 @@ class TaskInputs:
     def release(self) -> None:
         """Hold nothing any more."""
         for log in self.logs.values():
-            log.release(self._consumer)
+            log.retention.release(self._consumer)
 
     @property
     def _consumer(self) -> Hold:
@@ -97,16 +97,16 @@ class TaskInputs:
 
     def count_kept(self, after: int, upto: int) -> int:
         """As `count`, of those that are here."""
-        return sum(log.count(max(after, log.start), upto) for log in self.logs.values())
+        return sum(log.reader.count(max(after, log.start), upto) for log in self.logs.values())
 
     def files(self, pins: ExitStack, after: int, interval: Interval) -> dict[str, list[Path]]:
         """The files with what the output after a boundary needs; they stay while `pins` last."""
         files: dict[str, list[Path]] = {}
         for name, log in self.logs.items():
             since = max(read_from(self.task, name, after, interval), log.start)
-            files[name] = pins.enter_context(log.files(since, interval.hi))
+            files[name] = pins.enter_context(log.reader.pinned(since, interval.hi))
         if self.task.recalls:
-            own = self.output.files(self.output.start, after)
+            own = self.output.reader.pinned(self.output.start, after)
             files[self.task.output] = pins.enter_context(own)
         return files
 
@@ -136,14 +136,14 @@ class TaskInputs:
     def find_damaged(self, error: EpochDamagedError) -> None:
         """A job met that damaged file."""
         for log in self.logs.values():
-            log.find_damaged(error.path)
+            log.damage.find(error.path)
 
     async def verify(self) -> None:
         """Read all that the next epoch may need, to find damage."""
         needed = needed_after(self.task, self.output.boundary)
         for log in self.logs.values():
             with suppress(MedusaError):  # the next reader reports a failing disk
-                await log.verify(max(needed, log.start), END)
+                await log.damage.verify(max(needed, log.start), END)
 
 
 def _count(task: Task, log: StreamLog, after: int, upto: int) -> int:
@@ -158,4 +158,4 @@ def _count(task: Task, log: StreamLog, after: int, upto: int) -> int:
         return 0
     if log.boundary < upto:
         raise NotRetainedError(f"the stream is here up to {log.boundary}, not up to {upto}")
-    return log.count(log.start if after == BEGINNING else after, upto)
+    return log.reader.count(log.start if after == BEGINNING else after, upto)

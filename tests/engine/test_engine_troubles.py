@@ -97,7 +97,7 @@ async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
         found = troubles(mit)[Reason.TASK_FAILS]
         assert found.sentence == f"{mit.name('out')} fails: a job failed: as the test wants"
     await until(lambda: troubles(mit) == {})
-    assert mit.state("out").log.rows == 1
+    assert mit.state("out").log.files.rows == 1
 
 
 @pytest.mark.town(timing=QUICK)
@@ -220,7 +220,7 @@ async def test_a_stream_that_may_be_read_no_more_is_a_trouble(town: Town) -> Non
     stream = await make_stream(client, mit, "s", readers=("utah.edu",))
     await begin(other, passing(utah, "q", stream, utah.name("out")))
     await client.post_event(stream, rows([(1, 5)]), boundary=1)
-    await until(lambda: utah.state("out").log.rows == 1)
+    await until(lambda: utah.state("out").log.files.rows == 1)
     await client.alter_stream(stream, Alteration(readers=()))
     await until(lambda: Reason.CANNOT_READ in troubles(utah))
     found = troubles(utah)[Reason.CANNOT_READ]

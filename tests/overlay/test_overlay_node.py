@@ -260,7 +260,7 @@ async def test_a_port_in_use(founder: Home, kind: socket.SocketKind) -> None:
 async def test_a_port_free_on_tcp_but_not_on_udp_is_not_the_end(
     founder: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from medusa.overlay.node.node import node
+    from medusa.overlay.node import node
 
     attempts: list[Address] = []
     real = node.open_datagrams

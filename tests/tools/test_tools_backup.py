@@ -67,8 +67,8 @@ def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
     """Return (seq, value) by stime from a peer's log."""
     log = place.state(path).log
     found: dict[int, tuple[int, int]] = {}
-    after = log.whole_from
-    while (epoch := log.read(after)) is not None:
+    after = log.files.whole_from
+    while (epoch := log.reader.read(after)) is not None:
         columns = (epoch.table.column(name).to_pylist() for name in ("stime", "seq", "value"))
         found |= {at: (seq, value) for at, seq, value in zip(*columns, strict=True)}
         assert epoch.upto is not None
@@ -100,7 +100,7 @@ async def test_a_restored_peer_never_tells_another_tuple(
     reader = await town.client(other)
     stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
     await begin(reader, watch(other, stream))
-    other.state(stream).log.hold(Hold("task", "test"), BEGINNING)
+    other.state(stream).log.retention.hold(Hold("task", "test"), BEGINNING)
     await post(client, stream, range(100), 0)
     file, keys = await back_up(mit, tmp_path)
     await post(client, stream, range(100, 150), 1000)  # the backup has none of these
@@ -121,7 +121,7 @@ async def test_a_restored_peer_never_tells_another_tuple(
     assert late.table.num_rows == 50
     # Its own log has the same, or says what is missing.
     if sibling:
-        await until(lambda: not mit.state("s").log.lost_files)
+        await until(lambda: not mit.state("s").log.files.lost)
         assert tuples(mit, "s") == after
     else:
         found = []
@@ -299,7 +299,7 @@ async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) 
     await post(client, stream, range(200, 400), 0)
     await until(lambda: mit.state("sums").log.boundary >= 389)
     log = mit.state("sums").log
-    epoch = log.read(log.whole_from)
+    epoch = log.reader.read(log.files.whole_from)
     assert epoch is not None
     for row in epoch.table.to_pylist():
         at = row["stime"]

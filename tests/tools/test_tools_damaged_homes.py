@@ -147,7 +147,7 @@ async def build(folder: Path) -> Place:
                 await until(lambda end=start + 89: one.state("out").log.boundary == end)
             await client.post_event(stream, rows([(5, 5)]))
             await post(client, stream, range(300, 310))
-            await until(lambda: one.state("s/late").log.rows == 1)
+            await until(lambda: one.state("s/late").log.files.rows == 1)
             await received(reader, 10)
         for place in (one, two, three, utah):
             await town.stop(place)

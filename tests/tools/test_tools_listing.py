@@ -460,7 +460,7 @@ async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
     await client.flush()
     await until(lambda: mit.state("s").log.boundary == 1000)
     store = mit.up.engine.store
-    taken = sum(state.log.bytes for state in store.all())
+    taken = sum(state.log.files.bytes for state in store.all())
     store.quota.allow(taken * 10 // 9)
     said = " fills: the streams of this peer hold "
     (first, *_) = (await prompt("status")).splitlines()

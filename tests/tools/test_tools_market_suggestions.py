@@ -235,4 +235,4 @@ async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(scene: Scene) -
     await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
     await scene.post(range(250, 400))
     # the client of before has lost its peer: look into the log
-    assert scene.utah.state("all").log.count(-1, 399) == 400
+    assert scene.utah.state("all").log.reader.count(-1, 399) == 400

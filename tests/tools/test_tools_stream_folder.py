@@ -146,14 +146,14 @@ async def test_frozen_files_have_the_log_up_to_its_boundary(town: Town, tmp_path
         await until(lambda at=at: log.boundary == at)
     frozen = await freeze_stream(store, stream, tmp_path / "whole")
     assert (frozen.after, frozen.upto, frozen.rows) == (log.start, 19, 20)
-    assert await log.compact() > 1
+    assert await log.upkeep.compact() > 1
     await client.post_event(stream, rows([]), boundary=30)  # names the newest file anew
     await until(lambda: log.boundary == 30)
     assert found(tmp_path / "whole") == list(range(20)), "the files stay"
     lost = sorted(log.folder.glob("*.parquet"))[0]
     lost.unlink()
-    log.find_damaged(lost)
-    (file,) = log.lost_files
+    log.damage.find(lost)
+    (file,) = log.files.lost
     frozen = await freeze_stream(store, stream, tmp_path / "rest")
     assert frozen.after == file.upto
     assert found(tmp_path / "rest") == [at for at in range(20) if at > file.upto]

@@ -57,7 +57,7 @@ class StreamMeter:
         log = self.state.log
         boundary = log.boundary
         if boundary == END and self.bills:
-            boundary = BEGINNING if log.last_stime is None else log.last_stime
+            boundary = BEGINNING if log.files.last_stime is None else log.files.last_stime
         if self.rate.period_us:
             boundary = min(boundary, self.now + (0 if self.bills else SKEW_US))
         return boundary
@@ -66,7 +66,7 @@ class StreamMeter:
         """Tuples with after < stime <= upto that are still kept."""
         log = self.state.log
         after = max(after, log.start)
-        return log.count(after, upto) if after < upto else 0
+        return log.reader.count(after, upto) if after < upto else 0
 
 
 @dataclass(frozen=True)
@@ -173,14 +173,14 @@ class PaidStreams:
                 continue
             consumer = Hold("bill", f"{deal.contract} {deal.payer.hex()} {deal.term_number}")
             if _counted(standing):
-                state.log.release(consumer)
+                state.log.retention.release(consumer)
                 self._billed.pop(deal.key, None)
                 continue
             billed, at = self._billed.get(deal.key, (None, 0.0))
             if billed != standing.billed:
                 at = trio.current_time()
                 self._billed[deal.key] = standing.billed, at
-            state.log.hold(consumer, stime_of(standing.billed), at + self._lease_s)
+            state.log.retention.hold(consumer, stime_of(standing.billed), at + self._lease_s)
 
     def _log_of(self, deal: Deal) -> StreamState | None:
         return self.sold(deal.task) if deal.payee == self._own else self.received(deal.task)

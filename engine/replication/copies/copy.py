@@ -328,24 +328,24 @@ class Copy:
             participant: the worker's, if it is another one.
         """
         self._consumed = min(consumed, self.boundary)
-        self.state.log.hold(self._at_worker, self._consumed, holder=participant)
+        self.state.log.retention.hold(self._at_worker, self._consumed, holder=participant)
 
     def keep_for_consumers(self) -> None:
         """Begin to keep the output for consumers that go to a worker or, if the task is here again,
         go on until they have come back."""
         if self.current.term.holder:
-            self.hold_for_consumers(self.state.log.needed(frozenset()))
+            self.hold_for_consumers(self.state.log.upkeep.needed(frozenset()))
         elif self._consumed is not None:
             expires = trio.current_time() + LEASE_S
-            self.state.log.hold(self._at_worker, self._consumed, expires)
+            self.state.log.retention.hold(self._at_worker, self._consumed, expires)
 
     def hold_for_bill(self, boundary: int | None) -> None:
         """Keep the input tuples after this boundary until they are billed; None: no more."""
         for state in self.inputs.values():
             if boundary is None:
-                state.log.release(self._bill)
+                state.log.retention.release(self._bill)
             else:
-                state.log.hold(self._bill, boundary)
+                state.log.retention.hold(self._bill, boundary)
 
     def count(self, after: int, upto: int) -> int:
         """Input tuples with after < stime <= upto, by which a worker is paid.

@@ -134,7 +134,7 @@ class Followers:
                     state = await self._store.keep(entry, Role.FOLLOWER, variant)
                 self._use(state, user, FOR_QUERIES, after)
             expires = trio.current_time() + self._store.timing.held_s
-            state.log.hold(history_of(user), max(after, state.log.start), expires)
+            state.log.retention.hold(history_of(user), max(after, state.log.start), expires)
             return state
 
     def need(self, stream: str, user: str, boundary: int) -> None:
@@ -143,9 +143,9 @@ class Followers:
         own = self._store.get(stream)
         if own is not None and own.role.is_served:
             if boundary == END:
-                own.log.release(Hold("replica", user))
+                own.log.retention.release(Hold("replica", user))
             else:
-                own.log.hold(Hold("replica", user), boundary)
+                own.log.retention.hold(Hold("replica", user), boundary)
         for key in self._keys_read(stream, user):
             needs = self._needs.setdefault(key, {})
             needs[user] = boundary
@@ -184,7 +184,7 @@ class Followers:
         except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
             state.role = Role.FOLLOWER
         for user in readers:
-            state.log.release(Hold("replica", user))
+            state.log.retention.release(Hold("replica", user))
             self._use(state, user, FOR_QUERIES, BEGINNING)
 
     async def make_way(self, stream: str) -> None:
@@ -253,8 +253,8 @@ class Followers:
             state = self._store.get(*key)
             if state is not None and state.name == name and user in direct:
                 direct.discard(user)
-                state.log.release(Hold("replica", user))
-                state.log.release(history_of(user))
+                state.log.retention.release(Hold("replica", user))
+                state.log.retention.release(history_of(user))
             if state is None or not direct:
                 del self._direct[key]
         for key in self._keys_read(name, user):
@@ -262,7 +262,7 @@ class Followers:
             users.discard(user)
             self._running[key].forget(user)
             if (state := self._store.get(*key)) is not None:
-                state.log.release(history_of(user))
+                state.log.retention.release(history_of(user))
             needs = self._needs.get(key, {})
             if needs.pop(user, END) < END and users:
                 self._running[key].follower.need(min(needs.values(), default=END))

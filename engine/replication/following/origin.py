@@ -248,7 +248,9 @@ class _Here:
             self._hold(None)
 
     def _hold(self, expires: float | None) -> None:
-        self._state.log.hold(self._consumer, max(self._held, self._state.log.start), expires)
+        self._state.log.retention.hold(
+            self._consumer, max(self._held, self._state.log.start), expires
+        )
 
     async def aclose(self) -> None:
         """Keep unacknowledged tuples for a while: the follower may come back."""

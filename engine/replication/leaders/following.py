@@ -249,13 +249,13 @@ def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
     """Whether the leader's logs can follow ours. Late tuples have no place in time before they are
     in their log: ours must not have more of them than the journal that follows."""
     ahead = any(log is leader.late_log and log.boundary > upto for log, _, upto in planned)
-    return not ahead and all(not log.has_begun or _stays(log) >= start for log, start, _ in planned)
+    return not ahead and all(not log.files or _stays(log) >= start for log, start, _ in planned)
 
 
 def _stays(log: StreamLog) -> int:
     """The boundary up to which a log stays, whatever journal it has next: the stream may have gone
     on after the end that the log has, even if it has ended once more."""
-    return log.before_end if log.boundary == END else log.boundary
+    return log.files.before_end if log.boundary == END else log.boundary
 
 
 def _copy(journal: Journal, part: Part, body: bytes) -> None:

@@ -106,7 +106,7 @@ class VoterLogs:
     def hold(self, *starts: int) -> None:
         """As a replica: keep the tuples that the leader keeps for readers. starts: see `Leader`."""
         for log, start in zip((self.leader.log, *self.leader.logs_beside), starts, strict=False):
-            log.hold(HOLDER, start)
+            log.retention.hold(HOLDER, start)
 
     def hold_for_a_while(self) -> None:
         """Keep the tuples for one lease more.
@@ -116,7 +116,7 @@ class VoterLogs:
         expires = trio.current_time() + self._store.lease_s
         for log in self.leader.logs:
             if HOLDER in log.retention.consumers:
-                log.hold(HOLDER, log.start, expires)
+                log.retention.hold(HOLDER, log.start, expires)
 
     async def lead(self, term_number: int, *, reopened: bool) -> None:
         """Begin a segment of the journal; see `Won`."""

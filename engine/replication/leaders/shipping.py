@@ -109,7 +109,7 @@ class _Ship:
         await self._send_journal(source, at, late=False)
 
     async def _send_log(self, log: StreamLog, after: int) -> None:
-        after = max(after, log.whole_from)
+        after = max(after, log.files.whole_from)
         await Feed(Cursor(log, after), log.boundary).send(self._duplex)
 
     async def _send_journal(self, source: Source, at: Position, *, late: bool) -> None:

@@ -117,7 +117,7 @@ class Guest:
         """The question to the owner, with what it is told of the task."""
         if self.copy is None:
             return Confirm(*self.stored.key)
-        runner, consumed = self.copy.runner, self.copy.state.log.needed(frozenset())
+        runner, consumed = self.copy.runner, self.copy.state.log.upkeep.needed(frozenset())
         return Confirm(*self.stored.key, consumed, runner.inputs.boundary, runner.load.input_rate)
 
     def count(self, after: int, upto: int) -> int:

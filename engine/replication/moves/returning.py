@@ -116,4 +116,4 @@ def _held(guest: Guest) -> Iterator[Held]:
     consumer, owner = Hold("task", guest.task.name), ObjectName.parse(guest.task.name).participant
     inputs = () if guest.copy is None else guest.copy.inputs.values()
     for state in inputs:
-        yield Held(state.key, consumer, owner, state.log.bytes, since=0.0)
+        yield Held(state.key, consumer, owner, state.log.files.bytes, since=0.0)

@@ -110,7 +110,7 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
     else:
         own = frozenset((secondary_of(running.name), *(Hold("task", task.name) for task in tasks)))
         safe = {
-            task.name: max(task.state.log.needed(own), task.state.log.start)
+            task.name: max(task.state.log.upkeep.needed(own), task.state.log.start)
             for task in running.tasks
         }
     found = needed(tasks, safe)
@@ -129,10 +129,14 @@ def hold_for(running: QueryCopy, secondary_state: SecondaryState, known: dict[st
     mode, holder = running.stored.availability.mode, secondary_of(running.name)
     if mode is Mode.PASSIVE_STANDBY:
         for stream, position in known.items():
-            log_of(running, stream).hold(holder, secondary_state.stored.get(stream, position))
+            log_of(running, stream).retention.hold(
+                holder, secondary_state.stored.get(stream, position)
+            )
     elif mode is Mode.ACTIVE_STANDBY:
         for stream in running.stored.inputs:
-            log_of(running, stream).hold(holder, known[stream], trio.current_time() + JOIN_S)
+            log_of(running, stream).retention.hold(
+                holder, known[stream], trio.current_time() + JOIN_S
+            )
 
 
 def hold_all(running: QueryCopy) -> None:
@@ -140,13 +144,13 @@ def hold_all(running: QueryCopy) -> None:
     if running.stored.availability.mode is Mode.PASSIVE_STANDBY:
         for stream in streams_of(running):
             log = log_of(running, stream)
-            log.hold(secondary_of(running.name), log.start)
+            log.retention.hold(secondary_of(running.name), log.start)
 
 
 def hold_no_more(running: QueryCopy) -> None:
     """Release the holds for a secondary: there is none."""
     for stream in streams_of(running):
-        log_of(running, stream).release(secondary_of(running.name))
+        log_of(running, stream).retention.release(secondary_of(running.name))
 
 
 def has_copied(
@@ -154,7 +158,7 @@ def has_copied(
 ) -> None:
     """Note that a passive secondary has a stream up to there, and keeps it."""
     secondary_state.stored[stream] = boundary
-    log_of(running, stream).hold(secondary_of(running.name), boundary)
+    log_of(running, stream).retention.hold(secondary_of(running.name), boundary)
 
 
 def let_go_upstream(

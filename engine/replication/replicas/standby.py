@@ -184,7 +184,7 @@ class Standby:
         await self.copy.keep_outputs(Role.STANDBY)
         for state in self.copy.logs.values():
             position = self.stored.positions.get(state.name, state.log.start)
-            state.log.hold(PRIMARY, position, trio.current_time() + GRACE_S)
+            state.log.retention.hold(PRIMARY, position, trio.current_time() + GRACE_S)
 
     async def _follow(self, tasks: Sequence[Task], *, carried: bool) -> None:
         """Follow the tasks' inputs from elsewhere, from where the tasks' outputs are.
@@ -232,7 +232,7 @@ class Standby:
             readers = [task for task in self._stateful if name in task.inputs]
             if readers:
                 needed = min(needed_after(task, self._made(task), name) for task in readers)
-                self.copy.logs[name].log.hold(Hold("carry", self.name), needed)
+                self.copy.logs[name].log.retention.hold(Hold("carry", self.name), needed)
 
     def hear(self, message: KeepUp, now: float) -> Heard:
         """Take the primary's message: the positions of its consumers, and its boundaries."""
@@ -251,7 +251,7 @@ class Standby:
         self._told = message.boundaries
         for output, state in self.copy.logs.items():
             if state.role is Role.STANDBY and output in positions:
-                state.log.hold(PRIMARY, positions[output], trio.current_time() + GRACE_S)
+                state.log.retention.hold(PRIMARY, positions[output], trio.current_time() + GRACE_S)
         if not self.computes:
             return Heard()
         self.copy.go_on()
@@ -389,7 +389,7 @@ class Standby:
         """Release the carry: the tasks have their own holds by now."""
         for name in self.stored.inputs:
             if name in self.copy.logs:
-                self.copy.logs[name].log.release(Hold("carry", self.name))
+                self.copy.logs[name].log.retention.release(Hold("carry", self.name))
 
     async def drop(self) -> None:
         """Drop all of it."""

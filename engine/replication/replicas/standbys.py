@@ -409,7 +409,7 @@ class Standbys:
             for task in running.tasks:
                 await self._store.change_role(task.state, Role.DERIVED)
                 needed = stored.positions.get(task.name, task.state.log.start)
-                task.state.log.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
+                task.state.log.retention.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
             del self._standbys[standby.name]
             self._queries.take_over(running)
             standby.let_go()

@@ -61,7 +61,7 @@ def set_up(state: StreamState) -> None:
         log.begin(view.after)
     shows = view.shows
     if not view.is_fixed and isinstance(shows, Last):
-        log.shown_from.made_by(partial(log.tail, shows.rows))
+        log.shown_from.made_by(partial(log.reader.tail, shows.rows))
     elif not view.is_fixed and isinstance(shows, Recent):
         log.shown_from.made_by(partial(recent, log, shows))
     if log.boundary >= view.until and log.boundary < END:
@@ -74,10 +74,10 @@ def trim(state: StreamState) -> None:
     view, log = view_of(state), state.log
     needed = BEGINNING
     if not view.is_fixed and isinstance(view.shows, Last):
-        needed = log.tail(view.shows.rows, whole_files=True)
+        needed = log.reader.tail(view.shows.rows, whole_files=True)
     elif not view.is_fixed and isinstance(view.shows, Recent):
         needed = before_last(log, view.shows)  # should the stream end now, these are shown
-    log.hold(HOLD, needed)
+    log.retention.hold(HOLD, needed)
 
 
 class Feeding:
@@ -111,7 +111,7 @@ class Feeding:
         source = await self._followers.follow_history(
             source_of(self.state.entry), self._user, after
         )
-        source.log.hold(history_of(self._user), max(after, source.log.start))
+        source.log.retention.hold(history_of(self._user), max(after, source.log.start))
         self._source = source
         return source
 

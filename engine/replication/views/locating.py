@@ -65,7 +65,7 @@ class Locator:
         consumer = Hold("located", f"{holder} {self._asked % HOLDERS}")
         foreign = "" if holder == self._participant else holder
         expires = trio.current_time() + self._store.timing.held_s
-        state.log.hold(consumer, max(found.after, state.log.start), expires, foreign)
+        state.log.retention.hold(consumer, max(found.after, state.log.start), expires, foreign)
         if not isinstance(shows, Range) and fixed:
             await state.released(found.until)
         return found
@@ -102,7 +102,7 @@ def located(stream: str, log: StreamLog, shows: Shows, *, fixed: bool) -> Locate
         raise InvalidInputError(f"{stream} has nothing yet: what is frozen now would stay empty")
     match shows:
         case Last(rows=rows):
-            after = max(oldest, log.tail(rows))
+            after = max(oldest, log.reader.tail(rows))
         case Recent():
             after = recent(log, shows)
             if fixed and after < oldest:
@@ -121,5 +121,5 @@ def recent(log: StreamLog, shows: Recent) -> int:
 
 def before_last(log: StreamLog, shows: Recent) -> int:
     """The boundary so many seconds before the last tuple."""
-    last = log.last_stime
+    last = log.files.last_stime
     return BEGINNING if last is None else max(BEGINNING, last - shows.span_us)

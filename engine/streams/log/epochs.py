@@ -212,20 +212,6 @@ def content_of(metadata: pq.FileMetaData) -> int:
     return sum(group.total_byte_size for group in groups)
 
 
-def reach_of(files: Sequence[EpochFile], after: int, limit_rows: int, limit_bytes: int) -> int:
-    """See `StreamLog.reach`."""
-    rows, size, upto = 0, 0, after
-    for file in files:
-        if file.upto <= after:
-            continue
-        rows += file.rows
-        size += file.content
-        if upto > after and (rows > limit_rows or size > limit_bytes):
-            break
-        upto = file.upto
-    return upto
-
-
 def count_rows(file: EpochFile, after: int, upto: int) -> int:
     """How many rows have after < stime <= upto. Reads the stimes of row groups that are cut, and
     nothing where the whole file is inside or outside.
@@ -250,27 +236,8 @@ def count_rows(file: EpochFile, after: int, upto: int) -> int:
     return count
 
 
-def tail_of(files: Sequence[EpochFile], rows: int, *, whole_files: bool = False) -> int | None:
-    """The latest boundary with at least so many rows after it; None: there are fewer.
-
-    Reads the stimes of one row group. Rows before a lost file do not count.
-
-    Args:
-        whole_files: only boundaries between files, without reading.
-
-    Raises:
-        As `read_groups`.
-    """
-    for file in reversed(files):
-        if file.lost:
-            return file.upto
-        if file.rows >= rows:
-            return file.after if whole_files else _tail_within(file, rows)
-        rows -= file.rows
-    return None
-
-
-def _tail_within(file: EpochFile, rows: int) -> int:
+def tail_within(file: EpochFile, rows: int) -> int:
+    """The latest boundary within a file that has at least so many rows after it."""
     with reading(file.path) as parquet:
         group = parquet.num_row_groups - 1
         while parquet.metadata.row_group(group).num_rows < rows:

@@ -27,6 +27,7 @@ from typing import Final
 import pyarrow as pa
 
 from medusa.engine.objects.schema import BEGINNING, END, STIME
+from medusa.engine.streams.log.epoch_files import EpochFiles
 from medusa.engine.streams.log.epochs import (
     GROUP_BYTES,
     JOB_BYTES,
@@ -48,27 +49,14 @@ class EpochFolder:
     """The epoch files of one log.
 
     Attributes:
-        path: of the folder.
-        bytes: of all files together; it is looked at for every post.
+        path: of the folder. files: as they are now.
     """
 
     def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
         self.path = path
-        self._files = files
-        self.bytes = sum(file.bytes for file in files)
+        self.files = EpochFiles(files)
         self._durable = durable
         self._strays: list[Path] = []
-
-    @property
-    def files(self) -> Sequence[EpochFile]:
-        """Contiguous, the oldest first; the newest gives the log's boundary."""
-        return self._files
-
-    def _put(self, start: int, stop: int, *files: EpochFile) -> None:
-        """Put files in the place of those from number `start` up to `stop`."""
-        self.bytes -= sum(file.bytes for file in self._files[start:stop])
-        self.bytes += sum(file.bytes for file in files)
-        self._files[start:stop] = files
 
     def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
         """Commit the next epoch, which is written. table: its rows.
@@ -80,7 +68,7 @@ class EpochFolder:
         if table is not None and table.num_rows:
             stime = table.column(STIME)
             file.low, file.high = stime[0].as_py(), stime[-1].as_py()
-        self._put(len(self._files), len(self._files), file)
+        self.files.put(len(self.files), len(self.files), file)
 
     def _named(self, writer: EpochWriter, after: int, upto: int) -> EpochFile:
         path = path_of(self.path, after, upto)
@@ -108,7 +96,7 @@ class EpochFolder:
         extended = EpochFile(
             path, last.after, upto, last.rows, last.bytes, last.content, last.low, last.high
         )
-        self._put(len(self._files) - 1, len(self._files), extended)
+        self.files.put(len(self.files) - 1, len(self.files), extended)
         _replace(last)
 
     def shorten(self, upto: int) -> None:
@@ -129,12 +117,12 @@ class EpochFolder:
             except BaseException:
                 path.rename(last.path)
                 raise
-        self._put(len(self._files) - 1, len(self._files), replace(last, path=path, upto=upto))
+        self.files.put(len(self.files) - 1, len(self.files), replace(last, path=path, upto=upto))
 
     def lose(self, after: int, upto: int) -> None:
         """Note that the newest files, of that interval, are missing."""
         lost = lost_file(path_of(self.path, after, upto), after, upto)
-        self._put(len(self._files), len(self._files), lost)
+        self.files.put(len(self.files), len(self.files), lost)
 
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
         """Put the written file in the place of these; gives their number, 0 if some are gone.
@@ -142,36 +130,36 @@ class EpochFolder:
         Raises:
             StorageError: the disk does not take it; nothing was changed.
         """
-        start = self._files.index(run[0]) if run[0] in self._files else -1
-        if start < 0 or self._files[start : start + len(run)] != list(run):
+        start = self.files.index(run[0]) if run[0] in self.files else -1
+        if start < 0 or self.files[start : start + len(run)] != list(run):
             writer.abandon()  # retention was quicker
             return 0
         file = self._named(writer, run[0].after, run[-1].upto)
         file.low = next((f.low for f in run if f.low is not None), None)
         file.high = next((f.high for f in reversed(run) if f.high is not None), None)
-        self._put(start, start + len(run), file)
+        self.files.put(start, start + len(run), file)
         for old in run:
             _replace(old)
         return len(run)
 
     def drop_oldest(self) -> None:
         """Delete the oldest file. Raises: StorageError: the disk does not let it go."""
-        oldest = self._files[0]
-        self._put(0, 1)
+        oldest = self.files[0]
+        self.files.put(0, 1)
         try:
             with storing(oldest.path):
                 oldest.path.unlink(missing_ok=True)
         except StorageError:
-            self._put(0, 0, oldest)  # or the next drop would leave a gap
+            self.files.put(0, 0, oldest)  # or the next drop would leave a gap
             raise
 
     @kill_point(KillPoint.LOG_FORGET)
     def drop_newest(self) -> None:
         """Delete the newest file. Raises: StorageError: the disk does not let it go."""
-        newest = self._files[-1]
+        newest = self.files[-1]
         with storing(newest.path):
             newest.path.unlink(missing_ok=True)
-            self._put(len(self._files) - 1, len(self._files))
+            self.files.put(len(self.files) - 1, len(self.files))
             if self._durable:
                 sync_folder(self.path)
 
@@ -191,8 +179,28 @@ class EpochFolder:
             except BaseException:
                 writer.abandon()
                 raise
-        at = self._files.index(lost)
-        self._put(at, at + 1, found)
+        at = self.files.index(lost)
+        self.files.put(at, at + 1, found)
+
+    def link_into(self, folder: Path, after: int = BEGINNING) -> int:
+        """Hard-link the files into a new folder: the log as it is at this moment; gives their rows.
+        Blocking.
+
+        Args:
+            after: without the files before that boundary.
+
+        Raises:
+            StorageError: the disk does not take them.
+        """
+        linked = 0
+        with storing(folder):
+            folder.mkdir(parents=True)
+            for file in self.files:
+                # missing files stay missing
+                if (file.upto > after or file.after >= after) and file.path.exists():
+                    os.link(file.path, folder / file.path.name)
+                    linked += file.rows
+        return linked
 
     @contextmanager
     def _naming(self, path: Path) -> Iterator[None]:

@@ -74,13 +74,13 @@ class LastParts:
     may be at the same boundary: a thousand that subscribe at once, or come back, are."""
 
     def __init__(self) -> None:
-        self._parts: dict[tuple[object, int, int], Part] = {}
+        self._parts: dict[tuple[Recent, int, int], Part] = {}
 
-    def get(self, log: object, after: int, taken: int) -> Part | None:
+    def get(self, log: Recent, after: int, taken: int) -> Part | None:
         """A part of that log, after a boundary and some rows that the reader has."""
         return self._parts.get((log, after, taken))
 
-    def add(self, log: object, after: int, taken: int, part: Part) -> None:
+    def add(self, log: Recent, after: int, taken: int, part: Part) -> None:
         self._parts[log, after, taken] = part
         while len(self._parts) > 1 and self._is_full:
             del self._parts[next(iter(self._parts))]
@@ -90,7 +90,7 @@ class LastParts:
         size = sum(part.table.nbytes for part in self._parts.values())
         return len(self._parts) > _LAST_PARTS or size > parts.PART_BYTES
 
-    def forget(self, log: object) -> None:
+    def forget(self, log: Recent) -> None:
         """Drop the parts of a log that was closed or goes on where it had ended."""
         self._parts = {key: part for key, part in self._parts.items() if key[0] is not log}
 
@@ -175,8 +175,17 @@ class Recent:
         tables = [between(epoch.table, after, epoch.upto) for epoch in found]
         return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
 
+    def last_part(self, after: int, taken: int) -> Part | None:
+        """A part that was put together for another reader lately; see `LastParts`."""
+        return self.shared.last.get(self, after, taken)
+
+    def keep_part(self, after: int, taken: int, part: Part) -> None:
+        """Keep a part for the next reader."""
+        self.shared.last.add(self, after, taken, part)
+
     def begin(self, boundary: int) -> None:
         """Drop all epochs; the next one begins at `boundary`."""
+        self.shared.last.forget(self)
         self._epochs.clear()
         self.bytes = 0
         self.start = boundary
@@ -186,6 +195,7 @@ class Recent:
         return epoch in self._epochs
 
     def clear(self) -> None:
+        self.shared.last.forget(self)
         self._epochs.clear()
         self.bytes = 0
         self.shared.leave(self)

@@ -113,7 +113,9 @@ class Suffix:
     def first_stime(self) -> int | None:
         """The least stime in it; None without rows."""
         return (
-            None if self.boundary == BEGINNING or self._run is None else self._run.log.first_stime
+            None
+            if self.boundary == BEGINNING or self._run is None
+            else self._run.log.files.first_stime
         )
 
     async def add(self, after: int, upto: int, table: pa.Table | None, *, failing: bool) -> None:
@@ -157,11 +159,11 @@ class Suffix:
 
     def _let_go(self, log: StreamLog) -> None:
         """Keep it within its limit."""
-        while log.bytes > self._limit_bytes:
-            before = log.start
-            log.hold(Hold("limit"), log.reach(before, 0))
-            log.retain(0.0)
-            if log.start == before:
+        while log.files.bytes > self._limit_bytes:
+            before = log.files.start
+            log.retention.hold(Hold("limit"), log.files.reach(before, 0))
+            log.upkeep.retain(0.0)
+            if log.files.start == before:
                 return
 
     async def wait_beyond(self, boundary: int) -> None:
@@ -177,7 +179,7 @@ class Suffix:
             return None
         with self._reading(run):
             try:
-                return await run.log.part(max(after, run.log.start), taken)
+                return await run.log.reader.part(max(after, run.log.start), taken)
             except ClosedError:  # the log has it now
                 return None
             except NotRetainedError:  # its files are damaged: the log will come to have all of it
@@ -194,7 +196,7 @@ class Suffix:
             return
         with ExitStack() as stack:
             stack.enter_context(self._reading(run))
-            paths = stack.enter_context(run.log.files(max(after, run.log.start), upto))
+            paths = stack.enter_context(run.log.reader.pinned(max(after, run.log.start), upto))
             if run.log.start < after and paths:
                 with storing(self._folder):
                     folder = Path(stack.enter_context(TemporaryDirectory()))

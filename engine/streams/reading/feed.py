@@ -64,7 +64,7 @@ class Cursor:
         Raises:
             NotRetainedError: its rows are gone. ClosedError: the log was closed.
         """
-        part = await self._log.part(self.after, self._taken, encoded=self._encoded)
+        part = await self._log.reader.part(self.after, self._taken, encoded=self._encoded)
         return message_of(part), part
 
     def advance(self, message: Tuples) -> None:

@@ -141,8 +141,8 @@ class Leader:
     @property
     def whole_from(self) -> tuple[int, int, int]:
         """As `starts`: the boundaries from which on nothing of them is lost."""
-        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.whole_from
-        return self.log.whole_from, self.late_log.whole_from, revisions
+        revisions = BEGINNING if self.revisions_log is None else self.revisions_log.files.whole_from
+        return self.log.files.whole_from, self.late_log.files.whole_from, revisions
 
     @property
     def revised(self) -> int:
@@ -191,8 +191,8 @@ class Leader:
                 try:
                     looked_up = await trio.to_thread.run_sync(revising.look_up, request.body, here)
                 except EpochDamagedError as error:
-                    self.log.find_damaged(error.path)
-                    self.revisions_log.find_damaged(error.path)
+                    self.log.damage.find(error.path)
+                    self.revisions_log.damage.find(error.path)
                     raise UnavailableError("a part of its history is damaged: try again") from error
             async with self._lock:
                 revise = partial(Revising(self._source).revise, request, looked_up)
@@ -233,7 +233,7 @@ class Leader:
         async with self.at_rest():
             if not self.end_is_logged:
                 raise UnavailableError("its end is not in its log yet: try again")
-            boundary = self._source.goes_on_from(self.log.before_end)
+            boundary = self._source.goes_on_from(self.log.files.before_end)
             self._shorten(boundary)  # after a crash here the journal brings the end again
             if term_number is None:
                 await trio.to_thread.run_sync(self._source.reopen, boundary)

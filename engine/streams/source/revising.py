@@ -132,8 +132,10 @@ class Revising:
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
         """The tuples and revisions that are here now; their files stay while the context lasts."""
         with (
-            log.files(log.whole_from, self._source.waiting.committed) as tuples,
-            revisions_log.files(revisions_log.whole_from, self.waiting.committed) as revisions,
+            log.reader.pinned(log.files.whole_from, self._source.waiting.committed) as tuples,
+            revisions_log.reader.pinned(
+                revisions_log.files.whole_from, self.waiting.committed
+            ) as revisions,
         ):
             read = partial(
                 read_rows, revisions, revisions_log.schema, BEGINNING, self.waiting.committed
@@ -141,7 +143,7 @@ class Revising:
             yield Here(
                 self._source,
                 self.accepted,
-                max(log.whole_from, revisions_log.whole_from),
+                max(log.files.whole_from, revisions_log.files.whole_from),
                 self._source.waiting.tables,
                 self._source.waiting.committed,
                 LogLookup(tuples, self._source.schema),

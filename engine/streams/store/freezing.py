@@ -75,7 +75,7 @@ async def freeze_stream(store: StreamStore, name: str, into: Path) -> FrozenLog:
         StorageError: the disk does not take it.
     """
     log = _log_of(store, name)
-    await log.fetch_lost()
+    await log.damage.fetch_all()
     after = log.oldest
     rows = log.link_into(into, after)
     return FrozenLog(after, log.boundary, rows)
@@ -85,7 +85,7 @@ def _log_of(store: StreamStore, name: str) -> StreamLog:
     kept = [state for state in store.all() if state.name == name]
     served = store.serving(name)
     for state in (served, *kept):
-        if state is not None and state.log.has_begun:
+        if state is not None and state.log.files:
             return state.log
     if kept:
         raise NotFoundError(f"{name} has no tuples yet: post some, then try again")

@@ -306,9 +306,9 @@ class StreamStore:
         def tell(text: str) -> None:
             self._events.note("error", f"misses rows of {state.name}: {text}")
 
-        state.log.damaged.add(tell)
-        state.log.mend.made_by(partial(self.mend, state))
-        for lost in state.log.lost_files:
+        state.log.damage.found.add(tell)
+        state.log.damage.mend.made_by(partial(self.mend, state))
+        for lost in state.log.files.lost:
             tell(lost_in_words(lost))
         now = trio.current_time()
         state.rate.add(0.0, now)
@@ -492,7 +492,7 @@ class StreamStore:
         return tuple(
             state.status(now)
             for state in sorted(self._streams.values(), key=lambda state: state.name)
-            if state.log.rows or not state.is_beside_a_source
+            if state.log.files.rows or not state.is_beside_a_source
         )
 
 
@@ -506,7 +506,7 @@ def load_end_readers(path: Path) -> tuple[str, ...]:
 def _loss(state: StreamState) -> Trouble | None:
     """The rows of a log that are lost, or None: damaged files until they are whole again, what a
     journal or a loss of power took for as long as the peer runs."""
-    files = [lost_in_words(file) for file in state.log.lost_files]
+    files = [lost_in_words(file) for file in state.log.files.lost]
     gone = state.log.lost if state.leader is None else state.leader.lost
     if not (told := [*files, *gone]):
         return None

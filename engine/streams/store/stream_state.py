@@ -129,7 +129,7 @@ class StreamState:
 
     def __post_init__(self) -> None:
         self.suffix = Suffix(self.log)
-        self.log.table_key = self.entry.schema.key if self.entry.stream.table else ()
+        self.log.upkeep.table_key = self.entry.schema.key if self.entry.stream.table else ()
 
     @property
     def name(self) -> str:
@@ -196,9 +196,9 @@ class StreamState:
             rate=self.rate.read(now),
             boundary=self.log.boundary,
             lag_s=0.0 if self.log.boundary == END else now - self.moved_at,
-            rows=self.log.rows,
+            rows=self.log.files.rows,
             late=self.leader.late_rows if self.leader else 0,
-            bytes=self.log.bytes,
+            bytes=self.log.files.bytes,
             subscribers=self.subscribers,
             state=str(self.suffix.state),
             version=self.version,

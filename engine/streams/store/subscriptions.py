@@ -254,7 +254,7 @@ class Subscriptions:
             if subscriber:
                 self._leases.renew(state.name, named, holder, boundary, self._clock())
                 expires = trio.current_time() + self._lease_s
-            state.log.hold(consumer, boundary, expires, foreign)
+            state.log.retention.hold(consumer, boundary, expires, foreign)
 
         take(after)
         reader = Reader(take, after, subscriber, holder)
@@ -272,15 +272,15 @@ class Subscriptions:
             if not readers:
                 self._readers.pop((state.key, consumer), None)
             if not subscriber:
-                state.log.release(consumer)
+                state.log.retention.release(consumer)
                 if reader.boundary < END and not reader.let_go.is_set():
                     left = Hold("left", f"{holder} {self._calls % LEFT}")
                     expires = trio.current_time() + self._grace_s
-                    state.log.hold(left, reader.boundary, expires, foreign)
+                    state.log.retention.hold(left, reader.boundary, expires, foreign)
 
     def let_go(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
         """Stop waiting for a consumer of another participant; its calls end."""
-        state.log.release(consumer)
+        state.log.retention.release(consumer)
         if consumer.kind == "subscriber":
             self._leases.drop(state.name, consumer.id)
         for reader in self._readers.get((state.key, consumer), []):
@@ -364,7 +364,7 @@ class Subscriptions:
         consumer = consumer_of(lease.subscriber)
         left_s = min(lease.expires - self._clock(), self._lease_s)
         expires = trio.current_time() + left_s
-        state.log.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
+        state.log.retention.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
         """Drop the leases on a stream that is gone."""

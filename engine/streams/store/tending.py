@@ -97,8 +97,8 @@ class Tending:
 
     def _let_rest(self, state: StreamState) -> None:
         del self._restless[state.key]
-        self._resting_bytes[state.key] = state.log.bytes
-        self._all_resting_bytes += state.log.bytes
+        self._resting_bytes[state.key] = state.log.files.bytes
+        self._all_resting_bytes += state.log.files.bytes
 
     def _wake(self, state: StreamState) -> None:
         self._restless[state.key] = state
@@ -109,7 +109,7 @@ class Tending:
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
-        awake = sum(state.log.bytes for state in self._restless.values())
+        awake = sum(state.log.files.bytes for state in self._restless.values())
         return self._all_resting_bytes + awake
 
     def _make_room(self) -> None:
@@ -130,7 +130,7 @@ class Tending:
         held = [
             Held(state.key, *each)
             for state in self._restless.values()
-            for each in state.log.held_by_others(now)
+            for each in state.log.upkeep.held_by_others(now)
         ]
         if not held:
             return
@@ -146,7 +146,7 @@ class Tending:
 
     def _retain(self, state: StreamState, now: float) -> None:
         try:
-            state.log.retain(now)
+            state.log.upkeep.retain(now)
             self._refusals.pop(state.key, None)
         except StorageError as error:
             if self._refusals.get(state.key) != str(error):  # once, not every second
@@ -158,6 +158,6 @@ class Tending:
     async def _compact(self) -> None:
         for state in tuple(self._streams.values()):
             try:
-                await state.log.compact()
+                await state.log.upkeep.compact()
             except MedusaError as error:
                 self._events.note("warning", f"could not compact {state.name}: {error}")

@@ -122,7 +122,9 @@ class RevisionJobs:
         """None if there are no revisions for (after, upto]."""
         since = _minus(after, self._of.span_us)
         logs = [self._inputs[name] for name in self._revisions]
-        if not any(log.count(max(since, log.start), min(upto, log.boundary)) for log in logs):
+        if not any(
+            log.reader.count(max(since, log.start), min(upto, log.boundary)) for log in logs
+        ):
             return None
         history_us = self.task.history_us if self._of.has_state else 0
         return Interval(_minus(since, history_us), upto)
@@ -260,7 +262,10 @@ class RevisionJobs:
         """The rows of some inputs with after < stime <= upto, converted by `shaped`."""
         with ExitStack() as pins:
             held: Mapping[str, tuple[StreamLog, list[Path]]] = {
-                name: (log, pins.enter_context(log.files(max(after, log.start), upto)))
+                name: (
+                    log,
+                    pins.enter_context(log.reader.pinned(max(after, log.start), upto)),
+                )
                 for name in names
                 for log in [self._inputs[name]]
             }

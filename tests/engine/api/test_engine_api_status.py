@@ -124,7 +124,7 @@ async def test_what_other_participants_are_told(town: Town) -> None:
         for stime in (5, 1):
             await client.post_event(private, rows([(stime, 1)]))
         await client.flush()
-    await until(lambda: mit.state("private/late").log.rows == 1)
+    await until(lambda: mit.state("private/late").log.files.rows == 1)
     mit.up.engine.overlay.events.note("error", "burns")
     foreign, own = await seen(town, utah, mit), await seen(town, sibling, mit)
     assert {each.name for each in foreign.streams} == {mit.name("open")}

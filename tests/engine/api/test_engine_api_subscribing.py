@@ -191,12 +191,12 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> 
         assert pa.total_allocated_bytes() - total < 40 * 2**20
     assert moved >= (rounds - 1) * count
     log = mit.state("s").log
-    assert log.bytes > 2 * 2**20, "the slow ones are waited for"
+    assert log.files.bytes > 2 * 2**20, "the slow ones are waited for"
     await client.post_event(stream, None, end=True)
     for reader in slow:
         assert len(await to_the_end(reader)) == rounds * count + 1
     assert moved + len(await to_the_end(quick)) == rounds * count + 1
-    await until(lambda: log.bytes < 2**20, "and once all have it, it goes")
+    await until(lambda: log.files.bytes < 2**20, "and once all have it, it goes")
 
 
 async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
@@ -240,10 +240,10 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(town: Town, 
     await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
     await until(lambda: mit.state("s").log.boundary == 30)
     log = mit.state("s").log
-    log.hold(Hold(kind, mit.name("q")), 5)
+    log.retention.hold(Hold(kind, mit.name("q")), 5)
     following = other.subscribe(stream, after=20, subscriber=mit.name("q"))
     assert await received(following, 1) == [(30, 3)]
-    assert log.needed(frozenset()) == 5
+    assert log.upkeep.needed(frozenset()) == 5
 
 
 @pytest.mark.town(lease_s=0.2)
@@ -335,7 +335,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
         await other.create_query(Query(utah.name("q"), (box,)))
         await until(lambda: calls >= 3)
     await until(lambda: utah.state(stream).log.boundary == 10)
-    assert utah.state(stream).log.rows == 1
+    assert utah.state(stream).log.files.rows == 1
 
 
 async def test_hostile_acknowledgements(town: Town) -> None:

@@ -106,7 +106,7 @@ async def test_who_reads_a_stream_is_named_and_keeps_it(town: Town) -> None:
     await received(plain, 1)
     await refused_for(owner, stream, "a subscriber of mit.edu (connected now: end it there)")
     plain.close()
-    assert mit.state("s").log.rows == 1, "it is all there"
+    assert mit.state("s").log.files.rows == 1, "it is all there"
     stream = await make_stream(owner, mit, "t")
     late = owner.subscribe(f"{stream}/late", subscriber="late")
     with trio.move_on_after(0.2):
@@ -281,7 +281,7 @@ async def test_a_promise_that_was_given_is_kept(town: Town) -> None:
         await client.post_event(stream, None, end=True)
         await client.flush()
         await until(lambda: mit.state("s").log.boundary == END)
-        while await mit.state("s").log.compact():
+        while await mit.state("s").log.upkeep.compact():
             pass
     await town.restart(mit)
     client = await town.client(mit)

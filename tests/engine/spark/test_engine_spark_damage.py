@@ -75,7 +75,7 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
     events = Events()
     runner, source = open_runner(spark, tmp_path, events, nursery)
     said: list[str] = []
-    source.damaged.add(said.append)
+    source.damage.found.add(said.append)
     for start in range(0, 400, 50):
         source.append(start + 49, logged([(at, at) for at in range(start, start + 50)], start))
     path = source.folder / "99_149.parquet"
@@ -94,12 +94,12 @@ async def test_a_job_over_a_damaged_page_fails_and_the_file_is_named(
         output = runner._output
         assert output.boundary < 99, "nothing is computed from it"
         path.write_bytes(whole)
-        (lost,) = source.lost_files
+        (lost,) = source.files.lost
         lost.lost = False
         with trio.fail_after(DEADLINE_S):
             await output.wait_beyond(398)
         running.cancel_scope.cancel()
-    found = output.read(max(output.start, BEGINNING))
+    found = output.reader.read(max(output.start, BEGINNING))
     assert found is not None
     assert found.table.column("total").to_pylist() == [
         sum(range(start, start + 100)) for start in range(0, 400, 100)

@@ -78,7 +78,7 @@ def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> lis
     """Read everything after a boundary in pieces; check that the pieces join."""
     found: list[Row] = []
     after, taken = max(after, log.start), 0
-    while after < END and (part := log.read(after, taken, limit_rows)) is not None:
+    while after < END and (part := log.reader.read(after, taken, limit_rows)) is not None:
         upto = log.boundary if part.upto is None else part.upto
         assert part.after == after
         assert after < upto <= log.boundary
@@ -96,7 +96,7 @@ def next_epoch(log: StreamLog, after: int, limit_rows: int = 1000) -> tuple[int,
     """Return a boundary and the rows up to it: some rows, and all of one stime; None where nothing
     follows."""
     tables: list[pa.Table] = []
-    while (part := log.read(after, sum(map(len, tables)), limit_rows)) is not None:
+    while (part := log.reader.read(after, sum(map(len, tables)), limit_rows)) is not None:
         tables.append(part.table)
         if part.upto is not None:
             return part.upto, pa.concat_tables(tables)

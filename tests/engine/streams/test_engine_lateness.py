@@ -34,7 +34,7 @@ def insertions(log: StreamLog | None) -> list[tuple[int, int, int, int]]:
     assert log is not None
     found: list[tuple[int, int, int, int]] = []
     after = log.start
-    while (epoch := log.read(after)) is not None:
+    while (epoch := log.reader.read(after)) is not None:
         assert set(epoch.table.column(REVISION_KIND).to_pylist()) <= {"INSERTION"}
         names = ("stime", REVISED_STIME, REVISED_SEQ, "value")
         found += zip(*(epoch.table.column(name).to_pylist() for name in names), strict=True)

@@ -58,7 +58,7 @@ class Found:
 def revisions(log: StreamLog | None) -> list[tuple[int, int, int]]:
     found: list[tuple[int, int, int]] = []
     after = BEGINNING if log is None else log.start
-    while log is not None and (part := log.read(after)) is not None:
+    while log is not None and (part := log.reader.read(after)) is not None:
         columns = (part.table.column(name) for name in (STIME, REVISED_STIME, REVISED_SEQ))
         found += zip(*(column.to_pylist() for column in columns), strict=True)
         after = log.boundary if part.upto is None else part.upto

@@ -104,10 +104,10 @@ class Running:
     async def epoch(self, upto: int) -> float:
         """Compute an epoch; return the CPU seconds that were counted."""
         after = self.output.boundary
-        interval = needs(self.task, after, upto, self.source.first_stime)
+        interval = needs(self.task, after, upto, self.source.files.first_stime)
         if interval is None:
             return await self.output.commit(upto, None)
-        with self.source.files(max(interval.lo, BEGINNING), interval.hi) as files:
+        with self.source.reader.pinned(max(interval.lo, BEGINNING), interval.hi) as files:
             result = await trio.to_thread.run_sync(
                 self.spark.run,
                 lambda session: self.program.run(
@@ -184,4 +184,4 @@ async def test_a_job_that_cannot_be_metered_has_run_all_the_same(
     await trio.to_thread.run_sync(spark.run, until_reported)
     assert await running.epoch(2 * SECOND_US) > 0  # looks at the job before, if not at its own
     assert asked
-    assert running.output.rows == 2 * sum(n * 31 % 1024 < 512 for n in range(100))
+    assert running.output.files.rows == 2 * sum(n * 31 % 1024 < 512 for n in range(100))

@@ -83,7 +83,7 @@ async def all_of(place: Place, stream: str, count: int) -> list[Row]:
 
 
 def whole(place: Place, stream: str) -> bool:
-    return not place.state(stream).log.lost_files
+    return not place.state(stream).log.files.lost
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
@@ -232,7 +232,7 @@ async def test_a_home_gets_it_from_a_replica(town: Town, places: list[Place]) ->
     home = await new_leader(places, stream)
     assert home is first
     assert await received(client.subscribe(stream), 8) == [(n, n) for n in range(1, 9)]
-    assert not state.log.lost_files
+    assert not state.log.files.lost
 
 
 @pytest.mark.town(timing=Timing(), leader_silence_s=QUIET_S)

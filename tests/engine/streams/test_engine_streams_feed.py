@@ -117,7 +117,7 @@ async def test_older_than_what_is_kept(tmp_path: Path) -> None:
     log = StreamLog.open(tmp_path, LOG, history_us=0)
     for n in range(1, 5):
         log.append(n * 10, logged([(n * 10, n)]))
-    log.retain(0.0)
+    log.upkeep.retain(0.0)
     with pytest.raises(NotRetainedError, match="from boundary 30 on"):
         await collect(log, 20)
 
@@ -380,7 +380,7 @@ async def test_a_reader_of_a_reopened_stream_gets_no_end_that_others_were_given(
     log = StreamLog.open(tmp_path, LOG)
     for upto in (10, 20, END):
         log.append(upto, logged([(upto - 1, 1)]) if upto < END else None)
-    assert (await log.part(log.start)).upto == END
+    assert (await log.reader.part(log.start)).upto == END
     log.reopen(20)
-    part = await log.part(log.start)
+    part = await log.reader.part(log.start)
     assert (part.upto, part.rows) == (20, 2)

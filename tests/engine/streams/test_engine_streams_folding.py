@@ -23,7 +23,7 @@ def rows(*found: tuple[int, int, int]) -> pa.Table:
 
 def opened(folder: Path) -> StreamLog:
     log = StreamLog.open(folder, SCHEMA, history_us=0)
-    log.table_key = ("k",)
+    log.upkeep.table_key = ("k",)
     return log
 
 
@@ -40,25 +40,25 @@ async def test_what_every_reader_has_passed_is_folded(tmp_path: Path) -> None:
     for at in range(1, 41):
         log.append(at, rows((at, at % 4, at)))
     reader = Hold("task", "reader")
-    log.hold(reader, 20)
-    assert await log.compact() == 20
+    log.retention.hold(reader, 20)
+    assert await log.upkeep.compact() == 20
     assert log.start == BEGINNING
-    kept = opened(tmp_path / "log").read(BEGINNING)
+    kept = opened(tmp_path / "log").reader.read(BEGINNING)
     assert kept is not None
     assert [row["v"] for row in kept.table.to_pylist()][:5] == [17, 18, 19, 20, 21]
-    assert log.rows == 4 + 20
-    log.release(reader)
-    assert await log.compact() > 0
+    assert log.files.rows == 4 + 20
+    log.retention.release(reader)
+    assert await log.upkeep.compact() > 0
     again = opened(tmp_path / "log")
     assert again.boundary == 40
-    assert again.rows == log.rows < 4 + 20
+    assert again.files.rows == log.files.rows < 4 + 20
 
 
 async def test_nothing_of_a_table_is_dropped(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     for at in range(1, 5):
         log.append(at, rows((at, at, at)))
-    assert log.retain(0.0) == 0
-    assert log.rows == 4
-    assert await log.compact() in {0, 3}
-    assert log.rows == 4, "every row is the newest of its key"
+    assert log.upkeep.retain(0.0) == 0
+    assert log.files.rows == 4
+    assert await log.upkeep.compact() in {0, 3}
+    assert log.files.rows == 4, "every row is the newest of its key"

@@ -92,7 +92,7 @@ async def test_one_advance_takes_all_that_is_ready(
                 PostRequest(P, Post(n + 1), body([(n * 10 + i, i) for i in range(10)])), now=NOW
             )
         await leader.advance(NOW)
-        assert (leader.log.boundary, leader.log.rows) == (48, 49)
+        assert (leader.log.boundary, leader.log.files.rows) == (48, 49)
         assert len(list((tmp_path / "log").iterdir())) == 5
 
 
@@ -312,9 +312,9 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
         async with home_in(tmp_path, config) as leader:
             log = leader.log
             if kept == 9:
-                assert not log.lost_files
+                assert not log.files.lost
             elif kept or not again:
-                (lost,) = log.lost_files
+                (lost,) = log.files.lost
                 assert lost.upto >= 80, "the segments before the last are gone"
                 assert lost.after == (10 * kept or BEGINNING)
             at = 100 + again
@@ -323,5 +323,5 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
             )
             await leader.advance(NOW)
             assert log.boundary == at
-            whole = [(time, value) for time, value in all_rows(log, after=log.whole_from)]
+            whole = [(time, value) for time, value in all_rows(log, after=log.files.whole_from)]
             assert whole[-1] == (at, 1)

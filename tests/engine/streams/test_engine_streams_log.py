@@ -39,8 +39,8 @@ def test_a_restart_reads_the_directory(tmp_path: Path) -> None:
     for found in (log, again):
         assert all_rows(found) == rows
         assert (found.start, found.boundary) == (BEGINNING, 50)
-        assert (found.rows, found.first_stime, found.last_stime) == (15, 1, 43)
-        assert found.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
+        assert (found.files.rows, found.files.first_stime, found.files.last_stime) == (15, 1, 43)
+        assert found.files.bytes == sum(path.stat().st_size for path in tmp_path.iterdir())
 
 
 def test_files_are_plain_parquet_of_the_schema(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_empty_epochs_make_no_files(tmp_path: Path) -> None:
     again = opened(tmp_path)
     assert again.boundary == END
     assert all_rows(again) == all_rows(log) == [(9, 1)]
-    assert again.read(7).upto == END  # type: ignore[union-attr]
+    assert again.reader.read(7).upto == END  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -88,13 +88,13 @@ def test_reading_stops_between_stimes_where_it_can(
         log = opened(tmp_path, recent_bytes=recent_bytes)
         for limit in range(1, 20):
             assert all_rows(log, limit_rows=limit) == rows
-        first = log.read(BEGINNING, 0, 4)
+        first = log.reader.read(BEGINNING, 0, 4)
         assert first is not None
         assert (first.upto, pairs(first.table)) == (2, rows[:3])
-        second = log.read(2, 0, 4)
+        second = log.reader.read(2, 0, 4)
         assert second is not None
         assert (second.upto, pairs(second.table)) == (None, rows[3:7])
-        third = log.read(2, 4, 4)
+        third = log.reader.read(2, 4, 4)
         assert third is not None
         assert (third.upto, pairs(third.table)) == (3, rows[7:11])
 
@@ -132,7 +132,7 @@ def test_rows_of_any_size_come_in_parts_of_few_bytes(
     table = large_rows(stimes, sizes)
     log.append(2000, table)
     parts, after, taken = [], log.start, 0
-    while (part := log.read(after, taken)) is not None:
+    while (part := log.reader.read(after, taken)) is not None:
         assert part.table.nbytes <= PART_BYTES or part.rows == 1
         parts.append(part.table)
         after, taken = (after, taken + part.rows) if part.upto is None else (part.upto, 0)
@@ -148,7 +148,7 @@ async def test_history_of_large_rows_is_merged_and_read_within_little_memory(
     for epoch in range(17):  # the newest is not merged
         first = 100 * epoch
         log.append(first + 100, large_rows(list(range(first + 1, first + 101)), [60_000] * 100))
-    assert await log.compact() == 16
+    assert await log.upkeep.compact() == 16
     before, most, rows = pa.total_allocated_bytes(), 0, 0
     cursor = Cursor(log, BEGINNING)
     while cursor.after < log.boundary:
@@ -210,7 +210,7 @@ async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
 
     async def waits() -> None:
         with pytest.raises(ClosedError):
-            await log.next(BEGINNING)
+            await log.reader.next(BEGINNING)
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(waits)
@@ -223,14 +223,14 @@ async def test_who_reads_a_log_that_is_closed_and_removed_is_told_so(tmp_path: P
     log.close()
     shutil.rmtree(tmp_path)
     with pytest.raises(ClosedError):
-        await log.next(BEGINNING)
+        await log.reader.next(BEGINNING)
 
 
 async def test_next_reads_memory_and_disk_alike(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, recent_bytes=200)
     after, found = log.start, []
     while after < log.boundary:
-        epoch = await log.next(after)
+        epoch = await log.reader.next(after)
         found += pairs(epoch.table)
         after = epoch.upto
     assert found == rows
@@ -238,21 +238,21 @@ async def test_next_reads_memory_and_disk_alike(tmp_path: Path) -> None:
 
 def test_pinned_files_stay_for_their_reader(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 40, history_us=0)
-    with log.files(100, 200) as paths:
+    with log.reader.pinned(100, 200) as paths:
         before = [pq.read_table(path).num_rows for path in paths]
         assert [path.name for path in paths] == [
             f"{n}_{n + 10}.parquet" for n in range(100, 200, 10)
         ]
-        while trio.run(log.compact):
+        while trio.run(log.upkeep.compact):
             pass
-        log.retain(0.0)
+        log.upkeep.retain(0.0)
         log.append(500, None)
         assert [pq.read_table(path).num_rows for path in paths] == before
-        with log.files(log.start, 400) as later:
+        with log.reader.pinned(log.start, 400) as later:
             assert not set(later) & set(paths)
     assert not any(path.exists() for path in paths)
     with pytest.raises(NotRetainedError, match=f"from boundary {log.start} on; 100 is older"):
-        log.files(100, 200).__enter__()
+        log.reader.pinned(100, 200).__enter__()
 
 
 def test_files_without_rows_in_the_interval_are_left_out(tmp_path: Path) -> None:
@@ -260,9 +260,9 @@ def test_files_without_rows_in_the_interval_are_left_out(tmp_path: Path) -> None
     log.append(10, logged([(5, 1)]))
     log.append(20, None)
     log.append(30, logged([(25, 1)]))
-    with log.files(BEGINNING, 30) as paths:
+    with log.reader.pinned(BEGINNING, 30) as paths:
         assert len(paths) == 2
-    with log.files(5, 24) as paths:
+    with log.reader.pinned(5, 24) as paths:
         assert paths == []
 
 
@@ -278,27 +278,27 @@ def test_counting_reads_only_where_an_end_lies_within_a_file(
         return really(path, **options)
 
     monkeypatch.setattr(epochs.pq, "ParquetFile", opening)
-    assert log.count(BEGINNING, END) == 20
-    assert log.count(0, 20) == 10
-    assert log.count(5, 29) == 10, "cut where there are no rows"
+    assert log.reader.count(BEGINNING, END) == 20
+    assert log.reader.count(0, 20) == 10
+    assert log.reader.count(5, 29) == 10, "cut where there are no rows"
     assert opened_files == []
-    assert log.count(12, 23) == 3 + 3
+    assert log.reader.count(12, 23) == 3 + 3
     assert opened_files == ["10_20.parquet", "20_30.parquet"]
-    assert log.count(30, 12) == 0
+    assert log.reader.count(30, 12) == 0
 
 
 def test_what_is_gone_is_not_counted_as_nothing(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 10, history_us=0)
-    log.retain(0.0)
+    log.upkeep.retain(0.0)
     assert log.start > 0
     with pytest.raises(NotRetainedError):
-        log.count(log.start - 1, log.boundary)
+        log.reader.count(log.start - 1, log.boundary)
     (tmp_path / f"{log.start}_{log.boundary}.parquet").write_bytes(b"PAR1")
     said: list[str] = []
-    log.damaged.add(said.append)
+    log.damage.found.add(said.append)
     for _ in range(2):
         with pytest.raises(NotRetainedError, match=f"up to {log.boundary} are damaged"):
-            log.count(log.start, log.boundary - 8)
+            log.reader.count(log.start, log.boundary - 8)
     assert len(said) == 1
 
 
@@ -315,44 +315,44 @@ async def test_a_commit_tells_what_it_took(tmp_path: Path) -> None:
 
 def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
-    log.hold(Hold("task"), 35)
-    log.hold(Hold("call"), 0, expires=100.0)
-    assert log.retain(99.0) == 1  # the empty epoch up to 0, that all have passed
+    log.retention.hold(Hold("task"), 35)
+    log.retention.hold(Hold("call"), 0, expires=100.0)
+    assert log.upkeep.retain(99.0) == 1  # the empty epoch up to 0, that all have passed
     assert log.start == 0
-    assert log.retain(100.0) == 3
+    assert log.upkeep.retain(100.0) == 3
     assert log.start == 30
-    log.hold(Hold("task"), 1000)
-    log.retain(101.0)
+    log.retention.hold(Hold("task"), 1000)
+    log.upkeep.retain(101.0)
     assert log.start == 150
-    log.release(Hold("task"))
+    log.retention.release(Hold("task"))
     assert all_rows(log) == [row for row in rows if row[0] > 150]
     with pytest.raises(NotRetainedError, match="from boundary 150 on; 149 is older"):
-        log.read(149)
+        log.reader.read(149)
 
 
 def test_a_log_rests_until_it_changes_or_a_hold_ends(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 20, history_us=50)
     woken: list[float] = []
     log.retention.stirred.add(lambda: woken.append(log.retention.rests_until))
-    log.hold(Hold("call"), 0, expires=100.0)
-    log.retain(0.0)
+    log.retention.hold(Hold("call"), 0, expires=100.0)
+    log.upkeep.retain(0.0)
     assert log.retention.rests_until == 100.0
-    assert log.retain(99.9) == 0
-    log.retain(100.0)
+    assert log.upkeep.retain(99.9) == 0
+    log.upkeep.retain(100.0)
     assert log.start == 150
     assert log.retention.is_at_rest
     assert woken == []
     for boundary in (210, 220):
         log.append(boundary, logged([(boundary - 1, 1)]))
     assert len(woken) == 1  # once, until it rests again
-    log.retain(101.0)
+    log.upkeep.retain(101.0)
     assert log.start == 170
     log.retention.history_us = 0
     assert len(woken) == 2
-    log.retain(102.0)
+    log.upkeep.retain(102.0)
     assert log.start == 210
-    log.hold(Hold("task"), 220)
-    log.release(Hold("task"))
+    log.retention.hold(Hold("task"), 220)
+    log.retention.release(Hold("task"))
     assert len(woken) == 3
 
 
@@ -360,28 +360,28 @@ def test_a_log_does_not_rest_while_a_reader_or_another_participant_delays_it(
     tmp_path: Path,
 ) -> None:
     log, _ = filled(tmp_path, 20, history_us=50)
-    with log.files(10, 20):
-        log.retain(0.0)
+    with log.reader.pinned(10, 20):
+        log.upkeep.retain(0.0)
         assert not log.retention.is_at_rest
-    assert log.retain(0.0) > 0
+    assert log.upkeep.retain(0.0) > 0
     assert log.retention.is_at_rest
-    log.hold(Hold("subscriber", "utah.edu me"), 160, holder="utah.edu")
-    log.retain(0.0)
+    log.retention.hold(Hold("subscriber", "utah.edu me"), 160, holder="utah.edu")
+    log.upkeep.retain(0.0)
     assert not log.retention.is_at_rest
-    assert list(log.held_by_others(0.0)) == []
+    assert list(log.upkeep.held_by_others(0.0)) == []
     log.append(300, logged([(299, 1)]))
-    ((_, holder, _, since),) = log.held_by_others(7.0)
+    ((_, holder, _, since),) = log.upkeep.held_by_others(7.0)
     assert (holder, since) == ("utah.edu", 7.0)
 
 
 def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
     log.append(END, None)
-    log.retain(0.0)
+    log.upkeep.retain(0.0)
     assert all_rows(log) == [row for row in rows if row[0] > 140]
     quick, rows = filled(tmp_path / "b", 3, history_us=0)
     quick.append(END, None)
-    quick.retain(0.0)
+    quick.upkeep.retain(0.0)
     assert quick.boundary == END  # the newest file is the boundary, whatever it holds
     assert all_rows(opened(tmp_path / "b")) == rows[-3:]
 
@@ -389,11 +389,11 @@ def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
 def test_compaction_merges_likes_and_keeps_the_rows(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 100, 20)
     files = len(names(tmp_path))
-    while trio.run(log.compact):
+    while trio.run(log.upkeep.compact):
         pass
     assert len(names(tmp_path)) < RUN + 2 < files
     assert all_rows(log) == rows == all_rows(opened(tmp_path))
-    assert (log.rows, log.boundary) == (2000, 1000)
+    assert (log.files.rows, log.boundary) == (2000, 1000)
 
 
 def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
@@ -401,22 +401,20 @@ def test_compaction_makes_no_file_of_more_rows_than_a_job_takes(
 ) -> None:
     """The files may be ever so small on the disk: equal rows take next to nothing there."""
     log, rows = filled(tmp_path, 100)
-    limit = 20 * log._files[1].content
+    limit = 20 * log.files[1].content
     monkeypatch.setattr("medusa.engine.streams.log.folder.JOB_BYTES", limit)
-    while trio.run(log.compact):
-        assert max(file.content for file in log._files) <= limit
-    assert len(log._files) < 20
-    assert [file.content for file in opened(tmp_path)._files] == [
-        file.content for file in log._files
-    ]
+    while trio.run(log.upkeep.compact):
+        assert max(file.content for file in log.files) <= limit
+    assert len(log.files) < 20
+    assert [file.content for file in opened(tmp_path).files] == [file.content for file in log.files]
     assert all_rows(log) == rows
 
 
 async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 40, history_us=0)
-    run = choose(log._files)
+    run = choose(log.files)
     writer = merge(run, tmp_path, SCHEMA.source, durable=False)
-    log.retain(0.0)
+    log.upkeep.retain(0.0)
     assert log._folder.replace(run, writer) == 0
     assert all_rows(log) == rows[-3:]
     assert len(names(tmp_path)) == 1
@@ -425,8 +423,8 @@ async def test_retention_during_compaction_wins(tmp_path: Path) -> None:
 async def test_appends_go_on_during_compaction(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 40)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(log.compact)
-        nursery.start_soon(log.compact)
+        nursery.start_soon(log.upkeep.compact)
+        nursery.start_soon(log.upkeep.compact)
         await log.commit(410, logged([(405, 1)]))
     assert all_rows(opened(tmp_path)) == [*rows, (405, 1)]
     assert len(names(tmp_path)) < 10
@@ -456,7 +454,7 @@ def check_counts(log: StreamLog, model: list[Row], intervals: list[tuple[int, in
     for ends in (*intervals, (log.start, log.boundary), (log.start, END)):
         after, upto = max(log.start, min(ends)), max(ends)
         between = [stime for stime, _ in model if after < stime <= upto]
-        assert log.count(after, upto) == len(between)
+        assert log.reader.count(after, upto) == len(between)
 
 
 @settings(max_examples=150, deadline=None)
@@ -491,25 +489,25 @@ def test_any_history_of_a_log_reads_as_a_list(
                     log.append(at + more, logged(rows) if rows else None)
                     model += rows
                 case ("compact",):
-                    trio.run(log.compact)
+                    trio.run(log.upkeep.compact)
                 case ("retain",):
-                    log.retain(0.0)
+                    log.upkeep.retain(0.0)
                     if held is not None:
                         assert log.start <= held
                     assert log.start <= max(BEGINNING, log.boundary - 20)
                 case ("hold",):
                     held = log.start
-                    log.hold(Hold("task"), held)
+                    log.retention.hold(Hold("task"), held)
                 case ("release",):
                     held = None
-                    log.release(Hold("task"))
+                    log.retention.release(Hold("task"))
                 case ("reopen",):
                     start, boundary = log.start, log.boundary
                     log.close()
                     log = opened(folder, history_us=20, recent_bytes=recent)
                     assert (log.start, log.boundary) == (start, boundary)
                     if held is not None:
-                        log.hold(Hold("task"), held)
+                        log.retention.hold(Hold("task"), held)
                 case ("read",):
                     pass
             state = [row for row in model if row[0] > log.start]
@@ -517,19 +515,21 @@ def test_any_history_of_a_log_reads_as_a_list(
             middle = state[len(state) // 2][0] if state else log.boundary
             if middle >= log.start:
                 assert all_rows(log, middle) == [row for row in state if row[0] > middle]
-            with log.files(log.start, log.boundary) as paths:
+            with log.reader.pinned(log.start, log.boundary) as paths:
                 tables = [pq.read_table(path) for path in paths]
             found = pa.concat_tables([SCHEMA.source.empty_table(), *tables])
             assert pairs(found) == state
             check_counts(log, model, counted)
-            assert log.bytes == sum(path.stat().st_size for path in log.folder.glob("*.parquet"))
+            assert log.files.bytes == sum(
+                path.stat().st_size for path in log.folder.glob("*.parquet")
+            )
 
 
 def test_a_log_that_forgets_all_begins_again_later(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 5)
     end = log.boundary
     log.forget(end)
-    assert (log.boundary, log.rows, log.bytes) == (BEGINNING, 0, 0)
+    assert (log.boundary, log.files.rows, log.files.bytes) == (BEGINNING, 0, 0)
     assert not list(log.folder.glob("*.parquet"))
     log.begin(end + 100)
     log.append(end + 110, logged([(end + 105, 1)]))
@@ -557,6 +557,6 @@ def test_what_a_crash_leaves_of_a_forgotten_log_begins_early_enough(
 
 def test_a_log_that_is_read_forgets_nothing(tmp_path: Path) -> None:
     log, before = filled(tmp_path, 3)
-    with log.files(log.start, log.boundary), pytest.raises(BusyError):
+    with log.reader.pinned(log.start, log.boundary), pytest.raises(BusyError):
         log.forget(log.boundary)
     assert all_rows(log) == before

@@ -75,14 +75,14 @@ def test_what_every_crash_leaves_is_one_log(
         pending = n * 10 + 10
         log.append(pending, logged(new) if new else None)
         if n % 20 == 0:
-            trio.run(log.compact)
+            trio.run(log.upkeep.compact)
         if n % 9 == 0:
-            log.retain(0.0)
+            log.upkeep.retain(0.0)
     assert copies > 100
 
 
 def lost_in(log: StreamLog) -> list[tuple[int, int]]:
-    return [(file.after, file.upto) for file in log.lost_files]
+    return [(file.after, file.upto) for file in log.files.lost]
 
 
 def rows_around(log: StreamLog) -> list[Row]:
@@ -90,9 +90,9 @@ def rows_around(log: StreamLog) -> list[Row]:
     found, at, taken = [], log.start, 0
     while at < log.boundary:
         try:
-            part = log.read(at, taken, 5)
+            part = log.reader.read(at, taken, 5)
         except NotRetainedError:
-            at = next(file.upto for file in log.lost_files if file.after <= at < file.upto)
+            at = next(file.upto for file in log.files.lost if file.after <= at < file.upto)
             continue
         assert part is not None
         found += pairs(part.table)
@@ -111,16 +111,16 @@ def test_a_missing_file_takes_its_own_rows_and_no_others(tmp_path: Path, durable
         assert rows_around(log) == left
         assert (log.boundary, log.start, log.oldest) == (60, BEGINNING, 30)
         with pytest.raises(NotRetainedError, match="after boundary 20 up to 30 are damaged"):
-            log.read(20)
+            log.reader.read(20)
         with pytest.raises(NotRetainedError):
-            log.files(15, 25).__enter__()
+            log.reader.pinned(15, 25).__enter__()
         with pytest.raises(NotRetainedError):
-            log.count(15, 25)
-        assert log.count(30, 60) == 9
-        with log.files(30, 60) as paths:
+            log.reader.count(15, 25)
+        assert log.reader.count(30, 60) == 9
+        with log.reader.pinned(30, 60) as paths:
             assert len(paths) == 3
-        assert log.tail(9) == 30
-        assert log.tail(10) == 30, "what is before the gap is not followed by so many"
+        assert log.reader.tail(9) == 30
+        assert log.reader.tail(10) == 30, "what is before the gap is not followed by so many"
         log.close()
     log = opened(tmp_path, durable=durable)
     log.append(70, logged([(65, 100)], 18))
@@ -155,13 +155,13 @@ def test_a_flipped_bit_is_found_when_it_is_read(tmp_path: Path) -> None:
     flip_page(tmp_path / "10_20.parquet")
     log = opened(tmp_path)
     said: list[str] = []
-    log.damaged.add(said.append)
-    assert log.lost_files == ()
+    log.damage.found.add(said.append)
+    assert log.files.lost == ()
     assert rows_around(log) == rows[:50] + rows[100:]
     (text,) = said
     assert text.startswith(f"{tmp_path / '10_20.parquet'} is damaged")
     assert "after boundary 10 up to 20" in text
-    assert log.whole_from == log.oldest == 20
+    assert log.files.whole_from == log.oldest == 20
 
 
 def flip_page(path: Path) -> None:
@@ -176,11 +176,11 @@ def test_compaction_merges_nothing_that_is_damaged(tmp_path: Path) -> None:
     _, rows = filled(tmp_path, 40, size=9)
     flip_page(tmp_path / "100_110.parquet")
     log = opened(tmp_path)
-    assert trio.run(log.compact) == 0
+    assert trio.run(log.upkeep.compact) == 0
     assert lost_in(log) == [(100, 110)]
-    while trio.run(log.compact):
+    while trio.run(log.upkeep.compact):
         pass
-    assert len(log._files) < 30
+    assert len(log.files) < 30
     assert lost_in(log) == [(100, 110)]
     assert rows_around(log) == [row for row in rows if not 100 < row[0] <= 110]
 
@@ -191,7 +191,7 @@ def test_retention_lets_go_of_what_is_lost_in_its_turn(tmp_path: Path) -> None:
     (tmp_path / "30_40.parquet").write_bytes(b"PAR1")
     log = opened(tmp_path, history_us=15, durable=True)
     assert lost_in(log) == [(20, 30), (30, 40)]
-    log.retain(0.0)
+    log.upkeep.retain(0.0)
     assert (lost_in(log), log.start) == ([], 40)
     assert names(tmp_path) == ["40_50.parquet", "50_60.parquet"]
 
@@ -199,12 +199,12 @@ def test_retention_lets_go_of_what_is_lost_in_its_turn(tmp_path: Path) -> None:
 def test_retention_waits_for_a_reader_of_the_oldest_file(tmp_path: Path) -> None:
     """If younger files were deleted first, a crash would leave a gap, which counts as damage."""
     log, rows = filled(tmp_path, 6, history_us=0)
-    with log.files(0, 10) as paths:
-        assert log.retain(0.0) == 1
+    with log.reader.pinned(0, 10) as paths:
+        assert log.upkeep.retain(0.0) == 1
         assert log.start == 0
         assert [path.name for path in paths] == ["0_10.parquet"]
         assert all_rows(opened(tmp_path)) == rows
-    assert log.retain(0.0) == 5
+    assert log.upkeep.retain(0.0) == 5
 
 
 def test_files_without_checksums_are_read(tmp_path: Path) -> None:
@@ -236,11 +236,11 @@ def test_no_flipped_bit_gives_other_rows(
     path.write_bytes(data)
     log = opened(folder, durable=True)
     try:
-        count = log.count(max(after, log.start), upto)
+        count = log.reader.count(max(after, log.start), upto)
         table = pa.concat_tables(
             [
                 log.schema.empty_table(),
-                *epochs.read_groups(log._files[0].path, log.schema, after, upto),
+                *epochs.read_groups(log.files[0].path, log.schema, after, upto),
             ]
         )
     except (NotRetainedError, DamagedError):

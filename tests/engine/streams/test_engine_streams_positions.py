@@ -31,7 +31,7 @@ def test_a_log_that_begins_late_is_contiguous_from_there_on(tmp_path: Path) -> N
     log.append(110, logged([(105, 1)]))
     assert all_rows(log, 100) == [(105, 1)]
     with pytest.raises(NotRetainedError):
-        log.read(BEGINNING)
+        log.reader.read(BEGINNING)
 
 
 @pytest.mark.parametrize("empty_epoch", [False, True])
@@ -92,14 +92,14 @@ def test_reach_takes_whole_epochs_within_the_limit_and_at_least_one(
     for size in sizes:
         start = log.boundary
         log.append(start + 10, logged([(start + 1 + i, i) for i in range(size)]))
-    after = data.draw(st.sampled_from([file.after for file in log._files]))
-    upto = log.reach(after, limit)
+    after = data.draw(st.sampled_from([file.after for file in log.files]))
+    upto = log.files.reach(after, limit)
     rows = len([row for row in all_rows(log, after, 1) if row[0] <= upto])
-    files = [file for file in log._files if after < file.upto <= upto]
+    files = [file for file in log.files if after < file.upto <= upto]
     assert upto > after
     assert rows <= limit or len(files) == 1
     # and no further epoch would have fitted
-    further = [file for file in log._files if file.upto > upto]
+    further = [file for file in log.files if file.upto > upto]
     assert not further or rows + further[0].rows > limit
 
 
@@ -119,7 +119,7 @@ def test_reach_takes_no_more_bytes_than_allowed_and_a_restart_knows_them(
         log.close()
         log = open_log(folder)
     after = data.draw(st.sampled_from(sorted(content)[:-1]))
-    upto = log.reach(after, 10**6, limit)
+    upto = log.files.reach(after, 10**6, limit)
     reached = [size for at, size in content.items() if after < at <= upto]
     assert upto > after
     assert sum(reached) <= limit or len([size for size in reached if size]) == 1

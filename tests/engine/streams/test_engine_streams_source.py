@@ -382,7 +382,7 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
             pass
         assert s.rows() == [(stime, v) for stime, _, v in sorted(model.rows)]
         assert s.late_values() == model.late
-        table = pa.concat_tables([s.log.read(BEGINNING, 0, 10**9).table])
+        table = pa.concat_tables([s.log.reader.read(BEGINNING, 0, 10**9).table])
         assert table.column("seq").to_pylist() == [n for _, n, _ in sorted(model.rows)]
 
 

@@ -297,8 +297,8 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
                     case "move":
                         s.move()
                     case "tidy":
-                        trio.run(s.log.compact)
-                        s.log.retain(0.0)
+                        trio.run(s.log.upkeep.compact)
+                        s.log.upkeep.retain(0.0)
                     case "crash":
                         disk.faults = []
                         s.crash()
@@ -314,7 +314,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
         values = [value for _, value in there] + late
         assert set(posted) <= set(values)
         assert len(values) == len(set(values))
-        assert not s.log.lost_files
+        assert not s.log.files.lost
         s.crash()
         assert (s.rows(), s.late_values()) == (there, late)
-        assert not s.log.lost_files
+        assert not s.log.files.lost

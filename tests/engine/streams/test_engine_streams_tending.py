@@ -81,7 +81,7 @@ async def test_the_disk_that_streams_take_is_counted_while_they_rest_as_well(
     streams = [stream(tmp_path / name) for name in ("one", "two")]
 
     def taken() -> bool:
-        return tending.quota.short_bytes == sum(state.log.bytes for state in streams)
+        return tending.quota.short_bytes == sum(state.log.files.bytes for state in streams)
 
     tending.quota.allow(1)
     for state in streams:
@@ -99,7 +99,7 @@ async def test_the_disk_that_streams_take_is_counted_while_they_rest_as_well(
 
 async def test_the_end_of_a_hold_is_no_change_and_counts(tmp_path: Path, tending: Tending) -> None:
     state = stream(tmp_path / "held")
-    state.log.hold(Hold("call"), 100, expires=trio.current_time() + 0.1)
+    state.log.retention.hold(Hold("call"), 100, expires=trio.current_time() + 0.1)
     tending.watch(state)
     await until(lambda: state.log.start == 190)
 
@@ -108,13 +108,13 @@ async def test_a_forgotten_stream_is_not_touched(
     tmp_path: Path, tending: Tending, looks: list[LogKey]
 ) -> None:
     gone, other = stream(tmp_path / "gone"), stream(tmp_path / "other")
-    rows = gone.log.rows
+    rows = gone.log.files.rows
     tending.watch(gone)
     tending.forget(gone.key)
     gone.log.append(210, logged([(209, 1)]))
     tending.watch(other)
     await until(lambda: other.key in looks)
-    assert gone.log.rows == rows + 1
+    assert gone.log.files.rows == rows + 1
 
 
 async def test_the_rate_of_a_stream_that_was_idle_begins_as_if_it_had_been_watched(

@@ -247,7 +247,7 @@ async def test_a_copy_moves_to_another_peer(town: Town) -> None:
     assert sums.copy is not None
     began = sums.boundary
     for state in sums.copy.inputs.values():  # to be counted once the task has ended
-        state.log.hold(Hold("test", "count"), began)
+        state.log.retention.hold(Hold("test", "count"), began)
     await fill(client, sources, 700, step=100)
     for path in OUTPUTS:
         expected = await gathered(client, one.name(path), 500)

@@ -55,7 +55,7 @@ def files(place: Place, path: str) -> str:
     log = place.state(path).log
     none = log.folder.parent / "none.parquet"
     pq.write_table(log.schema.empty_table(), none)
-    with log.files(log.start, log.boundary) as paths:
+    with log.reader.pinned(log.start, log.boundary) as paths:
         return f"read_parquet({[str(path) for path in (none, *paths)]})"
 
 

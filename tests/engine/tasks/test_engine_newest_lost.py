@@ -72,4 +72,4 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(town: Town)
         assert await received(client.subscribe(made, after=40), 1) == FIVE[4:]
     await town.restart(mit)  # the files say the same
     assert len(mit.errors()) == 1
-    assert [file.after for file in mit.state("d").log.lost_files] == [30]
+    assert [file.after for file in mit.state("d").log.files.lost] == [30]

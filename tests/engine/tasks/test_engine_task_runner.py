@@ -39,7 +39,7 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
                     await client.flush()
                     await mit.state(stream).log.wait_beyond(at - 1)
             await client.post_event(stream, rows([]), end=True)
-            size = sum(file.content for file in mit.state(stream).log._files)
+            size = sum(file.content for file in mit.state(stream).log.files)
             monkeypatch.setattr("medusa.engine.tasks.inputs.JOB_BYTES", size // 3)
             query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
             await begin(client, query)

@@ -150,8 +150,8 @@ class World:
 
     def retain(self) -> None:
         for state in self.renditions:
-            state.log.hold(COPY, self.told)
-            state.log.retain(0.0)
+            state.log.retention.hold(COPY, self.told)
+            state.log.upkeep.retain(0.0)
 
     async def _produce(self, state: StreamState) -> None:
         """Extend a rendition, in epochs of its own, up to the posted boundary or less."""

@@ -211,13 +211,13 @@ async def follow(place: Place, stream: str) -> StreamState:
     """Follow the stream as a query at that peer does."""
     entry = await place.up.engine.directory.entry(stream)
     mirror = await place.up.engine.followers.follow(entry, "a query")
-    mirror.log.hold(Hold("task", "a"), BEGINNING)
+    mirror.log.retention.hold(Hold("task", "a"), BEGINNING)
     return mirror
 
 
 def read(state: StreamState) -> list[tuple[int, int]]:
     found, after = [], BEGINNING
-    while (epoch := state.log.read(after)) is not None:
+    while (epoch := state.log.reader.read(after)) is not None:
         found += pairs_of(epoch.table)
         after = epoch.upto
     return found
@@ -295,7 +295,7 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1, history_us=0)
-        state_at(first, stream).log.hold(Hold("task", "a"), BEGINNING)
+        state_at(first, stream).log.retention.hold(Hold("task", "a"), BEGINNING)
         await post(client, stream, range(1, 6))
         await until(lambda: state_at(first, stream).log.boundary == 5)
     await town.stop(first)
@@ -304,9 +304,9 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
     async with home.client() as client:
         await post(client, stream, range(6, 11))
     await until(lambda: log.boundary == 10)
-    log.retain(trio.current_time())
+    log.upkeep.retain(trio.current_time())
     assert log.start < 5, "its reader is waited for"
-    log.retain(trio.current_time() + 3601)
+    log.upkeep.retain(trio.current_time() + 3601)
     assert log.start >= 5, "but not for ever"
 
 

@@ -75,14 +75,14 @@ def folded(place: Place, stream: str) -> dict[int, int]:
     assert home is not None
     assert home.revisions_log is not None
     found: Counter[tuple[int, int]] = Counter()
-    epoch = home.log.read(home.log.start)
+    epoch = home.log.reader.read(home.log.start)
     after = home.log.start
-    while (epoch := home.log.read(after)) is not None:
+    while (epoch := home.log.reader.read(after)) is not None:
         columns = (epoch.table.column(name).to_pylist() for name in ("stime", "value"))
         found += Counter(zip(*columns, strict=True))
         after = epoch.upto
     after = home.revisions_log.start
-    while (epoch := home.revisions_log.read(after)) is not None:
+    while (epoch := home.revisions_log.reader.read(after)) is not None:
         for _, kind, time, value in changes_of(epoch.table):
             found[time, value] += 1 if kind == "INSERTION" else -1
         after = epoch.upto
@@ -237,7 +237,7 @@ async def test_they_are_acknowledged_only_once_settled(
 def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
     log = state_at(place, stream).leader.revisions_log  # type: ignore[union-attr]
     assert log is not None
-    epoch = log.read(log.start)
+    epoch = log.reader.read(log.start)
     return [] if epoch is None else changes_of(epoch.table)
 
 

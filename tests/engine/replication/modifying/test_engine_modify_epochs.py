@@ -112,12 +112,12 @@ class Bench:
             while log.boundary < runner.inputs.boundary:
                 before = log.boundary
                 await runner._run_epoch()  # what `run` repeats, without its pauses
-                epoch = log.read(max(before, log.start))
+                epoch = log.reader.read(max(before, log.start))
                 while epoch is not None:
                     self.read[name] += _rows(epoch.table)
-                    epoch = log.read(epoch.upto)
+                    epoch = log.reader.read(epoch.upto)
         for log in self.logs.values():
-            log.retain(0.0)
+            log.upkeep.retain(0.0)
 
     @property
     def tasks(self) -> tuple[Task, ...]:

@@ -124,7 +124,7 @@ async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
     await until(lambda: standby.boundaries[one.name("sums")] == END, "the secondary, too")
     for stream in (one.name("kept"), one.name("sums")):
         own, other = one.state(stream).log, standby.copy.logs[stream].log
-        assert own.read(own.start).table.equals(other.read(other.start).table)
+        assert own.reader.read(own.start).table.equals(other.reader.read(other.start).table)
 
 
 def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], bool]:

@@ -545,12 +545,12 @@ async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(town: To
     there = two.up.engine.assignments.of_task(name).copy
     assert there is not None
     consumer = Hold("subscriber", "slow")
-    there.state.log.hold(consumer, 379)
+    there.state.log.retention.hold(consumer, 379)
     await sums.feed(client, source, range(380, 520))
-    await until(lambda: log.needed(frozenset()) == 379, "the worker tells its owner")
+    await until(lambda: log.upkeep.needed(frozenset()) == 379, "the worker tells its owner")
     await mover.take_back(name)
     await sums.feed(client, source, range(520, 640))
-    assert log.needed(frozenset()) == 379
+    assert log.upkeep.needed(frozenset()) == 379
 
 
 @pytest.mark.town(patience_s=DEADLINE_S)

@@ -104,7 +104,7 @@ async def test_no_row_comes_while_the_task_is_where_they_are(town: Town) -> None
     log = scene.owner.state("s").log
     before = log.appended_rows
     await scene.feed(range(begin, begin + 1_000))
-    assert (log.appended_rows, log.rows, log.boundary) == (before, 0, BEGINNING)
+    assert (log.appended_rows, log.files.rows, log.boundary) == (before, 0, BEGINNING)
     assert not list(log.folder.glob("*.parquet"))
     # it is kept for the owner from the open window on, and not from earlier on
     reached = begin + 999

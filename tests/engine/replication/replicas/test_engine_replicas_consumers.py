@@ -57,8 +57,8 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
     await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
     await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
     log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
-    log.release(Hold("primary"))  # its grace is over
-    assert log.needed(frozenset()) == boundary
+    log.retention.release(Hold("primary"))  # its grace is over
+    assert log.upkeep.needed(frozenset()) == boundary
 
 
 @pytest.mark.parametrize("copied", [True, False])

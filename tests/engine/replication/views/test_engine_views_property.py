@@ -95,8 +95,8 @@ class History:
     async def tidy(self) -> None:
         logs = [self.source, *(made.state.log for made in self.made)]
         for log in logs:
-            log.retain(0.0)
-            await log.compact()
+            log.upkeep.retain(0.0)
+            await log.upkeep.compact()
 
     async def restart(self) -> None:
         self.source.close()
@@ -115,7 +115,7 @@ class History:
         """Take the holds as a peer does, before it drops anything after a restart."""
         view, log = made.state.entry.stream.view, made.state.log
         assert view is not None
-        self.source.hold(Hold("task", view.name), max(log.boundary, view.after))
+        self.source.retention.hold(Hold("task", view.name), max(log.boundary, view.after))
 
     async def make(self) -> None:
         rng = self._rng
@@ -155,10 +155,10 @@ class History:
             assert view is not None
             if log.boundary < min(self.source.boundary, END):
                 after = self.source.oldest if log.boundary == BEGINNING else log.boundary
-                epoch = await self.source.next(after)
+                epoch = await self.source.reader.next(after)
                 await take(log, epoch, view.until)
                 trim(made.state)
-                self.source.hold(Hold("task", view.name), log.boundary)
+                self.source.retention.hold(Hold("task", view.name), log.boundary)
 
     async def check(self) -> None:
         while any(
@@ -218,18 +218,18 @@ def test_a_view_shows_what_python_picks(
 
 def test_the_tail_of_a_log_is_found_in_any_file(tmp_path: Path) -> None:
     log = StreamLog.open(tmp_path, SCHEMA.source, recent_bytes=0)
-    assert log.tail(1) == BEGINNING
+    assert log.reader.tail(1) == BEGINNING
     stimes = [1, 1, 2, 5, 5, 5, 7, 12, 12, 20]
     log.append(7, logged([(s, n) for n, s in enumerate(stimes[:7])]))
     log.append(15, logged([(s, n) for n, s in enumerate(stimes[7:9])]))
     log.append(30, logged([(20, 0)]))
     log.append(40, None)
     for rows in range(1, 11):
-        boundary = log.tail(rows)
+        boundary = log.reader.tail(rows)
         assert boundary == stimes[-rows] - 1
-        assert log.count(boundary, END) >= rows
-    assert log.tail(11) == log.tail(10**9) == BEGINNING
-    assert [log.tail(rows, whole_files=True) for rows in (1, 2, 3, 4, 10, 11)] == [
+        assert log.reader.count(boundary, END) >= rows
+    assert log.reader.tail(11) == log.reader.tail(10**9) == BEGINNING
+    assert [log.reader.tail(rows, whole_files=True) for rows in (1, 2, 3, 4, 10, 11)] == [
         15,
         7,
         7,
@@ -239,4 +239,4 @@ def test_the_tail_of_a_log_is_found_in_any_file(tmp_path: Path) -> None:
     ]
     empty = pa.table({name: [] for name in SCHEMA.source.names}, schema=SCHEMA.source)
     log.append(50, empty)
-    assert log.tail(1) == 19
+    assert log.reader.tail(1) == 19

@@ -68,7 +68,7 @@ def logged(place: Place, path: str, variant: str = "") -> pa.Table:
     log = place.state(path, variant).log
     epochs = []
     after = log.start
-    while (epoch := log.read(after)) is not None:
+    while (epoch := log.reader.read(after)) is not None:
         epochs.append(epoch.table)
         after = epoch.upto
     return pa.concat_tables([log.schema.empty_table(), *epochs])

@@ -92,7 +92,7 @@ class Peer:
         assert self.leader.revised >= self.leader.log.boundary, "whoever has those finds these"
         for number, log in enumerate(self.leader.logs):
             self.seen.append((number, _stays(log), contents(log)))
-            log.retain(0.0)
+            log.upkeep.retain(0.0)
 
     def has(self) -> ReplicaState:
         segments = tuple(Segment(*each) for each in self.leader.source.segments)
@@ -177,9 +177,9 @@ def copy_journal(source: Source, folder: Path) -> None:
 
 
 def contents(log: StreamLog) -> pa.Table:
-    if not log.rows:
+    if not log.files.rows:
         return log.schema.empty_table()
-    with log.files(log.start, log.boundary) as paths:
+    with log.reader.pinned(log.start, log.boundary) as paths:
         tables = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
     shape = pa.schema([pa.field(each.name, each.type) for each in log.schema])
     return pa.concat_tables([shape.empty_table(), *(table.cast(shape) for table in tables)])

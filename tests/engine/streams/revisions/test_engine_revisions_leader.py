@@ -94,7 +94,7 @@ def logged(log: StreamLog | None) -> list[tuple[Any, ...]]:
     assert log is not None
     found: list[tuple[Any, ...]] = []
     after = log.start
-    while (epoch := log.read(after)) is not None:
+    while (epoch := log.reader.read(after)) is not None:
         names = ("stime", REVISION_KIND, REVISED_STIME, "v")
         columns = (epoch.table.column(name).to_pylist() for name in names)
         found += zip(*columns, strict=True)
@@ -144,7 +144,7 @@ async def test_what_is_behind_the_history_counts_for_nothing(
         await poster.post((2000, "b", 1, 2), boundary=1990)
         await leader.advance(1.0)
         if retained:
-            assert leader.log.retain(0.0) == 1
+            assert leader.log.upkeep.retain(0.0) == 1
         posted = await poster.revise(replaced(3100, "a", 1, 3), gone("b", 1))
         assert posted.missed == (0,)
 

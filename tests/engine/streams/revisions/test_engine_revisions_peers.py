@@ -59,7 +59,7 @@ async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:
     await until(lambda: mit.state("s").log.boundary == 40)
     state = mit.state("s/revisions").log
     assert state.boundary == 40
-    epoch = state.read(state.start)
+    epoch = state.reader.read(state.start)
     assert epoch is not None
     assert changes_of(epoch.table) == [
         (26, "DELETION", 10, 1),
@@ -68,7 +68,7 @@ async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:
         (30, "DELETION", 30, 3),
         (30, "INSERTION", 30, 4),
     ]
-    stable = mit.state("s").log.read(mit.state("s").log.start)
+    stable = mit.state("s").log.reader.read(mit.state("s").log.start)
     assert stable is not None
     assert pairs_of(stable.table) == [(10, 1), (20, 2), (30, 3)]
     await client.post_event(stream, None, end=True)

@@ -159,7 +159,7 @@ class Plant:
             runner = self.runners[which - len(self.homes)]
             await runner._run_epoch()
             for log in self.logs.values():
-                log.retain(0.0)
+                log.upkeep.retain(0.0)
 
     async def finish(self) -> None:
         for name in self.homes:
@@ -171,7 +171,7 @@ class Plant:
 
     def logged(self, name: str) -> pa.Table:
         log = self.logs[name]
-        with log.files(log.start, log.boundary) as paths:
+        with log.reader.pinned(log.start, log.boundary) as paths:
             tables = [pq.ParquetFile(path).read(use_threads=False) for path in paths]
         shape = _plain(log.schema)
         return pa.concat_tables([shape.empty_table(), *(table.cast(shape) for table in tables)])

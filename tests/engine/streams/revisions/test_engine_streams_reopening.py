@@ -127,7 +127,7 @@ async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     await town.leader.crash()
     revisions = town.leader.leader.revisions_log
     assert revisions is not None
-    assert not revisions.lost_files
+    assert not revisions.files.lost
     assert contents(revisions).num_rows == 1
     await close(town)
 
@@ -145,7 +145,7 @@ async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
     await town.post(0)
     await town.finish()
     check(town)
-    assert away.leader.log.start == BEGINNING or away.leader.log.rows
+    assert away.leader.log.start == BEGINNING or away.leader.log.files.rows
     await close(town)
 
 
@@ -171,7 +171,7 @@ async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
         await leader.post(PostRequest(Writer("p"), Post(1, end=True), rows_of(act(10))), now=0.0)
         await leader.advance(0.0)
         with (
-            leader.log.files(BEGINNING, END),
+            leader.log.reader.pinned(BEGINNING, END),
             pytest.raises(UnavailableError, match="is being read: try again"),
         ):
             await leader.reopen()
