@@ -20,9 +20,8 @@ from medusa.engine.borealis.streams import OldBox, Streams
 from medusa.engine.borealis.windows import number
 from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
-    AggregateFunction,
+    AggregateCall,
     Box,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -155,8 +154,7 @@ def _of_last(
     name, output = _named(old, kept)
     names = _Names(streams.schema(kept.stream))
     functions = tuple(
-        AggregateFunction(Function.LASTVAL, name_text(field), kept_as)
-        for field, kept_as in names.kept.items()
+        AggregateCall("lastval", name_text(field), kept_as) for field, kept_as in names.kept.items()
     )
     made = f"{output}/numbered"
     numbered = TupleWindows(

@@ -22,9 +22,8 @@ from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import (
     WINDOW_START,
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -41,9 +40,7 @@ from medusa.overlay.errors import InvalidInputError
 
 _SMALL: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT})
 
-_AS_ARGUMENT: Final = frozenset({Function.SUM, Function.AVG})
-
-_COUNTS: Final = frozenset({Function.COUNT, Function.COUNT_DISTINCT})
+_AS_ARGUMENT: Final = frozenset({"sum", "avg"})
 
 _STARTS: Final = {
     FieldType.TIMESTAMP: WINDOW_START,
@@ -112,7 +109,7 @@ def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
     given += [("group-by", ",".join(groups))]
     first = by_field == "FIELD" and bool(order)
     if first:
-        functions = (AggregateFunction(Function.FIRSTVAL, order, order), *functions)
+        functions = (AggregateCall("firstval", order, order), *functions)
     for number, each in enumerate(functions):
         given.append((f"aggregate-function.{number}", call_of(each)))
         given.append((f"aggregate-function-output-name.{number}", each.output))
@@ -254,9 +251,9 @@ def _start(schema: Schema, order: str) -> str:
 
 def _result(each: TypedAggregate) -> str:
     """The result of a function with the type that it has in Borealis."""
-    if each.function in _COUNTS:
+    if each.function.never_null:
         return f"cast({each.output} as int)"
-    if each.function in _AS_ARGUMENT and each.argument is not None:
+    if each.function.name in _AS_ARGUMENT and each.argument is not None:
         type_ = each.argument.type
         return f"cast({each.output} as {FieldType.INT if type_ in _SMALL else type_})"
     return each.output
@@ -273,9 +270,7 @@ def _latch(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
     )
     step = type_box(totals, streams.schemas).steps[totals.output]
     assert isinstance(step, TotalsStep), "of totals"
-    last = tuple(
-        AggregateFunction(Function.LASTVAL, each.output, each.output) for each in windows.functions
-    )
+    last = tuple(AggregateCall("lastval", each.output, each.output) for each in windows.functions)
     latched = replace(windows, input=totals.output, functions=last)
     if not order:
         return [totals, latched]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from medusa.engine.language.aggregates import function_named
-from medusa.engine.objects.query import Function, Measure, OrderBy, order_by
+from medusa.engine.aggregates.rows import aggregate_named
+from medusa.engine.objects.query import Measure, OrderBy, order_by
 from medusa.overlay.errors import InvalidInputError
 
 _CALL: Final = re.compile(r"\s*(\w+)\s*\((.*)\)\s*", re.DOTALL)
 
-_SHORT: Final = {"first": Function.FIRSTVAL, "last": Function.LASTVAL}
+_SHORT: Final = {"first": "firstval", "last": "lastval"}
 
 
 def measure_text(measure: Measure) -> str:
@@ -31,10 +31,8 @@ def measure_of(text: str, output: str) -> Measure:
         raise InvalidInputError(f"{text[:80]!a} is not a measure like last(B.price) or count(B.*)")
     name, argument = (each.strip() for each in match.groups())
     variable, _, field = argument.rpartition(".")
-    function = _SHORT.get(name.lower())
-    return Measure(
-        function or function_named(name), variable, "" if field == "*" else field, output
-    )
+    function = _SHORT.get(name.lower()) or aggregate_named(name).name
+    return Measure(function, variable, "" if field == "*" else field, output)
 
 
 def order_text(order: OrderBy) -> str:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from medusa.engine.language.type_rules import INTEGERS, NUMBERS
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import INTEGERS, NUMBERS
 
 CAST: Final = "cast"
 

@@ -46,7 +46,9 @@ from typing import Final
 from medusa.engine.language.casts import CAST, can_cast
 from medusa.engine.language.operators_text import TEXT_OPERATORS
 from medusa.engine.language.operators_time import TIME_OPERATORS
-from medusa.engine.language.type_rules import (
+from medusa.engine.language.typed import Call, Constant, Expression, FieldRef
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import (
     ANY,
     FLOATS,
     INTEGER_RANGE,
@@ -64,8 +66,6 @@ from medusa.engine.language.type_rules import (
     fixed,
     uniform,
 )
-from medusa.engine.language.typed import Call, Constant, Expression, FieldRef
-from medusa.engine.objects.schema import FieldType
 
 __all__ = [
     "CAST",

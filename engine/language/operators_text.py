@@ -59,7 +59,8 @@ from typing import Final
 from medusa.engine.language.json_paths import PathError, read_path
 from medusa.engine.language.pattern_work import longest_text
 from medusa.engine.language.patterns import PatternError, read_pattern
-from medusa.engine.language.type_rules import (
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import (
     SOME_STRING,
     Literals,
     Nulls,
@@ -68,7 +69,6 @@ from medusa.engine.language.type_rules import (
     fixed,
     uniform,
 )
-from medusa.engine.objects.schema import FieldType
 
 MAX_MADE: Final = 65_536
 """Code points of a text that a function makes of a shorter one: a longer result is null."""

@@ -37,8 +37,8 @@ from medusa.engine.language.time_units import (
     read_parsed_format,
     unit_of,
 )
-from medusa.engine.language.type_rules import Literals, Nulls, Operator, either, fixed
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import Literals, Nulls, Operator, either, fixed
 
 PLUS_INTERVAL: Final = "+ interval"
 """The operator of a timestamp and an interval, in microseconds."""

@@ -29,7 +29,6 @@ from medusa.engine.language.rewriting import (
     interval_us,
     with_backslashes,
 )
-from medusa.engine.language.type_rules import fixed
 from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from medusa.engine.language.unread import unread, watch
 from medusa.engine.language.user_functions import Declared
@@ -37,6 +36,7 @@ from medusa.engine.language.words import OURS, NotingParser, own_words, position
 from medusa.engine.language.written_forms import INTERVAL
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, FieldType
+from medusa.engine.scalars.type_rules import fixed
 from medusa.overlay.errors import InvalidInputError
 
 T = TypeVar("T")

@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from medusa.engine.language.time_units import CALENDAR_UNITS, PARTS, UNITS_US, unit_of
-from medusa.engine.language.type_rules import FLOATS, INTEGER_RANGE
 from medusa.engine.language.typed import Constant, Expression, Operation
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import FLOATS, INTEGER_RANGE
 
 Typed: TypeAlias = Expression | None
 """None: a bare `null`; it gets the type of its neighbours."""

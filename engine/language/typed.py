@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 from medusa.engine.language.casts import CAST
-from medusa.engine.language.type_rules import INTEGERS
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import INTEGERS
 
 _REPEATED: Final = {
     "floor": (3,),

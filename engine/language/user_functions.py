@@ -12,9 +12,10 @@ from contextlib import suppress
 
 import msgspec
 
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.typed import Expression, calls_in
 from medusa.engine.objects.functions import UserFunction, check_functions
-from medusa.engine.objects.query import Box, Function, Query
+from medusa.engine.objects.query import Box, Query
 from medusa.overlay.errors import InvalidInputError
 
 Declared = Mapping[str, UserFunction]
@@ -42,7 +43,7 @@ def check_names(functions: Sequence[UserFunction]) -> None:
     from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS  # they import sqlglot
 
     for each in functions:
-        if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in set(Function):
+        if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in AGGREGATES:
             raise InvalidInputError(
                 f"function {each.name} is part of the language: take another name"
             )

@@ -111,54 +111,29 @@ class Union(Struct, frozen=True, tag="union"):
         return self
 
 
-class Function(StrEnum):
-    COUNT = "count"
-    SUM = "sum"
-    MIN = "min"
-    MAX = "max"
-    AVG = "avg"
-    COUNT_DISTINCT = "count_distinct"
-    APPROX_COUNT_DISTINCT = "approx_count_distinct"
-    FIRSTVAL = "firstval"
-    LASTVAL = "lastval"
-    VAR_POP = "var_pop"
-    VAR_SAMP = "var_samp"
-    STDDEV_POP = "stddev_pop"
-    STDDEV_SAMP = "stddev_samp"
-    MEDIAN = "median"
-    PERCENTILE = "percentile"
-    PERCENTILE_DISC = "percentile_disc"
-    APPROX_PERCENTILE = "approx_percentile"
-    TOP_K = "top_k"
-    STRING_AGG = "string_agg"
-    ARRAY_AGG = "array_agg"
-    HISTOGRAM = "histogram"
-    BOOL_AND = "bool_and"
-    BOOL_OR = "bool_or"
-
-
-class AggregateFunction(Struct, frozen=True, omit_defaults=True):
+class AggregateCall(Struct, frozen=True, omit_defaults=True):
     """One aggregate: `function(argument, parameter) AS output`; count may have no argument.
 
     Attributes:
-        parameter: the constant that the function takes: see `medusa.engine.language.aggregates`.
+        function: its name, of those in `medusa.engine.aggregates.rows`.
+        parameter: the constant that the function takes.
         descending: its values are taken from the greatest to the least.
     """
 
-    function: Function
+    function: str
     argument: str | None
     output: str
     parameter: int | float | str | None = None
     descending: bool = False
 
 
-def _arguments(functions: Sequence[AggregateFunction]) -> tuple[str, ...]:
+def _arguments(functions: Sequence[AggregateCall]) -> tuple[str, ...]:
     return tuple(each.argument for each in functions if each.argument is not None)
 
 
-def _named(functions: Sequence[AggregateFunction]) -> tuple[AggregateFunction, ...]:
+def _named(functions: Sequence[AggregateCall]) -> tuple[AggregateCall, ...]:
     """The functions without their arguments."""
-    return tuple(AggregateFunction(each.function, None, each.output) for each in functions)
+    return tuple(AggregateCall(each.function, None, each.output) for each in functions)
 
 
 class Aggregate(OneStream, frozen=True, tag="aggregate"):
@@ -175,7 +150,7 @@ class Aggregate(OneStream, frozen=True, tag="aggregate"):
     size_us: int
     advance_us: int
     group_by: tuple[str, ...]
-    functions: tuple[AggregateFunction, ...]
+    functions: tuple[AggregateCall, ...]
     order_on: str = ""
 
     @property
@@ -205,7 +180,7 @@ class Sessions(OneStream, frozen=True, tag="sessions"):
     gap_us: int
     longest_us: int
     group_by: tuple[str, ...]
-    functions: tuple[AggregateFunction, ...]
+    functions: tuple[AggregateCall, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -236,7 +211,7 @@ class Cumulate(OneStream, frozen=True, tag="cumulate"):
     step_us: int
     size_us: int
     group_by: tuple[str, ...]
-    functions: tuple[AggregateFunction, ...]
+    functions: tuple[AggregateCall, ...]
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -420,7 +395,7 @@ class Measure(Struct, frozen=True, omit_defaults=True):
         field: empty: the tuples themselves are counted.
     """
 
-    function: Function
+    function: str
     variable: str
     field: str
     output: str
@@ -465,7 +440,7 @@ class Totals(OneStream, frozen=True, tag="totals", omit_defaults=True):
     """
 
     group_by: tuple[str, ...]
-    functions: tuple[AggregateFunction, ...]
+    functions: tuple[AggregateCall, ...]
     changes: bool = False
 
     @property
@@ -521,7 +496,7 @@ class TupleWindows(OneStream, frozen=True, tag="tuple_windows", omit_defaults=Tr
     size: int
     advance: int
     group_by: tuple[str, ...]
-    functions: tuple[AggregateFunction, ...]
+    functions: tuple[AggregateCall, ...]
     partial: bool = False
     number: str = ""
 

@@ -7,9 +7,9 @@ import re
 from typing import Final
 
 from medusa.engine.language.casts import INTEGER, NUMBER, WORD
-from medusa.engine.language.type_rules import INTEGERS, NUMBERS
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.reference.values import Value, fitted
+from medusa.engine.scalars.type_rules import INTEGERS, NUMBERS
 
 _MOST_DIGITS: Final = len(str(2**63))
 """Of a long."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.parse_expression import parse_expression
 from medusa.engine.language.typed import Expression
@@ -191,10 +191,11 @@ def _run_aggregate(box: Aggregate, rows: list[Row], fields: Mapping[str, FieldTy
     functions = []
     for each in box.functions:
         argument = None if each.argument is None else parse_expression(each.argument, fields)
-        type_ = aggregate_type(each.function, None if argument is None else argument.type)
+        function = aggregate_named(each.function)
+        type_ = function.type_of(None if argument is None else argument.type)
         assert type_ is not None, "a checked query"
         said = (each.parameter, each.descending)
-        functions.append(TypedAggregate(each.function, argument, each.output, type_, *said))
+        functions.append(TypedAggregate(function, argument, each.output, type_, *said))
     return aggregate(rows, box.size_us, box.advance_us, box.group_by, functions)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from medusa.engine.language.typed import Expression
-from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.match.automaton import START, ends_at_most, may_end, moves
 from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
@@ -145,11 +145,11 @@ def _measured(measure: TypedMeasure, way: _Way) -> Value:
     if measure.argument is None:
         return len(rows)
     values = [row[measure.argument.name] for row in rows]
-    if measure.function in {Function.FIRSTVAL, Function.LASTVAL}:
-        place = 0 if measure.function is Function.FIRSTVAL else -1
+    if measure.function in {"firstval", "lastval"}:
+        place = 0 if measure.function == "firstval" else -1
         return values[place] if values else None
     values = [value for value in values if value is not None]
-    if measure.function is Function.COUNT:
+    if measure.function == "count":
         return len(values)
     return _FOLDED[measure.function](values) if values else None
 
@@ -168,9 +168,9 @@ def _average(values: list[Value]) -> Value:
     return float(total) / len(values)
 
 
-_FOLDED: Final[dict[Function, Callable[[list[Value]], Value]]] = {
-    Function.MIN: min,
-    Function.MAX: max,
-    Function.SUM: _sum,
-    Function.AVG: _average,
+_FOLDED: Final[dict[str, Callable[[list[Value]], Value]]] = {
+    "min": min,
+    "max": max,
+    "sum": _sum,
+    "avg": _average,
 }

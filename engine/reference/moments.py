@@ -24,8 +24,8 @@ from medusa.engine.language.time_units import (
     shape_of,
     unit_of,
 )
-from medusa.engine.language.type_rules import INTEGER_RANGE
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import INTEGER_RANGE
 
 _LONGS: Final = INTEGER_RANGE[FieldType.LONG]
 

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from medusa.engine.aggregates.extremes import MIN
+from medusa.engine.aggregates.sums import AVG
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import DELETED, STIME, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.top import TopStep
@@ -119,20 +120,20 @@ def _add(total: Row, each: TypedAggregate, state: State, signed: Sequence[tuple[
         own = functools.reduce(lambda one, two: one + two, sorted(s * v for s, v in pairs), 0.0)
         total[state.total] = own if total[state.total] is None else total[state.total] + own
     if state.best and pairs:
-        best = min if each.function is Function.MIN else max
+        best = min if each.function is MIN else max
         before = [] if total[state.best] is None else [total[state.best]]
         total[state.best] = best([*before, *(value for _, value in pairs)])
 
 
 def _result(total: Row, each: TypedAggregate, state: State) -> Any:  # noqa: ANN401 - as above
-    if each.function in {Function.COUNT, Function.COUNT_DISTINCT}:
+    if each.function.never_null:
         return total[state.number]
     if state.best:
         return total[state.best]
     if not total[state.number]:
         return None
     value = total[state.total] if state.total else (total[state.high] << 32) + total[state.low]
-    if each.function is Function.AVG:
+    if each.function is AVG:
         return float(value) / total[state.number]
     if each.type is FieldType.LONG and not -(2**63) <= value < 2**63:
         return None

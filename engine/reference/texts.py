@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from xxhash import xxh64_intdigest
 
-from medusa.engine.language.distinct import SEED
+from medusa.engine.aggregates.distinct import SEED
 from medusa.engine.language.operators_text import (
     JSON_NUMBER,
     MAX_MADE,

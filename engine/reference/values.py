@@ -6,8 +6,8 @@ import math
 import struct
 from typing import Any, TypeAlias
 
-from medusa.engine.language.type_rules import INTEGER_RANGE, INTEGERS
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.type_rules import INTEGER_RANGE, INTEGERS
 
 Value: TypeAlias = Any
 """The value of a field: a number, a text, a truth value, or None."""

@@ -19,9 +19,9 @@ from pyspark.sql import types as T
 
 from medusa.engine.language.casts import BEYOND_SINGLE, INTEGER, NUMBER, WORD
 from medusa.engine.language.operators import FLOATS, INTEGER_RANGE, INTEGERS, IS_SAME
-from medusa.engine.language.type_rules import Literal, Literals
 from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType
+from medusa.engine.scalars.type_rules import Literal, Literals
 from medusa.engine.spark.columns_text import TEXT_COLUMNS
 from medusa.engine.spark.columns_time import TIME_COLUMNS, moment
 

@@ -15,7 +15,7 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from medusa.engine.language.type_rules import Literals
+from medusa.engine.scalars.type_rules import Literals
 
 Columns = Sequence[Column]
 

@@ -19,7 +19,7 @@ from medusa.engine.language.operators_text import (
 )
 from medusa.engine.language.pattern_work import longest_text
 from medusa.engine.language.patterns import read_pattern
-from medusa.engine.language.type_rules import Literals
+from medusa.engine.scalars.type_rules import Literals
 from medusa.engine.spark.columns_address import ADDRESS_COLUMNS
 
 Columns = Sequence[Column]

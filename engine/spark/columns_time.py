@@ -25,7 +25,7 @@ from medusa.engine.language.time_units import (
     shape_of,
     unit_of,
 )
-from medusa.engine.language.type_rules import Literals
+from medusa.engine.scalars.type_rules import Literals
 
 Columns = Sequence[Column]
 

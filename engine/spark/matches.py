@@ -18,7 +18,7 @@ from pyspark.sql import types as T
 
 from medusa.engine.language.operators import FLOATS, INTEGERS
 from medusa.engine.language.typed import Expression, FieldRef
-from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from medusa.engine.operators.match.automaton import (
     START,
@@ -178,9 +178,9 @@ class _Automaton:
     def measured(self, measure: TypedMeasure, memory: Column) -> Column:
         """A result of a match."""
         kept = [memory[self._registers[each]] for each in registers_of(measure)]
-        if measure.function is Function.AVG:
+        if measure.function == "avg":
             return kept[0].cast(T.DoubleType()) / kept[1]
-        if measure.function is Function.SUM and measure.type is FieldType.LONG:
+        if measure.function == "sum" and measure.type is FieldType.LONG:
             return kept[0].try_cast(T.LongType())
         return kept[0]
 

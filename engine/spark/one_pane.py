@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.aggregates import BAGS, KINDS
+from medusa.engine.aggregates.function import OfBag
 from medusa.engine.objects.schema import STIME, Field
 from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
 from medusa.engine.spark.columns import quoted
@@ -19,8 +19,8 @@ from medusa.engine.spark.slices import grouped
 
 def counts_values(step: AggregateStep) -> bool:
     """Whether it reads tuples, and counts how often values occur."""
-    kinds = (KINDS.get(each.function) for each in step.functions)
-    return step.form is Form.WHOLE and any(kind in BAGS for kind in kinds)
+    counted = any(isinstance(each.function, OfBag) for each in step.functions)
+    return step.form is Form.WHOLE and counted
 
 
 class OnePane:

@@ -4,16 +4,14 @@ windows become one, before that is copied for each of the windows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
-from medusa.engine.objects.query import Function
+from medusa.engine.aggregates.function import Counted, Fold
 from medusa.engine.objects.schema import END, STIME
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
-from medusa.engine.operators.shared.panes import layout
+from medusa.engine.operators.shared.panes import layout, states_of
 from medusa.engine.spark.columns import changing, quoted
 
 
@@ -80,35 +78,28 @@ def with_merged_values(
     if made.part is not None:
         at = F.when(quoted(made.part) == 0, quoted(STIME))
         keys += [quoted(made.part), at.alias(STIME)]
-    merged = [
-        (F.max if each.kind is Kind.REGISTERS else F.sum)(quoted(each.state)).alias(each.state)
+    found = {
+        each.state: each.kind.state.fold
         for each in made.values
-        if each.state is not None
-    ]
-    merged += [F.expr(f"{fold}(`{state}`)").alias(state) for state, fold in folds(step).items()]
+        if each.state is not None and each.kind.state is not None
+    }
+    found |= folds(step)
+    merged = [F.call_function(fold, quoted(name)).alias(name) for name, fold in found.items()]
     return grouped(frame, keys, merged)
 
 
-def folds(step: AggregateStep) -> Mapping[str, str]:
-    """Spark's functions that put together states of functions that count no values, by field."""
+def folds(step: AggregateStep) -> Mapping[str, Fold]:
+    """How states of functions that count no values are put together, by field."""
     made = layout(step.group_by, step.functions)
-    found: dict[str, str] = {}
-    for each, states in zip(step.functions, made.states, strict=True):
-        if each.function not in KINDS:
+    found: dict[str, Fold] = {}
+    for each, names in zip(step.functions, made.states, strict=True):
+        if not isinstance(each.function, Counted):
             # with parts, these are in part 0: it has one row, which any of the functions leaves
-            fold = _MERGED.get(each.function, "max") if made.part is None else "max"
-            found.update(dict.fromkeys(states, fold))
+            found |= {
+                name: state.fold if made.part is None else Fold.MAX
+                for name, state in zip(names, states_of(each), strict=True)
+            }
     return found
-
-
-_MERGED: Final[Mapping[Function, str]] = {
-    Function.COUNT: "sum",
-    Function.SUM: "sum",
-    Function.AVG: "sum",
-    Function.MIN: "min",
-    Function.BOOL_AND: "min",
-    **dict.fromkeys(VARIANCES, "sum"),
-}
 
 
 def grouped(frame: DataFrame, keys: Sequence[Column], computed: Sequence[Column]) -> DataFrame:

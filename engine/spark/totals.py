@@ -15,8 +15,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.aggregates.extremes import MIN
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of, totals_schema
@@ -132,7 +132,7 @@ class TotalsOf:
             total = F.aggregate(values, F.lit(0.0), lambda total, value: total + value)
             return [total.alias(state.total)]
         if state.best:
-            best = F.min if each.function is Function.MIN else F.max
+            best = F.min if each.function is MIN else F.max
             return [best(argument).alias(state.best)]
         return []
 
@@ -256,7 +256,7 @@ class TotalsOf:
             found[state.number] = "sum"
             found |= {name: "sum" for name in (state.high, state.low, state.total) if name}
             if state.best:
-                found[state.best] = "min" if each.function is Function.MIN else "max"
+                found[state.best] = "min" if each.function is MIN else "max"
         return found
 
     def _along(self, name: str, along: object) -> Column:
@@ -276,21 +276,21 @@ class TotalsOf:
     def _result(self, each: TypedAggregate, state: State) -> Column:
         number = quoted(state.number)
         some = number > F.lit(0)
-        match each.function:
-            case Function.SUM if state.high:
+        match each.function.name:
+            case "sum" if state.high:
                 high, low = quoted(state.high), quoted(state.low)
                 fits = (high >= F.lit(-(2**31))) & (high < F.lit(2**31))
                 return F.when(some & fits, F.shiftleft(high, _LOW_BITS).bitwiseOR(low))
-            case Function.SUM:
+            case "sum":
                 return F.when(some, quoted(state.total))
-            case Function.AVG if state.high:
+            case "avg" if state.high:
                 wide = T.DecimalType(38, 0)
                 scale = F.lit(2**_LOW_BITS).cast(T.DecimalType(11, 0))
                 exact = quoted(state.high).cast(wide) * scale + quoted(state.low).cast(wide)
                 return F.when(some, exact.cast(T.DoubleType()) / number)
-            case Function.AVG:
+            case "avg":
                 return F.when(some, quoted(state.total) / number)
-            case Function.MIN | Function.MAX:
+            case "min" | "max":
                 return quoted(state.best)
             case _:
                 return number

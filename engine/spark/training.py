@@ -11,14 +11,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from medusa.engine.language.aggregates import PARAMETERS, Parameter
+from medusa.engine.aggregates.function import AggregateFunction
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.spark.archive import ClassArchive
 from medusa.engine.spark.config import SparkConfig
@@ -43,32 +43,21 @@ _SCHEMA: Final = Schema(
 _SECOND_US: Final = 1_000_000
 
 
-_OF: Final[Mapping[Function, str]] = {
-    Function.BOOL_AND: "{} > 0",
-    Function.BOOL_OR: "{} > 0",
-    Function.STRING_AGG: "cast({} as string)",
-}
-"""Arguments that are no numbers."""
-
-_WITH: Final[Mapping[Parameter, float | int | str]] = {
-    Parameter.FRACTION: 0.95,
-    Parameter.NUMBER: 10,
-    Parameter.SEPARATOR: ",",
-    Parameter.WIDTH: 100,
-}
-
-
-def every_function(argument: str) -> tuple[AggregateFunction, ...]:
+def every_function(argument: str) -> tuple[AggregateCall, ...]:
     """Every function of a window, over a number, under its own name."""
     return tuple(
-        AggregateFunction(
-            each,
-            _OF.get(each, "{}").format(argument),
-            each.value,
-            _WITH[PARAMETERS[each]] if each in PARAMETERS else None,
+        AggregateCall(
+            name, _taken(row, argument), name, None if row.constant is None else row.constant.value
         )
-        for each in Function
+        for name, row in AGGREGATES.items()
     )
+
+
+def _taken(function: AggregateFunction, number: str) -> str:
+    """A number as an argument of the function."""
+    if FieldType.LONG in function.takes:
+        return number
+    return f"{number} > 0" if FieldType.BOOL in function.takes else f"cast({number} as string)"
 
 
 _QUERY: Final = Query(

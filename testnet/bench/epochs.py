@@ -26,7 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import kind_of
@@ -78,8 +78,8 @@ WINDOWS: Final = Query(
             2 * SECOND_US,
             ("src_ip",),
             (
-                AggregateFunction(Function.COUNT, None, "conns"),
-                AggregateFunction(Function.COUNT_DISTINCT, "dst_port", "ports"),
+                AggregateCall("count", None, "conns"),
+                AggregateCall("count_distinct", "dst_port", "ports"),
             ),
         ),
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.testnet.kit.peers import participant_name
 
@@ -36,10 +36,10 @@ STREAM: Final = StreamDefinition(
 )
 """The source. Every member may read it. It keeps no more than its readers need."""
 
-COUNT: Final = AggregateFunction(Function.COUNT, None, "n")
-SUM: Final = AggregateFunction(Function.SUM, "bytes", "total")
-MAX: Final = AggregateFunction(Function.MAX, "bytes", "most")
-DISTINCT: Final = AggregateFunction(Function.COUNT_DISTINCT, "port", "ports")
+COUNT: Final = AggregateCall("count", None, "n")
+SUM: Final = AggregateCall("sum", "bytes", "total")
+MAX: Final = AggregateCall("max", "bytes", "most")
+DISTINCT: Final = AggregateCall("count_distinct", "port", "ports")
 TOTALS: Final = (COUNT, SUM, MAX)
 
 _NAMES: Final = pa.array([f"10.0.0.{number}" for number in range(SOURCES)])
@@ -71,7 +71,7 @@ def windows(
     name: str,
     size_s: float,
     advance_s: float,
-    functions: tuple[AggregateFunction, ...] = TOTALS,
+    functions: tuple[AggregateCall, ...] = TOTALS,
     group_by: tuple[str, ...] = ("src",),
 ) -> Query:
     """A query of one window, `OWNER/name`; it makes `output(name)`."""

@@ -28,9 +28,8 @@ import trio
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Query,
     QueryStatus,
 )
@@ -241,7 +240,7 @@ def _query(peer: Peer, kind: str, number: int, stream: str) -> Query:
     output = f"{name}/out"
     if number % 2 == 0:
         return Query(name, (Filter("web", stream, (output,), ("dst_port = 80",)),))
-    count = AggregateFunction(Function.COUNT, None, "conns")
+    count = AggregateCall("count", None, "conns")
     box = Aggregate("count", stream, output, SECOND_US, SECOND_US, ("src_ip",), (count,))
     return Query(name, (box,))
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.testnet.kit.answers import tuples_in
 
@@ -80,9 +80,9 @@ def query(participant: str, source: str) -> Query:
                 MINUTE_US,
                 ("src_ip",),
                 (
-                    AggregateFunction(Function.COUNT, None, "conns"),
-                    AggregateFunction(Function.COUNT_DISTINCT, "dst_port", "ports"),
-                    AggregateFunction(Function.SUM, "bytes", "bytes"),
+                    AggregateCall("count", None, "conns"),
+                    AggregateCall("count_distinct", "dst_port", "ports"),
+                    AggregateCall("sum", "bytes", "bytes"),
                 ),
             ),
         ),

@@ -17,10 +17,9 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Map,
     Query,
 )
@@ -146,10 +145,10 @@ def _box(server: str, source: str, to: str) -> Box:
         return Map("value", source, to, value)
     if server == "D":
         functions = (
-            AggregateFunction(Function.COUNT, None, "readings"),
-            AggregateFunction(Function.MIN, "number", "first"),
-            AggregateFunction(Function.MAX, "number", "last"),
-            AggregateFunction(Function.SUM, "value", "total"),
+            AggregateCall("count", None, "readings"),
+            AggregateCall("min", "number", "first"),
+            AggregateCall("max", "number", "last"),
+            AggregateCall("sum", "value", "total"),
         )
         return Aggregate("count", source, to, SIZE_US, ADVANCE_US, ("lane",), functions)
     return Filter("known", source, (to,), ("readings > 0",))

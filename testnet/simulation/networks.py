@@ -8,11 +8,10 @@ from typing import Final
 
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -28,8 +27,8 @@ from medusa.engine.objects.query import (
     order_by,
 )
 
-COUNT: Final = AggregateFunction(Function.COUNT, None, "rows")
-TOTAL: Final = AggregateFunction(Function.SUM, "value", "total")
+COUNT: Final = AggregateCall("count", None, "rows")
+TOTAL: Final = AggregateCall("sum", "value", "total")
 
 
 def stays(boxes: Sequence[Box]) -> bool:
@@ -104,7 +103,7 @@ def _table(rng: random.Random, at: str, base: str) -> list[Box]:
 
 
 def _totals(source: str, output: str) -> Totals:
-    values = AggregateFunction(Function.COUNT_DISTINCT, "value", "values")
+    values = AggregateCall("count_distinct", "value", "values")
     return Totals("totals", source, output, ("key",), (COUNT, TOTAL, values))
 
 
@@ -145,8 +144,8 @@ def _match(rng: random.Random, source: str, output: str) -> Match:
         PatternStep("B", "value > A.value", 1, rng.choice((1, 3))),
     )
     measures = (
-        Measure(Function.FIRSTVAL, "A", "number", "first"),
-        Measure(Function.COUNT, "B", "", "higher"),
+        Measure("firstval", "A", "number", "first"),
+        Measure("count", "B", "", "higher"),
     )
     within = rng.choice((300_000, 1_000_000))
     return Match("windows", source, output, ("key",), steps, within, measures)

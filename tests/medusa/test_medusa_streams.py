@@ -9,11 +9,10 @@ import pytest
 import medusa
 from medusa import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Contiguity,
     Cumulate,
     Filter,
-    Function,
     InvalidInputError,
     Join,
     JoinKind,
@@ -54,8 +53,8 @@ def test_a_program_makes_the_query_that_its_words_say() -> None:
         checkpoint=timedelta(seconds=1),
     )
     functions = (
-        AggregateFunction(Function.COUNT, None, "conns"),
-        AggregateFunction(Function.PERCENTILE, "bytes", "most", 0.95),
+        AggregateCall("count", None, "conns"),
+        AggregateCall("percentile", "bytes", "most", 0.95),
     )
     assert {box.name: box for box in made.boxes} == {
         "filter_1": Filter("filter_1", f"{MIT}conns", (f"{MIT}q/filter_1",), ("dst_port = 80",)),
@@ -162,8 +161,8 @@ def test_windows_of_other_kinds_and_the_first_of_each() -> None:
         largest.named(f"{MIT}largest"),
         ranked.named(f"{MIT}ranked"),
     )
-    count = (AggregateFunction(Function.COUNT, None, "n"),)
-    total = (AggregateFunction(Function.SUM, "bytes", "total"),)
+    count = (AggregateCall("count", None, "n"),)
+    total = (AggregateCall("sum", "bytes", "total"),)
     conns, hour = f"{MIT}conns", 3_600_000_000
     order = (order_by("bytes", descending=True), order_by("ts"))
     inside = f"{MIT}q/cumulate_1"
@@ -185,8 +184,8 @@ def test_windows_of_tuples_need_no_advance_and_no_group() -> None:
         CONNS.tuple_windows(10).aggregate(n="count()"),
         last.numbered("n").aggregate(total="sum(bytes)").named(f"{MIT}last"),
     )
-    count = (AggregateFunction(Function.COUNT, None, "n"),)
-    total = (AggregateFunction(Function.SUM, "bytes", "total"),)
+    count = (AggregateCall("count", None, "n"),)
+    total = (AggregateCall("sum", "bytes", "total"),)
     conns, groups = f"{MIT}conns", ("src_ip", "dst_ip")
     name = "tuple_windows_1"
     assert {box.name: box for box in made.boxes} == {
@@ -214,10 +213,10 @@ def test_tables_are_kept_and_joined() -> None:
     )
     conns = f"{MIT}conns"
     functions = (
-        AggregateFunction(Function.COUNT, None, "n"),
-        AggregateFunction(Function.MAX, "bytes", "class"),
+        AggregateCall("count", None, "n"),
+        AggregateCall("max", "bytes", "class"),
     )
-    counted = (AggregateFunction(Function.COUNT, None, "sources"),)
+    counted = (AggregateCall("count", None, "sources"),)
     fields = (("owner", "right.owner"),)
     on = "left.src_ip = right.ip"
     largest = (order_by("bytes", descending=True),)
@@ -247,9 +246,9 @@ def test_sequences_are_matched() -> None:
         PatternStep("C", "port = 25", negated=True),
     )
     measures = (
-        Measure(Function.FIRSTVAL, "A", "stime", "since"),
-        Measure(Function.COUNT, "B", "", "n"),
-        Measure(Function.MAX, "", "bytes", "most"),
+        Measure("firstval", "A", "stime", "since"),
+        Measure("count", "B", "", "n"),
+        Measure("max", "", "bytes", "most"),
     )
     assert box == Match(
         *("found", f"{MIT}conns", f"{MIT}found", ("src_ip",), steps, 300_000_000, measures),

@@ -12,7 +12,7 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.testnet.simulation.federation import Federation
 from medusa.testnet.simulation.simulate import Outcome, run_simulation
@@ -66,7 +66,7 @@ async def define(world: World) -> None:
             SECOND,
             SECOND,
             (),
-            (AggregateFunction(Function.COUNT, None, "n"),),
+            (AggregateCall("count", None, "n"),),
         ),
     )
     async with world.client("b.edu/0") as client:

@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Union
+from medusa.engine.objects.query import Aggregate, AggregateCall, Union
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.follower import Follower
 from medusa.engine.replication.leaders.keeper import Keeper
@@ -59,7 +59,7 @@ ALONE = Availability()
 
 def windows(availability: Availability) -> QueryTable:
     """Return sums of windows that overlap, at mit.edu/1."""
-    total = AggregateFunction(Function.SUM, "value", "total")
+    total = AggregateCall("sum", "value", "total")
     box = Aggregate("sums", STREAM, SUMS, 900_000, 300_000, (), (total,))
     return QueryTable("mit.edu/1", "medusa://mit.edu/q", (box,), (), availability)
 

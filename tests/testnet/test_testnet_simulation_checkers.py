@@ -9,7 +9,7 @@ import msgspec
 
 from medusa.contracts.balances import Balance
 from medusa.engine.objects.availability import Availability, Mode, Recovery
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.query import Aggregate, AggregateCall
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.testnet.simulation.checkers import violations
 from medusa.testnet.simulation.faults import Drift
@@ -41,7 +41,7 @@ S = "medusa://mit.edu/s"
 OUT = "medusa://mit.edu/out"
 QUERY = "medusa://mit.edu/q"
 
-COUNTS = Aggregate("count", S, OUT, 10, 10, (), (AggregateFunction(Function.COUNT, None, "rows"),))
+COUNTS = Aggregate("count", S, OUT, 10, 10, (), (AggregateCall("count", None, "rows"),))
 
 MANIFEST = Manifest(
     {"mit.edu": 2},

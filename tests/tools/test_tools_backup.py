@@ -12,7 +12,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Place, Town, begin, make_stream, pairs_of, rows, until
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.log.retention import Hold
@@ -78,7 +78,7 @@ def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
 
 def watch(place: Place, source: str) -> Query:
     """Return a query of sums in windows of 10; the peer that runs it has a mirror of the source."""
-    total = AggregateFunction(Function.SUM, "value", "total")
+    total = AggregateCall("sum", "value", "total")
     return Query(
         place.name("q"),
         (

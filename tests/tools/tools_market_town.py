@@ -26,7 +26,7 @@ from medusa.contracts.delivery import DELIVER, Deliver, Delivered
 from medusa.contracts.documents import Proposal, accept, contract_id, propose, revoke
 from medusa.contracts.market.config import MarketConfig
 from medusa.contracts.terms import LoadTerms, Menu
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import Done
 from medusa.engine.tasks.runner import TaskLoad, TaskRunner
@@ -326,7 +326,7 @@ class Work:
 
 def windows(place: Place, source: str, path: str) -> Query:
     """Return a query of sums by window."""
-    total = AggregateFunction(Function.SUM, "value", "total")
+    total = AggregateCall("sum", "value", "total")
     box = Aggregate("sum", source, place.name(path), SIZE_US, SIZE_US, (), (total,))
     return Query(place.name("q/" + path), (box,))
 

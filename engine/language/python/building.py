@@ -20,7 +20,7 @@ from medusa.engine.language.box_texts import measure_of, order_of
 from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Contiguity,
     Cumulate,
@@ -462,7 +462,7 @@ class Groups:
 
 def _functions(
     functions: Mapping[str, str] | None, more: Mapping[str, str]
-) -> tuple[AggregateFunction, ...]:
+) -> tuple[AggregateCall, ...]:
     calls = {**(functions or {}), **more}
     return tuple(function_of(call, output) for output, call in calls.items())
 

@@ -8,22 +8,16 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.aggregates import ORDERED, OTHER_NAMES, PERCENTILES, check_constant
+from medusa.engine.aggregates.counts import COUNT
+from medusa.engine.aggregates.distinct import COUNT_DISTINCT
+from medusa.engine.aggregates.function import AggregateFunction
+from medusa.engine.aggregates.rows import NAMES
+from medusa.engine.language.aggregates import check_constant
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.expressions import Substitute, expression_text
 from medusa.engine.language.sql.relation import Relation, Window
 from medusa.engine.language.unread import read_whole
-from medusa.engine.objects.query import AggregateFunction, Function
-
-_NAMES: Final = {
-    **{str(each): each for each in Function},
-    **OTHER_NAMES,
-    "first_value": Function.FIRSTVAL,
-    "last_value": Function.LASTVAL,
-}
-
-_IN_ORDER: Final = frozenset({Function.FIRSTVAL, Function.LASTVAL})
-"""They do not skip nulls: so no CASE leaves a tuple out."""
+from medusa.engine.objects.query import AggregateCall
 
 Constant = int | float | str | None
 
@@ -35,7 +29,7 @@ def is_aggregate(node: exp.Expr) -> bool:
     """Whether the node is a call of an aggregate function."""
     if isinstance(node, (exp.Filter, exp.WithinGroup)):
         return is_aggregate(node.this)
-    return isinstance(node, exp.Anonymous) and node.name.lower() in _NAMES
+    return isinstance(node, exp.Anonymous) and node.name.lower() in NAMES
 
 
 def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -73,9 +67,9 @@ class Argument:
     constant: Constant = None
     descending: bool = False
 
-    def of(self, function: Function, output: str) -> AggregateFunction:
+    def of(self, function: AggregateFunction, output: str) -> AggregateCall:
         """The function of this argument."""
-        return AggregateFunction(function, self.text, output, self.constant, self.descending)
+        return AggregateCall(function.name, self.text, output, self.constant, self.descending)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,31 +164,29 @@ def time_of_window(node: exp.Expr, relation: Relation, source: Source) -> str | 
     `max(window_end)`; None: it gives something else."""
     call = _taken_apart(node, source)
     plain = call.condition is None and call.order is None and not call.distinct
-    if not plain or len(call.given) != 1 or _NAMES[call.name.lower()] not in _ONE_OF_ALL:
+    if not plain or len(call.given) != 1 or not NAMES[call.name.lower()].chosen:
         return None
     return relation.time_of_window(call.given[0], source)
 
 
-_ONE_OF_ALL: Final = frozenset({Function.MIN, Function.MAX, Function.FIRSTVAL, Function.LASTVAL})
-"""Of values that are all the same they give that value."""
-
-
-def function_of(node: exp.Expr, source: Source) -> Function:
+def function_of(node: exp.Expr, source: Source) -> AggregateFunction:
     """The function of a call.
 
     Raises:
         PointedError: it does not take DISTINCT.
     """
     call = _taken_apart(node, source)
-    function = _NAMES[call.name.lower()]
+    function = NAMES[call.name.lower()]
     if call.distinct:
-        if function is not Function.COUNT:
-            raise source.refusal(f"{function} does not take DISTINCT; count does", node)
-        return Function.COUNT_DISTINCT
+        if function is not COUNT:
+            raise source.refusal(f"{function.name} does not take DISTINCT; count does", node)
+        return COUNT_DISTINCT
     return function
 
 
-def argument_of(node: exp.Expr, function: Function, relation: Relation, source: Source) -> Argument:
+def argument_of(
+    node: exp.Expr, function: AggregateFunction, relation: Relation, source: Source
+) -> Argument:
     """The argument of a call, and its constant. relation: whose columns it names.
 
     Raises:
@@ -204,11 +196,11 @@ def argument_of(node: exp.Expr, function: Function, relation: Relation, source: 
     call = _taken_apart(node, source)
     given = list(call.given)
     key = None if call.order is None else _key(call, call.order, function, source)
-    if key is not None and call.within and function in PERCENTILES:
+    if key is not None and call.within and function.within_group:
         given.insert(0, key.this)  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
     if len(given) > 2:
         raise source.refusal(f"{call.name} takes an argument and a constant", node)
-    if function in PERCENTILES and len(given) == 1 and isinstance(given[0], exp.Literal):
+    if function.within_group and len(given) == 1 and isinstance(given[0], exp.Literal):
         raise source.refusal(
             f"{call.name} does not say of what: write "
             f"{call.name}({given[0].sql()}) WITHIN GROUP (ORDER BY x)",
@@ -227,17 +219,17 @@ def argument_of(node: exp.Expr, function: Function, relation: Relation, source: 
     descending = key is not None and bool(key.args.get("desc"))
     if call.condition is None:
         return Argument(text, constant, descending)
-    if function in _IN_ORDER:
-        raise source.refusal(f"{function} takes no FILTER: filter in a subquery", node)
+    if not function.skips_nulls:  # so no CASE leaves a tuple out
+        raise source.refusal(f"{function.name} takes no FILTER: filter in a subquery", node)
     chosen = expression_text(call.condition, source, substitute)
     kept = "1" if text is None else text
     return Argument(f"case when {chosen} then {kept} end", constant, descending)
 
 
-def _key(call: _Call, order: exp.Order, function: Function, source: Source) -> exp.Ordered:
+def _key(call: _Call, order: exp.Order, function: AggregateFunction, source: Source) -> exp.Ordered:
     """By what the values of a call are ordered."""
-    if function not in ORDERED:
-        why = "goes by the stream's time" if function in _IN_ORDER else "has no order"
+    if not function.ordered:
+        why = "has no order" if function.skips_nulls else "goes by the stream's time"
         raise source.refusal(f"{call.name} {why}: leave out ORDER BY", order)
     key, *more = order.expressions
     if more:

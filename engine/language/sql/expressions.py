@@ -14,11 +14,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.aggregates import OTHER_NAMES as OTHER_AGGREGATES
+from medusa.engine.aggregates.rows import NAMES as AGGREGATES
 from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS, no_function
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.type_grammar import type_of
-from medusa.engine.objects.query import Function
 
 Substitute = Callable[[exp.Expr], str | None]
 """The text that stands for a node, or None: the node is printed as it is. It must answer for every
@@ -232,7 +231,7 @@ class _Printer:
         if name in _ELSEWHERE:
             raise self._source.refusal(_ELSEWHERE[name], node)
         if name not in FUNCTIONS | self._source.functions:
-            others = self._source.functions | {*Function, *OTHER_AGGREGATES}
+            others = self._source.functions | {*AGGREGATES}
             raise self._source.refusal(no_function(node.name, others), node)
         match name, operands:
             case "timestampdiff", [exp.Column(table="") as unit, *rest]:

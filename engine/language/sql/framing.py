@@ -28,7 +28,7 @@ from medusa.engine.language.sql.projection import Item
 from medusa.engine.language.sql.ranking import is_number, is_over
 from medusa.engine.language.sql.relation import Column, Relation, check_time, of_stream
 from medusa.engine.language.unread import read_whole, read_whole_parts
-from medusa.engine.objects.query import AggregateFunction, Function, Map, TupleWindows
+from medusa.engine.objects.query import AggregateCall, Map, TupleWindows
 
 _ENDLESS: Final = (
     "OVER would go over all rows so far: say ROWS BETWEEN n PRECEDING AND CURRENT ROW, or an "
@@ -96,7 +96,7 @@ class Framing:
             (each, f"by_{number}", expression_text(each, self._source, self._substitute))
             for number, each in enumerate(calls[0].args.get("partition_by") or ())
         ]
-        functions: dict[str, AggregateFunction] = {}
+        functions: dict[str, AggregateCall] = {}
         values = Values()
         for call in calls:
             name = f"over_{len(functions)}"
@@ -108,7 +108,7 @@ class Framing:
         for node, column in self._columns(items):
             name = next((n for n, each in columns.items() if each == column), f"row_{len(columns)}")
             columns[name] = column
-            functions[name] = AggregateFunction(Function.LASTVAL, column.text, name)
+            functions[name] = AggregateCall("lastval", column.text, name)
             values[node] = name
         number = self._number(items, calls[0], values)
         stream, names = self._grouped(select, groups, functions)
@@ -198,7 +198,7 @@ class Framing:
             raise self._source.refusal("n PRECEDING is a whole number of rows", call)
         return int(start)
 
-    def _function(self, call: exp.Window, name: str) -> AggregateFunction:
+    def _function(self, call: exp.Window, name: str) -> AggregateCall:
         function = function_of(call.this, self._source)
         argument = argument_of(call.this, function, self._relation, self._source)
         return argument.of(function, name)
@@ -214,7 +214,7 @@ class Framing:
         self,
         select: exp.Select,
         groups: Sequence[tuple[exp.Expr, str, str]],
-        functions: dict[str, AggregateFunction],
+        functions: dict[str, AggregateCall],
     ) -> tuple[str, tuple[str, ...]]:
         """The stream with the partition's fields, and their names; and the arguments as fields, if
         it has to be made."""

@@ -10,6 +10,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from medusa.engine.aggregates.counts import COUNT
+from medusa.engine.aggregates.function import AggregateFunction
 from medusa.engine.language.sql.aggregate_calls import (
     Argument,
     Values,
@@ -48,9 +50,8 @@ from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Cumulate,
-    Function,
     Map,
     Sessions,
     Totals,
@@ -64,7 +65,7 @@ _GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 """The functions of GROUP BY that are windows, as in `GROUP BY SESSION(ts, INTERVAL ...)`, and how
 many intervals each takes."""
 
-Called = tuple[Function, exp.Expr | None, str]
+Called = tuple[AggregateFunction, exp.Expr | None, str]
 """A function, its call (None: nobody calls it, and a window has some), and its output's name."""
 
 Arguments = dict[exp.Expr | None, Argument]
@@ -177,7 +178,7 @@ class Grouping:
         return self._grouped(schema.name, window, calls, functions)
 
     def _box(
-        self, stream: str, window: Window | RowWindow, functions: tuple[AggregateFunction, ...]
+        self, stream: str, window: Window | RowWindow, functions: tuple[AggregateCall, ...]
     ) -> Aggregate | Sessions | Cumulate | TupleWindows:
         names = tuple(name for _, name, _ in self._groups)
         if isinstance(window, RowWindow):
@@ -318,7 +319,7 @@ class Grouping:
                 self._source.makes(node, names[times[node]])
                 found.append((function_of(node, self._source), node, names[times[node]]))
             times[node] += 1
-        return found or [(Function.COUNT, None, "agg_0")]
+        return found or [(COUNT, None, "agg_0")]
 
     def _prepared(self, select: exp.Expr, functions: Sequence[Called]) -> tuple[str, Arguments]:
         """The aggregate's input, and the arguments by the calls."""

@@ -13,18 +13,18 @@ from medusa.engine.language.sql.match_grammar import MatchTable
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import Relation, of_stream
 from medusa.engine.language.sql.within import Within
-from medusa.engine.objects.query import Contiguity, Function, Map, Match, Measure, PatternStep
+from medusa.engine.objects.query import Contiguity, Map, Match, Measure, PatternStep
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.match.pattern import PREVIOUS, read_pattern
 
 _FUNCTIONS: Final = {
-    "FIRST": Function.FIRSTVAL,
-    "LAST": Function.LASTVAL,
-    "COUNT": Function.COUNT,
-    "SUM": Function.SUM,
-    "MIN": Function.MIN,
-    "MAX": Function.MAX,
-    "AVG": Function.AVG,
+    "FIRST": "firstval",
+    "LAST": "lastval",
+    "COUNT": "count",
+    "SUM": "sum",
+    "MIN": "min",
+    "MAX": "max",
+    "AVG": "avg",
 }
 
 _PREV: Final = "PREV"
@@ -205,26 +205,26 @@ class Matching:
 
         return expression_text(node.this, self._source, found)
 
-    def _added(self, function: Function, variable: str, field: str, name: str) -> str:
+    def _added(self, function: str, variable: str, field: str, name: str) -> str:
         self._measures.append(Measure(function, variable, field, name))
         return name_text(name)
 
-    def _measure(self, node: exp.Expr) -> tuple[Function, str, str] | None:
+    def _measure(self, node: exp.Expr) -> tuple[str, str, str] | None:
         """The function, the variable and the field of a measure; None: it is another expression."""
         if isinstance(node, exp.Column):
-            return Function.LASTVAL, self._variable(node) or "", self._field(node)
+            return "lastval", self._variable(node) or "", self._field(node)
         if not isinstance(node, exp.Anonymous) or node.name.upper() not in _FUNCTIONS:
             return None
         function, name = _FUNCTIONS[node.name.upper()], node.name.upper()
         given = node.expressions[0] if len(node.expressions) == 1 else None
-        if isinstance(given, exp.Star) and function is Function.COUNT:
+        if isinstance(given, exp.Star) and function == "count":
             return function, "", ""
         if not isinstance(given, exp.Column):
             raise self._source.refusal(
                 f"{name} takes one field here, like {name}(A.x): compute it in a SELECT before",
                 node,
             )
-        if isinstance(given.this, exp.Star) and function is Function.COUNT:
+        if isinstance(given.this, exp.Star) and function == "count":
             return function, self._variable(given) or "", ""
         return function, self._variable(given) or "", self._field(given)
 

@@ -8,7 +8,8 @@ from typing import Final
 import msgspec
 from sqlglot import Token, TokenType
 
-from medusa.engine.language.aggregates import PERCENTILES, call_of, constant_of
+from medusa.engine.aggregates.rows import aggregate_named
+from medusa.engine.language.aggregates import call_of, constant_of
 from medusa.engine.language.box_texts import nulls_words
 from medusa.engine.language.expression_tokens import tokens_of
 from medusa.engine.language.sql.expressions import name_text
@@ -29,7 +30,7 @@ from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
@@ -175,7 +176,7 @@ def _field(name: str, stream: str) -> str:
     return f"{name_sql(ObjectName.parse(stream).path)}.{name}"
 
 
-def _of_stream(function: AggregateFunction, stream: str) -> AggregateFunction:
+def _of_stream(function: AggregateCall, stream: str) -> AggregateCall:
     """The function, its argument with the stream's name before fields that are called like a time
     of its windows."""
     text = function.argument
@@ -190,11 +191,11 @@ def _of_stream(function: AggregateFunction, stream: str) -> AggregateFunction:
     return msgspec.structs.replace(function, argument="".join([*parts, text[end:]]))
 
 
-def _calls(functions: Iterable[AggregateFunction]) -> list[str]:
+def _calls(functions: Iterable[AggregateCall]) -> list[str]:
     return [f"{_call(each)} AS {name_sql(each.output)}" for each in functions]
 
 
-def _call(each: AggregateFunction) -> str:
+def _call(each: AggregateCall) -> str:
     if each.argument is None:
         return f"{each.function}(*)"
     argument = expression_sql(each.argument)
@@ -202,7 +203,7 @@ def _call(each: AggregateFunction) -> str:
         return call_of(msgspec.structs.replace(each, argument=argument))
     order = f"ORDER BY {argument} DESC"
     constant = constant_of(each)
-    if each.function in PERCENTILES:
+    if aggregate_named(each.function).within_group:
         return f"{each.function}({constant}) WITHIN GROUP ({order})"
     given = argument if constant is None else f"{argument}, {constant}"
     return f"{each.function}({given} {order})"

@@ -9,12 +9,12 @@ from sqlglot import Token, TokenType
 
 from medusa.engine.language.expression_tokens import FUNCTION, tokens_of
 from medusa.engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
-from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
+from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
 from medusa.engine.operators.match.pattern import PREVIOUS, pattern_text
 
 _ANY: Final = PatternStep("").condition
 
-_NAMES: Final = {Function.FIRSTVAL: "first", Function.LASTVAL: "last"}
+_NAMES: Final = {"firstval": "first", "lastval": "last"}
 """The functions that SQL calls otherwise."""
 
 
@@ -44,7 +44,7 @@ def match_sql(box: Match) -> str:
 
 
 def _measure(measure: Measure) -> str:
-    name = _NAMES.get(measure.function, str(measure.function))
+    name = _NAMES.get(measure.function, measure.function)
     variable = f"{name_sql(measure.variable)}." if measure.variable else ""
     field = name_sql(measure.field) if measure.field else "*"
     return f"{name}({variable}{field}) AS {name_sql(measure.output)}"

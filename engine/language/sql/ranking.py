@@ -20,8 +20,7 @@ from medusa.engine.language.sql.projection import Item
 from medusa.engine.language.sql.relation import Column, Ranking, Relation
 from medusa.engine.language.unread import read_whole
 from medusa.engine.objects.query import (
-    AggregateFunction,
-    Function,
+    AggregateCall,
     OrderBy,
     Rank,
     Top,
@@ -266,10 +265,10 @@ def running(relation: Relation) -> TupleWindows:
     assert ranking is not None, "a relation with places"
     names = [each.name for each in relation.schema.fields if not _is_order(each.name, ranking)]
     others = [name for name in names if name not in ranking.partition]
-    functions = [AggregateFunction(Function.LASTVAL, name_text(each), each) for each in others]
+    functions = [AggregateCall("lastval", name_text(each), each) for each in others]
     if not functions:  # a window has some
         name = f"{NUMBERED_BY}time"
-        functions.append(AggregateFunction(Function.LASTVAL, STIME, name))
+        functions.append(AggregateCall("lastval", STIME, name))
     parts = (1, 1, ranking.partition, tuple(functions))
     return TupleWindows("number", relation.stream, "", *parts, number=ranking.place)
 

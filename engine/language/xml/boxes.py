@@ -12,7 +12,7 @@ from medusa.engine.language.box_texts import measure_of, order_of
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Contiguity,
     Cumulate,
@@ -245,7 +245,7 @@ def _read_aggregate(
 def _read_tuple_windows(
     name: str,
     streams: tuple[str, str],
-    functions: tuple[AggregateFunction, ...],
+    functions: tuple[AggregateCall, ...],
     parameters: Parameters,
 ) -> Box:
     """An aggregate whose windows are of so many tuples. streams: its input and its output."""
@@ -267,7 +267,7 @@ def _read_tuple_windows(
     )
 
 
-def read_functions(parameters: Parameters) -> tuple[AggregateFunction, ...]:
+def read_functions(parameters: Parameters) -> tuple[AggregateCall, ...]:
     """`aggregate-function.N` and their names. Raises: InvalidInputError: names the mistake."""
     calls = parameters.take_numbered("aggregate-function")
     names = parameters.take_numbered("aggregate-function-output-name")

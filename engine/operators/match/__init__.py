@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from medusa.engine.language.aggregate_types import aggregate_type
+from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.typed import Expression, FieldRef
 from medusa.engine.language.user_functions import refuse_calls
-from medusa.engine.objects.query import Function, Match, Measure
+from medusa.engine.objects.query import Match, Measure
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
 from medusa.engine.operators.match.pattern import PREVIOUS, check_pattern, pattern_text
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable
@@ -113,7 +113,8 @@ def _measure(
                 f"there are {', '.join(types)[:200]}"
             )
         argument = FieldRef(measure.field, types[measure.field])
-    type_ = aggregate_type(measure.function, None if argument is None else argument.type)
+    function = aggregate_named(measure.function)
+    type_ = function.type_of(None if argument is None else argument.type)
     if type_ is None:
         given = "nothing" if argument is None else argument.type
         raise InvalidInputError(
@@ -126,15 +127,15 @@ def _measured(
     measure: TypedMeasure, fields: dict[str, Field], variables: Sequence[Variable]
 ) -> Field:
     """The output field of a measure."""
-    if measure.function is Function.COUNT:
+    if measure.function == "count":
         return Field(measure.output, measure.type)
     given = fields.get(measure.argument.name) if measure.argument is not None else None
     size = None
-    if measure.function not in {Function.SUM, Function.AVG} and given is not None:
+    if measure.function not in {"sum", "avg"} and given is not None:
         size = given.size
     taken = measure.variable is None or variables[measure.variable].least > 0
     nullable = not taken or (given is not None and given.nullable)
-    may_not_fit = measure.function is Function.SUM and measure.type is FieldType.LONG
+    may_not_fit = measure.function == "sum" and measure.type is FieldType.LONG
     return Field(measure.output, measure.type, size, nullable or may_not_fit)
 
 

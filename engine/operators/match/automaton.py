@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Final
 
 from medusa.engine.language.typed import Expression, FieldRef
-from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.query import Contiguity
 from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable
 
@@ -111,13 +111,13 @@ class Register:
 
 
 _KEPT: Final = {
-    Function.COUNT: (Kept.COUNT,),
-    Function.SUM: (Kept.SUM,),
-    Function.MIN: (Kept.MIN,),
-    Function.MAX: (Kept.MAX,),
-    Function.AVG: (Kept.SUM, Kept.COUNT),
-    Function.FIRSTVAL: (Kept.FIRST,),
-    Function.LASTVAL: (Kept.LAST,),
+    "count": (Kept.COUNT,),
+    "sum": (Kept.SUM,),
+    "min": (Kept.MIN,),
+    "max": (Kept.MAX,),
+    "avg": (Kept.SUM, Kept.COUNT),
+    "firstval": (Kept.FIRST,),
+    "lastval": (Kept.LAST,),
 }
 
 

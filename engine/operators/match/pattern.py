@@ -20,7 +20,6 @@ import msgspec
 
 from medusa.engine.objects.query import (
     Contiguity,
-    Function,
     Match,
     PatternStep,
 )
@@ -42,13 +41,13 @@ PREVIOUS: Final = "prev"
 
 FUNCTIONS: Final = frozenset(
     {
-        Function.COUNT,
-        Function.SUM,
-        Function.MIN,
-        Function.MAX,
-        Function.AVG,
-        Function.FIRSTVAL,
-        Function.LASTVAL,
+        "count",
+        "sum",
+        "min",
+        "max",
+        "avg",
+        "firstval",
+        "lastval",
     }
 )
 """Those of measures."""

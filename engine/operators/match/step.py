@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from medusa.engine.language.typed import Expression, FieldRef
-from medusa.engine.objects.query import Contiguity, Function
+from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.shared.aggregation import nodes_of_groups
 from medusa.engine.operators.shared.step import CASE, Near, Step
@@ -45,7 +45,7 @@ class TypedMeasure:
         argument: the field; None: the tuples themselves are counted.
     """
 
-    function: Function
+    function: str
     variable: int | None
     argument: FieldRef | None
     output: str

@@ -6,25 +6,10 @@ results of each pane, by group; a second one combines those of a window. The par
 tuples of an ordinary stream of the query, `OUTPUT/panes`. So both tasks have no state but a suffix
 of their input, and they move, fail over, fork and are revised like any others.
 
-The partial result of a group in a pane is one tuple, with the fields below for each function.
-Values that are counted (`medusa.engine.language.aggregates.Kind`) are fields of the group: a tuple
-for each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tuples for a group.
-
-    count                     how many
-    sum, avg of integers      the sum; of longs in two halves, which do not overflow; avg: how many
-    sum, avg of floats        the sum; avg: how many. They are added in ascending order in a pane,
-                              and pane after pane in a window: the same bits wherever the cut is
-    min, max                  the least, the greatest
-    firstval, lastval         of the pane's first and last tuple: panes follow each other
-    bool_and, bool_or         the least, the greatest
-    variances of integers     how many, the sum in two halves, the sum of squares in six
-    variances of floats       how many, the mean, the sum of squares around it; put together in
-                              ascending order in a pane, and pane after pane
-    count_distinct            nothing beside the value
-    approx_count_distinct     the greatest rank of the register: see
-    `medusa.engine.language.distinct` percentiles, top_k, texts how many tuples have the value
-    approx_percentile         how many are in the bucket: see `medusa.engine.language.buckets`
-    histogram                 how many are in the bin
+The partial result of a group in a pane is one tuple, with the fields that each function's row says
+(`medusa.engine.aggregates.function`). Keys that are counted (`Kind`) are fields of the group: a
+tuple for each. So are the registers and buckets of sketches, at most 4,096 and 12,035 tuples for a
+group.
 
 Results of functions that need one tuple a pane and group cannot stand beside values that make
 several. Then the tuples of a pane are in parts: part 0 has those functions, part n the values of
@@ -41,17 +26,17 @@ ones (`medusa.engine.tasks.query_editions`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from math import gcd
 from typing import Final
 
-from medusa.engine.language.aggregates import KINDS, VARIANCES, Kind
-from medusa.engine.language.operators import FLOATS
+from medusa.engine.aggregates.function import Constant, Counted, End, Folded, Kind, State
+from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.definitions import PANES, REVISIONS
-from medusa.engine.objects.query import Aggregate, Function
+from medusa.engine.objects.query import Aggregate
 from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.shared.step import Part, Step
@@ -115,46 +100,33 @@ def has_room(box: Aggregate) -> bool:
         ObjectName.parse(panes_name(box.output)).child(REVISIONS)
     except InvalidInputError:
         return False
-    fields = sum(9 if each.function in VARIANCES else 3 for each in box.functions)
+    fields = sum(aggregate_named(each.function).most_fields for each in box.functions)
     return len(box.group_by) + fields + 2 <= MAX_FIELDS
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
-    """An argument whose values make tuples of their own.
+class Keyed:
+    """An argument whose values make tuples of their own, by their keys.
 
     Attributes:
-        name: the field of the value, or of its register, bucket or bin.
-        state: the field of the greatest rank of the register, or of how often the value occurs;
-            None: of `Kind.VALUES`.
-        parameter: the width of `Kind.BINS`.
+        name: the field of the key. state: that of the kind's state; None: it has none.
+        constant: of the function, if the keys depend on it.
     """
 
     kind: Kind
     name: str
     argument: Expression
     state: str | None
-    parameter: int | float | str | None
+    constant: Constant
 
     @property
     def type(self) -> FieldType:
         """Of the field `name`."""
-        return _KEY_TYPES.get(self.kind, self.argument.type)
-
-    @property
-    def state_type(self) -> FieldType:
-        return FieldType.BYTE if self.kind is Kind.REGISTERS else FieldType.LONG
+        return self.kind.key_type(self.argument.type)
 
     @property
     def fields(self) -> tuple[str, ...]:
         return (self.name,) if self.state is None else (self.name, self.state)
-
-
-_KEY_TYPES: Final[Mapping[Kind, FieldType]] = {
-    Kind.REGISTERS: FieldType.SHORT,
-    Kind.BUCKETS: FieldType.SHORT,
-    Kind.BINS: FieldType.LONG,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +144,7 @@ class Layout:
     """
 
     part: str | None
-    values: tuple[Counted, ...]
+    values: tuple[Keyed, ...]
     states: tuple[tuple[str, ...], ...]
     former: str
     fields: tuple[Field, ...]
@@ -184,23 +156,25 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
     prefix = "p"
     while any(each.name.lower().startswith(prefix) for each in group_by):
         prefix += "_"  # no group-by field has such a name
-    values = _counted(prefix, functions)
-    others = [each for each in functions if each.function not in KINDS]
-    in_parts = len(values) > 1 or (bool(values) and any(map(_needs_one, others)))
+    values = _keyed(prefix, functions)
+    in_parts = len(values) > 1 or (bool(values) and any(map(_needs_one, functions)))
     part = f"{prefix}part" if in_parts else None
     fields = [] if part is None else [Field(part, FieldType.INT)]
     fields += [Field(each.name, each.type, nullable=True) for each in values.values()]
     fields += [
-        Field(each.state, each.state_type, nullable=True)
+        Field(each.state, each.kind.state.type, nullable=True)
         for each in values.values()
-        if each.state is not None
+        if each.state is not None and each.kind.state is not None
     ]
     states: list[tuple[str, ...]] = []
     for number, each in enumerate(functions):
-        if each.function in KINDS:
-            states.append(values[_key(each)].fields)
+        if isinstance(each.function, Counted):
+            states.append(values[_key(each, each.function)].fields)
             continue
-        made = list(_states(f"{prefix}{number}", each))
+        made = [
+            Field(f"{prefix}{number}{state.name}", state.type, nullable=True)
+            for state in states_of(each)
+        ]
         fields += made
         states.append(tuple(field.name for field in made))
     former = f"{prefix}former"
@@ -208,66 +182,36 @@ def layout(group_by: tuple[Field, ...], functions: tuple[TypedAggregate, ...]) -
     return Layout(part, tuple(values.values()), tuple(states), former, tuple(fields))
 
 
-_Key = tuple[Kind, Expression | None, int | float | str | None]
+_Key = tuple[Kind, Expression | None, Constant]
 
 
-def _key(each: TypedAggregate) -> _Key:
+def _key(each: TypedAggregate, function: Counted) -> _Key:
     """Functions with one key have the same tuples of values."""
-    kind = KINDS[each.function]
-    return kind, each.argument, each.parameter if kind is Kind.BINS else None
+    return function.kind, each.argument, each.parameter if function.kind.by_constant else None
 
 
-def _counted(prefix: str, functions: tuple[TypedAggregate, ...]) -> dict[_Key, Counted]:
+def _keyed(prefix: str, functions: tuple[TypedAggregate, ...]) -> dict[_Key, Keyed]:
     """The values of these functions that make tuples, in order."""
-    found: dict[_Key, Counted] = {}
+    found: dict[_Key, Keyed] = {}
     for each in functions:
-        if each.function in KINDS and _key(each) not in found:
+        if isinstance(each.function, Counted) and _key(each, each.function) not in found:
             assert each.argument is not None
-            kind, _, parameter = _key(each)
+            kind, _, constant = key = _key(each, each.function)
             number = len(found)
-            state = None if kind is Kind.VALUES else f"{prefix}r{number}"
-            found[_key(each)] = Counted(kind, f"{prefix}v{number}", each.argument, state, parameter)
+            state = None if kind.state is None else f"{prefix}r{number}"
+            found[key] = Keyed(kind, f"{prefix}v{number}", each.argument, state, constant)
     return found
 
 
 def _needs_one(each: TypedAggregate) -> bool:
     """Whether its partial result needs all tuples of a pane and group, in their order."""
-    if each.function in {Function.FIRSTVAL, Function.LASTVAL}:
-        return True
-    sums = each.function in {Function.SUM, Function.AVG, *VARIANCES}
-    return sums and each.argument is not None and each.argument.type in FLOATS
+    function = each.function
+    ordered = isinstance(function, Folded) and function.needs_order(each.argument_type)
+    return ordered or isinstance(function, End)
 
 
-def _states(name: str, each: TypedAggregate) -> Iterator[Field]:
-    """The fields of one function's partial results."""
-    match each.function:
-        case Function.COUNT:
-            yield Field(name, FieldType.LONG, nullable=True)
-        case Function.SUM | Function.AVG:
-            assert each.argument is not None
-            if each.argument.type is FieldType.LONG:
-                yield Field(f"{name}h", FieldType.LONG, nullable=True)
-                yield Field(f"{name}l", FieldType.LONG, nullable=True)
-            else:
-                floats = each.argument.type in FLOATS
-                type_ = FieldType.DOUBLE if floats else FieldType.LONG
-                yield Field(name, type_, nullable=True)
-            if each.function is Function.AVG:
-                yield Field(f"{name}n", FieldType.LONG, nullable=True)
-        case function if function in VARIANCES:
-            assert each.argument is not None
-            if each.argument.type in FLOATS:
-                yield Field(f"{name}n", FieldType.LONG, nullable=True)
-                yield Field(f"{name}a", FieldType.DOUBLE, nullable=True)
-                yield Field(f"{name}s", FieldType.DOUBLE, nullable=True)
-            else:
-                for sum_ in MOMENTS:
-                    yield Field(f"{name}{sum_}", FieldType.LONG, nullable=True)
-        case _:
-            assert each.argument is not None
-            yield Field(name, each.argument.type, nullable=True)
-
-
-MOMENTS: Final = ("n", "h", "l", "hhh", "hhl", "hlh", "hll", "llh", "lll")
-"""What is summed of integers x = h 2^32 + l, 0 <= l < 2^32: 1, h, l, and the halves of h h, h l and
-l l, of which the lower one is from 0 to 2^32 - 1. So 2^31 tuples cannot make a sum overflow."""
+def states_of(each: TypedAggregate) -> Sequence[State]:
+    """The fields of the partial result of a function that makes one tuple of a pane and group."""
+    if isinstance(each.function, Folded):
+        return each.function.states(each.argument_type)
+    return (State("", each.argument_type),)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from medusa.engine.language.aggregates import COUNTS
-from medusa.engine.objects.query import Function, Totals
+from medusa.engine.objects.query import Totals
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
 from medusa.engine.operators.shared.aggregation import (
     functions_in_words,
@@ -18,10 +17,10 @@ from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, 
 from medusa.engine.operators.totals.step import TotalsStep, totals_schema
 from medusa.overlay.errors import InvalidInputError
 
-ADDED: Final = frozenset({Function.COUNT, Function.SUM, Function.AVG})
+ADDED: Final = frozenset({"count", "sum", "avg"})
 """The functions of a table: a tuple that goes is taken away from them."""
 
-KNOWN: Final = ADDED | {Function.MIN, Function.MAX, Function.COUNT_DISTINCT}
+KNOWN: Final = ADDED | {"min", "max", "count_distinct"}
 """The functions of totals. They are made of what they were and of the new tuples."""
 
 
@@ -51,7 +50,7 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
             raise InvalidInputError(f"{box.input} is no table: its schema has no key")
         groups = group_fields(box.group_by, given)
         functions = typed_functions(box.functions, given)
-        results = (Field(e.output, e.type, nullable=e.function not in COUNTS) for e in functions)
+        results = (Field(e.output, e.type, nullable=not e.function.never_null) for e in functions)
         deleted = [Field(DELETED, FieldType.BOOL, nullable=True)] if box.changes else []
         made = Schema(box.output, (*groups, *results, *deleted), key=box.group_by)
         check_schema(made)

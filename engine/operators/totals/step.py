@@ -19,7 +19,6 @@ from typing import ClassVar
 from medusa.engine.language.operators import FLOATS
 from medusa.engine.language.typed import Constant, FieldRef, Operation
 from medusa.engine.objects.definitions import PANES
-from medusa.engine.objects.query import Function
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
 from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
@@ -127,14 +126,14 @@ def layout_of(step: TotalsStep) -> Layout:
 def _state(name: str, each: TypedAggregate) -> State:
     number = f"{name}n"
     type_ = None if each.argument is None else each.argument.type
-    match each.function:
-        case Function.SUM | Function.AVG if type_ in FLOATS:
+    match each.function.name:
+        case "sum" | "avg" if type_ in FLOATS:
             return State(number, total=f"{name}x")
-        case Function.SUM | Function.AVG:
+        case "sum" | "avg":
             return State(number, high=f"{name}h", low=f"{name}l")
-        case Function.MIN | Function.MAX:
+        case "min" | "max":
             return State(number, best=f"{name}b")
-        case Function.COUNT_DISTINCT:
+        case "count_distinct":
             return State(number, value=f"{name}v")
         case _:
             return State(number)

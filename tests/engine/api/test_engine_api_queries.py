@@ -19,7 +19,7 @@ from engine_peers import (
 )
 from lent_spark import LentSpark
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InternalError
@@ -39,7 +39,7 @@ def odd(place: Place, name: str, source: str, output: str) -> Query:
 
 def counting(place: Place, name: str, source: str, output: str) -> Query:
     """Return a query that counts rows in windows of ten microseconds, every five."""
-    functions = (AggregateFunction(Function.COUNT, None, "rows"),)
+    functions = (AggregateCall("count", None, "rows"),)
     box = Aggregate("count", source, output, 10, 5, (), functions)
     return Query(place.name(name), (box,))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
@@ -22,40 +22,38 @@ SOURCE = Schema(
 Rows = list[dict[str, object]]
 
 
-def query(*functions: AggregateFunction, size: int = 60, advance: int = 20) -> Query:
+def query(*functions: AggregateCall, size: int = 60, advance: int = 20) -> Query:
     box = Aggregate("w", SOURCE.name, OUTPUT, size, advance, (), functions)
     return Query("medusa://mit.edu/q", (box,))
 
 
-def tasks(*functions: AggregateFunction, pane: int | None = None, advance: int = 20) -> list[Task]:
+def tasks(*functions: AggregateCall, pane: int | None = None, advance: int = 20) -> list[Task]:
     made = query(*functions, advance=advance)
     panes = () if pane is None else (("w", pane),)
     made = Query(made.name, made.boxes, panes=panes)
     return list(plan(made, check_query(made, {SOURCE.name: SOURCE})))
 
 
-def computed(rows: Rows, *functions: AggregateFunction, pane: int | None = None) -> Rows:
+def computed(rows: Rows, *functions: AggregateCall, pane: int | None = None) -> Rows:
     files = {SOURCE.name: [{"seq": seq, **row} for seq, row in enumerate(rows)]}
     for task in tasks(*functions, pane=pane, advance=60):
         files[task.output] = run_task(task, files, -1_000, 1_000, Interval(-1_000, 1_000))
     return files[OUTPUT]
 
 
-def of_values(function: Function, values: list[object], parameter: float | str | None) -> object:
+def of_values(function: str, values: list[object], parameter: float | str | None) -> object:
     """Return the result of one window, whichever panes it is folded from."""
     whole, *folded = of_panes(function, values, parameter)
     assert folded == [whole, whole]
     return whole
 
 
-def of_panes(
-    function: Function, values: list[object], parameter: float | str | None
-) -> list[object]:
+def of_panes(function: str, values: list[object], parameter: float | str | None) -> list[object]:
     """Return the results of a window computed from tuples, and from panes of two widths."""
     rows = [{"stime": n % 60, "v": value} for n, value in enumerate(values)]
     rows.sort(key=lambda row: row["stime"])
     name = {str: "s", float: "x", bool: "t"}.get(type(values[0]), "n")
-    each = AggregateFunction(function, name, "o", parameter)
+    each = AggregateCall(function, name, "o", parameter)
     blank = dict.fromkeys(("n", "x", "s", "t"))
     given = [{**blank, "stime": row["stime"], name: row["v"]} for row in rows]
     return [computed(given, each, pane=pane)[0]["o"] for pane in (None, 10, 3)]

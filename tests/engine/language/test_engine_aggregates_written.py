@@ -9,16 +9,11 @@ from aggregated_values import OUTPUT, SOURCE, query, tasks
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from medusa.engine.language.aggregates import (
-    SEPARATOR_LIMIT,
-    call_of,
-    check_parameter,
-    function_of,
-    millionths,
-)
+from medusa.engine.aggregates.constants import SEPARATOR_LIMIT, millionths
+from medusa.engine.language.aggregates import call_of, check_call, function_of
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.query import Aggregate, AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.aggregate.step import AggregateStep, panes_fields
 from medusa.engine.operators.shared.panes import has_room
@@ -30,24 +25,24 @@ from medusa.overlay.errors import InvalidInputError
 
 CALLS = st.one_of(
     st.builds(
-        AggregateFunction,
-        st.sampled_from([Function.PERCENTILE, Function.APPROX_PERCENTILE]),
+        AggregateCall,
+        st.sampled_from(["percentile", "approx_percentile"]),
         st.sampled_from(["n", "coalesce(n, 0)", "x * (1 + n)"]),
         st.just("o"),
         st.integers(0, 1_000_000).map(lambda n: n / 1_000_000) | st.integers(0, 1),
         st.booleans(),
     ),
     st.builds(
-        AggregateFunction,
-        st.just(Function.STRING_AGG),
+        AggregateCall,
+        st.just("string_agg"),
         st.sampled_from(["s", "s || ', '", "concat(s, '(', ''''''',')"]),
         st.just("o"),
         st.text(max_size=SEPARATOR_LIMIT).filter(str.isprintable),
         st.booleans(),
     ),
     st.builds(
-        AggregateFunction,
-        st.sampled_from([Function.TOP_K, Function.HISTOGRAM]),
+        AggregateCall,
+        st.sampled_from(["top_k", "histogram"]),
         st.sampled_from(["n", "case when t then n else -1 end"]),
         st.just("o"),
         st.integers(1, 1_000),
@@ -56,9 +51,9 @@ CALLS = st.one_of(
 
 
 @given(CALLS)
-@example(AggregateFunction(Function.STRING_AGG, "s", "o", "',"))
-@example(AggregateFunction(Function.PERCENTILE, "n", "o", 0.000001))
-def test_constants_are_written_and_read_again(each: AggregateFunction) -> None:
+@example(AggregateCall("string_agg", "s", "o", "',"))
+@example(AggregateCall("percentile", "n", "o", 0.000001))
+def test_constants_are_written_and_read_again(each: AggregateCall) -> None:
     made = query(each)
     (again,) = read_document(f"<medusa>{query_as_xml(made)}</medusa>", "medusa://mit.edu/").queries
     assert again == made
@@ -68,18 +63,18 @@ def test_constants_are_written_and_read_again(each: AggregateFunction) -> None:
 @pytest.mark.parametrize(
     ("text", "function", "parameter"),
     [
-        ("percentile(n, 0.50)", Function.PERCENTILE, 0.5),
-        ("percentile_cont( n ,1)", Function.PERCENTILE, 1),
-        ("string_agg(s,'it''s, ')", Function.STRING_AGG, "it's, "),
-        ("variance(n)", Function.VAR_SAMP, None),
-        ("stddev(n)", Function.STDDEV_SAMP, None),
-        ("every(t)", Function.BOOL_AND, None),
-        ("some(t)", Function.BOOL_OR, None),
-        ("listagg(s, ',')", Function.STRING_AGG, ","),
-        ("percentile_disc(n  DESC , 0.5)", Function.PERCENTILE_DISC, 0.5),
+        ("percentile(n, 0.50)", "percentile", 0.5),
+        ("percentile_cont( n ,1)", "percentile", 1),
+        ("string_agg(s,'it''s, ')", "string_agg", "it's, "),
+        ("variance(n)", "var_samp", None),
+        ("stddev(n)", "stddev_samp", None),
+        ("every(t)", "bool_and", None),
+        ("some(t)", "bool_or", None),
+        ("listagg(s, ',')", "string_agg", ","),
+        ("percentile_disc(n  DESC , 0.5)", "percentile_disc", 0.5),
     ],
 )
-def test_what_is_read(text: str, function: Function, parameter: float | str | None) -> None:
+def test_what_is_read(text: str, function: str, parameter: float | str | None) -> None:
     (made,) = read_document(document(text), "medusa://mit.edu/").queries
     (box,) = made.boxes
     assert isinstance(box, Aggregate)
@@ -135,24 +130,24 @@ def test_what_is_refused(call: str, reason: str) -> None:
 @pytest.mark.parametrize(
     "each",
     [
-        AggregateFunction(Function.MEDIAN, "n", "o", 0.5),
-        AggregateFunction(Function.PERCENTILE, "n", "o", math.nan),
-        AggregateFunction(Function.PERCENTILE, "n", "o", math.inf),
-        AggregateFunction(Function.TOP_K, "n", "o", "3"),
-        AggregateFunction(Function.STRING_AGG, "s", "o", "\n"),
-        AggregateFunction(Function.STRING_AGG, "s", "o", 3),
-        AggregateFunction(Function.MEDIAN, "n", "o", descending=True),
+        AggregateCall("median", "n", "o", 0.5),
+        AggregateCall("percentile", "n", "o", math.nan),
+        AggregateCall("percentile", "n", "o", math.inf),
+        AggregateCall("top_k", "n", "o", "3"),
+        AggregateCall("string_agg", "s", "o", "\n"),
+        AggregateCall("string_agg", "s", "o", 3),
+        AggregateCall("median", "n", "o", descending=True),
     ],
 )
-def test_constants_from_elsewhere_are_refused(each: AggregateFunction) -> None:
+def test_constants_from_elsewhere_are_refused(each: AggregateCall) -> None:
     with pytest.raises(InvalidInputError):
-        check_parameter(each)
+        check_call(each)
 
 
 def test_a_field_called_desc_is_no_order() -> None:
     """A constant that ends with the field's name stands in parentheses."""
     for descending in (False, True):
-        each = AggregateFunction(Function.ARRAY_AGG, "1 + desc", "o", None, descending)
+        each = AggregateCall("array_agg", "1 + desc", "o", None, descending)
         again = function_of(call_of(each), "o")
         assert again.argument in {"1 + desc", "(1 + desc)"}
         assert again.descending == descending
@@ -160,19 +155,19 @@ def test_a_field_called_desc_is_no_order() -> None:
 
 @given(st.integers(0, 1_000_000))
 def test_a_fraction_is_its_millionths(n: int) -> None:
-    each = AggregateFunction(Function.PERCENTILE, "n", "o", n / 1_000_000)
-    check_parameter(each)
-    assert millionths(each.function, each.parameter) == n
+    each = AggregateCall("percentile", "n", "o", n / 1_000_000)
+    check_call(each)
+    assert millionths(each.parameter) == n
     assert "e" not in call_of(each).split(",")[1]
 
 
 def test_the_fields_of_results() -> None:
     functions = (
-        AggregateFunction(Function.PERCENTILE_DISC, "s", "a", 0.5),
-        AggregateFunction(Function.STRING_AGG, "s", "b", ","),
-        AggregateFunction(Function.PERCENTILE_DISC, "n", "c", 0.5),
-        AggregateFunction(Function.MEDIAN, "n", "d"),
-        AggregateFunction(Function.BOOL_OR, "t", "e"),
+        AggregateCall("percentile_disc", "s", "a", 0.5),
+        AggregateCall("string_agg", "s", "b", ","),
+        AggregateCall("percentile_disc", "n", "c", 0.5),
+        AggregateCall("median", "n", "d"),
+        AggregateCall("bool_or", "t", "e"),
     )
     (box,) = query(*functions).boxes
     fields = type_box(box, {SOURCE.name: SOURCE}).schemas[OUTPUT].fields
@@ -188,7 +183,7 @@ def test_the_fields_of_results() -> None:
 # -- panes ----------------------------------------------------------------------------------------
 
 
-def fields_of(*functions: AggregateFunction) -> list[str]:
+def fields_of(*functions: AggregateCall) -> list[str]:
     partial, _ = tasks(*functions, pane=10)
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)
@@ -196,26 +191,24 @@ def fields_of(*functions: AggregateFunction) -> list[str]:
 
 
 def test_functions_share_the_tuples_of_their_values() -> None:
-    percentiles = [
-        AggregateFunction(Function.PERCENTILE, "n", f"p{p}", p / 100) for p in (50, 95, 99)
-    ]
+    percentiles = [AggregateCall("percentile", "n", f"p{p}", p / 100) for p in (50, 95, 99)]
     median, disc = (
-        AggregateFunction(Function.MEDIAN, "n", "m"),
-        AggregateFunction(Function.PERCENTILE_DISC, "n", "d", 0.5),
+        AggregateCall("median", "n", "m"),
+        AggregateCall("percentile_disc", "n", "d", 0.5),
     )
-    top_ = AggregateFunction(Function.TOP_K, "n", "t", 3)
+    top_ = AggregateCall("top_k", "n", "t", 3)
     assert fields_of(*percentiles, median, disc, top_) == ["pv0", "pr0", "pformer"]
-    sketch = AggregateFunction(Function.APPROX_PERCENTILE, "n", "a", 0.5)
+    sketch = AggregateCall("approx_percentile", "n", "a", 0.5)
     assert fields_of(median, sketch) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
-    narrow, wide = (AggregateFunction(Function.HISTOGRAM, "n", f"h{w}", w) for w in (1, 10))
+    narrow, wide = (AggregateCall("histogram", "n", f"h{w}", w) for w in (1, 10))
     assert fields_of(narrow, wide) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
 
 
 def test_a_variance_has_three_fields_of_floats_and_nine_of_integers() -> None:
-    of_x, of_n = (AggregateFunction(Function.VAR_POP, field, "v") for field in "xn")
+    of_x, of_n = (AggregateCall("var_pop", field, "v") for field in "xn")
     assert len(fields_of(of_x)) == 3 + 1
     assert len(fields_of(of_n)) == 9 + 1
-    many = tuple(AggregateFunction(Function.VAR_POP, "n", f"v{n}") for n in range(29))
+    many = tuple(AggregateCall("var_pop", "n", f"v{n}") for n in range(29))
     (small,), (large,) = query(*many[:-1]).boxes, query(*many).boxes
     assert isinstance(small, Aggregate)
     assert isinstance(large, Aggregate)

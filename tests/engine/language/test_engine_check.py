@@ -5,14 +5,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.check import MAX_BOXES, check_query
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
-    Function,
     Map,
     Query,
     Rank,
@@ -40,10 +40,10 @@ CONN = Schema(
 )
 OTHER = Schema("other", (Field("x", F.INT),))
 INPUTS = {"in": CONN, "other": OTHER}
-COUNT = AggregateFunction(Function.COUNT, None, "n")
+COUNT = AggregateCall("count", None, "n")
 
 
-def window(*functions: AggregateFunction, **changes: object) -> Aggregate:
+def window(*functions: AggregateCall, **changes: object) -> Aggregate:
     box = Aggregate("w", "in", "out", 60, 60, ("src",), functions or (COUNT,))
     return msgspec.structs.replace(box, **changes)
 
@@ -106,23 +106,23 @@ def test_unions_take_the_widest_of_each_field() -> None:
 
 def test_aggregates_types() -> None:
     calls = [
-        (Function.COUNT, "port", Field("f", F.LONG)),
-        (Function.COUNT_DISTINCT, "port", Field("f", F.LONG)),
-        (Function.APPROX_COUNT_DISTINCT, "port", Field("f", F.LONG)),
-        (Function.APPROX_COUNT_DISTINCT, "ok", Field("f", F.LONG)),
-        (Function.APPROX_COUNT_DISTINCT, "stime", Field("f", F.LONG)),
-        (Function.SUM, "tiny", Field("f", F.LONG, nullable=True)),
-        (Function.SUM, "bytes + 1", Field("f", F.LONG, nullable=True)),
-        (Function.SUM, "ts", Field("f", F.DOUBLE, nullable=True)),
-        (Function.AVG, "port", Field("f", F.DOUBLE, nullable=True)),
-        (Function.MIN, "tiny", Field("f", F.BYTE, nullable=True)),
-        (Function.MAX, "src", Field("f", F.STRING, 40, nullable=True)),
-        (Function.MIN, "stime", Field("f", F.TIMESTAMP, nullable=True)),
-        (Function.FIRSTVAL, "ok", Field("f", F.BOOL, nullable=True)),
-        (Function.LASTVAL, "src", Field("f", F.STRING, 40, nullable=True)),
+        ("count", "port", Field("f", F.LONG)),
+        ("count_distinct", "port", Field("f", F.LONG)),
+        ("approx_count_distinct", "port", Field("f", F.LONG)),
+        ("approx_count_distinct", "ok", Field("f", F.LONG)),
+        ("approx_count_distinct", "stime", Field("f", F.LONG)),
+        ("sum", "tiny", Field("f", F.LONG, nullable=True)),
+        ("sum", "bytes + 1", Field("f", F.LONG, nullable=True)),
+        ("sum", "ts", Field("f", F.DOUBLE, nullable=True)),
+        ("avg", "port", Field("f", F.DOUBLE, nullable=True)),
+        ("min", "tiny", Field("f", F.BYTE, nullable=True)),
+        ("max", "src", Field("f", F.STRING, 40, nullable=True)),
+        ("min", "stime", Field("f", F.TIMESTAMP, nullable=True)),
+        ("firstval", "ok", Field("f", F.BOOL, nullable=True)),
+        ("lastval", "src", Field("f", F.STRING, 40, nullable=True)),
     ]
     for function, argument, field in calls:
-        made = type_box(window(AggregateFunction(function, argument, "f")), INPUTS).schemas["out"]
+        made = type_box(window(AggregateCall(function, argument, "f")), INPUTS).schemas["out"]
         assert made.fields == (
             Field("window_start", F.TIMESTAMP),
             Field("src", F.STRING, 40),
@@ -182,21 +182,21 @@ def test_aggregates_types() -> None:
         (window(group_by=("nope",)), "groups by 'nope', which is no field"),
         (window(group_by=("src", "src")), "field src occurs 2 times"),
         (window(group_by=("stime",)), "groups by 'stime', which is no field"),
-        (window(AggregateFunction(Function.COUNT, None, "src")), "field src occurs 2 times"),
-        (window(AggregateFunction(Function.COUNT, None, "window_start")), "window_start occurs 2"),
-        (window(AggregateFunction(Function.FIRSTVAL, None, "f")), "firstval needs an argument"),
-        (window(AggregateFunction(Function.COUNT_DISTINCT, None, "f")), "needs an argument"),
+        (window(AggregateCall("count", None, "src")), "field src occurs 2 times"),
+        (window(AggregateCall("count", None, "window_start")), "window_start occurs 2"),
+        (window(AggregateCall("firstval", None, "f")), "firstval needs an argument"),
+        (window(AggregateCall("count_distinct", None, "f")), "needs an argument"),
         (
-            window(AggregateFunction(Function.APPROX_COUNT_DISTINCT, None, "f")),
+            window(AggregateCall("approx_count_distinct", None, "f")),
             "approx_count_distinct needs an argument",
         ),
         (
-            window(AggregateFunction(Function.SUM, "src", "f")),
+            window(AggregateCall("sum", "src", "f")),
             "output field 'f': sum does not take",
         ),
-        (window(AggregateFunction(Function.AVG, "stime", "f")), "avg does not take timestamp"),
-        (window(AggregateFunction(Function.MIN, "ok", "f")), "min does not take bool"),
-        (window(AggregateFunction(Function.SUM, "", "f")), "it is empty"),
+        (window(AggregateCall("avg", "stime", "f")), "avg does not take timestamp"),
+        (window(AggregateCall("min", "ok", "f")), "min does not take bool"),
+        (window(AggregateCall("sum", "", "f")), "it is empty"),
         (window(order_on="bytes"), "ordered on 'bytes', but in is ordered by ts"),
     ],
 )
@@ -246,7 +246,9 @@ def test_declared_outputs_must_exist() -> None:
 
 NAMES = st.sampled_from(["in", "other", "x", "y", "z", "", "a\nb"]) | st.text(max_size=5)
 TEXTS = st.sampled_from(["ok", "port > 1", "src", "x", "ts", "", "1 +"]) | st.text(max_size=8)
-FUNCTIONS = st.builds(AggregateFunction, st.sampled_from(Function), st.none() | TEXTS, NAMES)
+FUNCTIONS = st.builds(
+    AggregateCall, st.sampled_from([*AGGREGATES, "product"]), st.none() | TEXTS, NAMES
+)
 FEW_NAMES = st.lists(NAMES, max_size=3).map(tuple)
 FEW_TEXTS = st.lists(TEXTS, max_size=3).map(tuple)
 FEW_PAIRS = st.lists(st.tuples(NAMES, TEXTS), max_size=3).map(tuple)

@@ -34,11 +34,10 @@ from medusa.engine.objects.availability import (
 )
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
-    Function,
     Join,
     Map,
     Match,
@@ -54,7 +53,7 @@ GAP, ROLLBACK, PRECISE = Recovery.GAP, Recovery.ROLLBACK, Recovery.PRECISE
 SECOND_RUN = (Mode.UPSTREAM_BACKUP, Mode.ACTIVE_STANDBY)
 WITH_STANDBY = tuple(mode for mode in Mode if mode is not Mode.NONE)
 
-ROWS = AggregateFunction(Function.COUNT, None, "n")
+ROWS = AggregateCall("count", None, "n")
 COUNT = Aggregate("count", "b", "c", 60, 60, (), ())
 FILTER = Filter("few", "a", ("b",), ("x > 1",))
 UNION = Union("all", ("a", "aa"), "b")

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Iterable
 
 import pytest
 from reference_sketch import counted, improved_raw
 
+from medusa.engine.aggregates.distinct import (
+    APPROX_COUNT_DISTINCT,
+    RANK_BITS,
+    REGISTERS,
+    place,
+)
 from medusa.engine.language.check import check_query
-from medusa.engine.language.distinct import RANK_BITS, REGISTERS
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
-from medusa.engine.reference.distinct import estimate, merged, place
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import Interval
@@ -30,6 +35,18 @@ SOURCE = Schema(
         Field("x", F.DOUBLE, nullable=True),
     ),
 )
+
+
+def estimate(ranks: dict[int, int]) -> object:
+    return APPROX_COUNT_DISTINCT.of([*ranks.items()])
+
+
+def merged(places: Iterable[tuple[int, int]]) -> dict[int, int]:
+    """The greatest rank of each register."""
+    found: dict[int, int] = {}
+    for register, rank in places:
+        found[register] = max(rank, found.get(register, 0))
+    return found
 
 
 def test_equal_values_of_all_widths_have_one_place() -> None:
@@ -74,18 +91,18 @@ def test_the_estimate_does_not_depend_on_order_and_parts() -> None:
         assert estimate(merged(pair for part in parts for pair in part.items())) == expected
 
 
-def tasks(functions: tuple[AggregateFunction, ...], pane: int | None = 10) -> list[Task]:
+def tasks(functions: tuple[AggregateCall, ...], pane: int | None = 10) -> list[Task]:
     box = Aggregate("w", "s", OUTPUT, 60, 20, ("g",), functions)
     query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
     return list(plan(query, check_query(query, {"s": SOURCE})))
 
 
-def approximate(argument: str, output: str) -> AggregateFunction:
-    return AggregateFunction(Function.APPROX_COUNT_DISTINCT, argument, output)
+def approximate(argument: str, output: str) -> AggregateCall:
+    return AggregateCall("approx_count_distinct", argument, output)
 
 
 def test_a_pane_has_a_row_for_each_register() -> None:
-    partial, combined = tasks((approximate("n", "a"), AggregateFunction(Function.COUNT, None, "c")))
+    partial, combined = tasks((approximate("n", "a"), AggregateCall("count", None, "c")))
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)
     assert step.form is Form.PARTIAL
@@ -110,7 +127,7 @@ def test_sketches_of_one_argument_are_one() -> None:
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)
     assert [each.name for each in panes_fields(step)] == ["g", "pv0", "pr0", "pformer"]
-    exact = AggregateFunction(Function.COUNT_DISTINCT, "n", "c")
+    exact = AggregateCall("count_distinct", "n", "c")
     partial, _ = tasks((exact, approximate("n", "a"), approximate("s", "b")))
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)
@@ -131,8 +148,8 @@ def test_folded_windows_have_the_estimate_of_windows_of_tuples() -> None:
         approximate("n", "a"),
         approximate("s", "b"),
         approximate("x", "c"),
-        AggregateFunction(Function.AVG, "x", "d"),
-        AggregateFunction(Function.COUNT_DISTINCT, "n", "e"),
+        AggregateCall("avg", "x", "d"),
+        AggregateCall("count_distinct", "n", "e"),
     )
     rng = random.Random(5)
     rows = [

@@ -22,9 +22,8 @@ from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -170,7 +169,7 @@ def test_what_sql_refuses(text: str, reason: str) -> None:
                 1000,
                 1000,
                 (),
-                (AggregateFunction(Function.SUM, "distance(x, y)", "s"),),
+                (AggregateCall("sum", "distance(x, y)", "s"),),
             ),
             "sum cannot call distance: call it in a map before it",
         ),

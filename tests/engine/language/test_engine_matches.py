@@ -13,7 +13,7 @@ from reference_networks import SOURCES, cuts, rows
 from examples import examples
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
-from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep, Query
+from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.operators.match.automaton import most_tuples
 from medusa.engine.operators.match.pattern import (
@@ -34,7 +34,7 @@ from medusa.overlay.errors import InvalidInputError
 PRICES = Schema(
     "prices", (Field("name", FieldType.STRING), Field("price", FieldType.INT, nullable=True))
 )
-COUNT = Measure(Function.COUNT, "", "", "n")
+COUNT = Measure("count", "", "", "n")
 SKIP = Contiguity.SKIP_TILL_NEXT_MATCH
 
 
@@ -71,10 +71,10 @@ def found(box: Match, *prices: int | None, apart_us: int = 10) -> list[tuple[Any
 FALLS = {"B": "price < prev.price"}
 TURNS = {**FALLS, "C": "price > prev.price"}
 WHOLE = (
-    Measure(Function.FIRSTVAL, "A", "price", "first"),
-    Measure(Function.COUNT, "B", "", "falls"),
-    Measure(Function.LASTVAL, "B", "price", "low"),
-    Measure(Function.LASTVAL, "", "price", "last"),
+    Measure("firstval", "A", "price", "first"),
+    Measure("count", "B", "", "falls"),
+    Measure("lastval", "B", "price", "low"),
+    Measure("lastval", "", "price", "last"),
 )
 
 
@@ -95,7 +95,7 @@ def test_a_greedy_variable_at_the_end_waits_for_the_bound_if_nothing_ends_it() -
 
 def test_of_two_ways_the_first_variable_takes_as_much_as_it_can() -> None:
     both = {"A": "price > 0", "B": "price > 0", "C": "price < 0"}
-    number = (Measure(Function.COUNT, "A", "", "a"), Measure(Function.COUNT, "B", "", "b"))
+    number = (Measure("count", "A", "", "a"), Measure("count", "B", "", "b"))
     assert found(match("A+ B+ C", both, 40, number), 1, 1, 1, -1)[-1] == (30, 2, 1)
     assert found(match("A+? B+ C", both, 40, number), 1, 1, 1, -1)[-1] == (30, 1, 2)
 
@@ -239,13 +239,13 @@ def test_what_is_no_pattern_is_refused(
 @pytest.mark.parametrize(
     ("measure", "reason"),
     [
-        (Measure(Function.SUM, "B", "name", "x"), "sum does not take string"),
-        (Measure(Function.SUM, "B", "", "x"), "sum does not take nothing"),
-        (Measure(Function.MEDIAN, "B", "price", "x"), "median is no measure"),
-        (Measure(Function.SUM, "C", "price", "x"), "'C' is not in the pattern"),
-        (Measure(Function.SUM, "B", "cost", "x"), "there is no field 'cost'"),
-        (Measure(Function.COUNT, "N", "", "x"), "!N takes no tuples"),
-        (Measure(Function.COUNT, "", "", "name"), "name"),
+        (Measure("sum", "B", "name", "x"), "sum does not take string"),
+        (Measure("sum", "B", "", "x"), "sum does not take nothing"),
+        (Measure("median", "B", "price", "x"), "median is no measure"),
+        (Measure("sum", "C", "price", "x"), "'C' is not in the pattern"),
+        (Measure("sum", "B", "cost", "x"), "there is no field 'cost'"),
+        (Measure("count", "N", "", "x"), "!N takes no tuples"),
+        (Measure("count", "", "", "name"), "name"),
     ],
 )
 def test_what_is_no_measure_is_refused(measure: Measure, reason: str) -> None:

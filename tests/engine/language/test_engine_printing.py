@@ -29,12 +29,11 @@ from medusa.engine.language.xml.writing import document_as_xml, query_as_xml
 from medusa.engine.objects.definitions import Idle, StreamDefinition
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Contiguity,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -176,9 +175,7 @@ def test_every_form_of_an_expression_has_one_in_sql(text: str) -> None:
         Filter("f", S, (f"{MIT}f",), (text,)),
         Filter("g", S, (f"{MIT}g", f"{MIT}h"), (text,), pass_on_false=True),
         Map("m", S, f"{MIT}m", (("x", text), ("y", "1"))),
-        Aggregate(
-            "w", S, f"{MIT}w", 9, 3, ("a",), (AggregateFunction(Function.BOOL_OR, text, "x"),)
-        ),
+        Aggregate("w", S, f"{MIT}w", 9, 3, ("a",), (AggregateCall("bool_or", text, "x"),)),
     ]
     everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
 
@@ -259,7 +256,7 @@ def test_a_join_of_a_stream_with_itself_and_as_of() -> None:
 
 
 def test_boxes_that_do_the_same_stay_two() -> None:
-    twice = AggregateFunction(Function.COUNT, None, "n")
+    twice = AggregateCall("count", None, "n")
     boxes = (
         Filter("one", S, (f"{MIT}a",), ("a > 1",)),
         Filter("two", S, (f"{MIT}b",), ("a > 1",)),
@@ -272,8 +269,8 @@ def test_boxes_that_do_the_same_stay_two() -> None:
 
 
 def test_a_window_may_be_grouped_by_the_time_and_be_over_windows() -> None:
-    count = AggregateFunction(Function.COUNT, None, "window_end")
-    newest = AggregateFunction(Function.MAX, "window_start", "latest")
+    count = AggregateCall("count", None, "window_end")
+    newest = AggregateCall("max", "window_start", "latest")
     boxes = (
         Aggregate("w", S, f"{MIT}w", 60_000_000, 60_000_000, ("ts", "b"), (count,)),
         Aggregate("v", f"{MIT}w", f"{MIT}v", 90, 30, ("ts", "window_end"), (newest,)),
@@ -282,7 +279,7 @@ def test_a_window_may_be_grouped_by_the_time_and_be_over_windows() -> None:
     everywhere(Query(f"{MIT}q", boxes), {S: INPUTS[S]})
 
 
-COUNT = AggregateFunction(Function.COUNT, None, "n")
+COUNT = AggregateCall("count", None, "n")
 
 
 def test_a_time_that_is_grouped_by_is_no_window() -> None:
@@ -322,8 +319,8 @@ def test_a_time_that_is_grouped_by_is_no_window() -> None:
 
 
 def test_windows_of_tuples_have_no_times_but_those_of_their_groups() -> None:
-    newest = AggregateFunction(Function.LASTVAL, "stime", "window_time")
-    most = AggregateFunction(Function.MAX, "window_start", "window_start")
+    newest = AggregateCall("lastval", "stime", "window_time")
+    most = AggregateCall("max", "window_start", "window_start")
     of_time = ("window_end", "window_start", "ts")
     boxes: list[Box] = [
         Sessions("visits", S, f"{MIT}v", 5, 9, ("ts", "a"), (COUNT,)),
@@ -382,12 +379,12 @@ def test_patterns_name_what_they_refer_to() -> None:
         PatternStep("Last", "coalesce(Last.b, prev.b, 0) = b", 0, None),
     )
     measures = (
-        *(Measure(each, "select", "b", f"m_{each}") for each in (Function.SUM, Function.AVG)),
-        Measure(Function.FIRSTVAL, "A", "stime", "order"),
-        Measure(Function.LASTVAL, "", "c", "prev"),
-        Measure(Function.COUNT, "", "", "n"),
-        Measure(Function.COUNT, "A", "", "case"),
-        Measure(Function.COUNT, "Last", "c", "m"),
+        *(Measure(each, "select", "b", f"m_{each}") for each in ("sum", "avg")),
+        Measure("firstval", "A", "stime", "order"),
+        Measure("lastval", "", "c", "prev"),
+        Measure("count", "", "", "n"),
+        Measure("count", "A", "", "case"),
+        Measure("count", "Last", "c", "m"),
     )
     fields = (*FIELDS, Field("n_is", F.STRING))
     for contiguity in Contiguity:
@@ -442,9 +439,7 @@ def test_odd_names_are_kept(
         (
             Map(boxes[0], read, a, tuple((name, f"{one} + {two}") for name in names)),
             Filter(boxes[1], a, (b, d), (f"{three} > {four}", f"{one} is null")),
-            Aggregate(
-                boxes[2], b, c, 7, 7, (names[0],), (AggregateFunction(Function.SUM, two, "n"),)
-            ),
+            Aggregate(boxes[2], b, c, 7, 7, (names[0],), (AggregateCall("sum", two, "n"),)),
             Join(
                 boxes[3],
                 a,
@@ -488,7 +483,7 @@ def test_odd_names_are_kept_by_all_boxes(
         PatternStep(first, f'"{one}" > prev."{two}" or "{first}"."{three}" = 1', 1, None),
         PatternStep(last, f'"{one}" = "{first}"."{two}"'),
     )
-    measures = (Measure(Function.LASTVAL, first, two, two), Measure(Function.SUM, "", three, three))
+    measures = (Measure("lastval", first, two, two), Measure("sum", "", three, three))
     query = Query(
         "medusa://x/query",
         (
@@ -524,9 +519,7 @@ def test_queries_that_differ_are_not_the_same(change: dict[str, object]) -> None
         f"{MIT}q",
         (
             Filter("f", S, (f"{MIT}a",), ("a > 1",)),
-            Aggregate(
-                "w", f"{MIT}a", f"{MIT}b", 4, 2, (), (AggregateFunction(Function.COUNT, None, "n"),)
-            ),
+            Aggregate("w", f"{MIT}a", f"{MIT}b", 4, 2, (), (AggregateCall("count", None, "n"),)),
         ),
         outputs=(f"{MIT}a",),
     )
@@ -636,7 +629,7 @@ def test_what_is_printed_is_what_a_person_would_write() -> None:
                 60_000_000,
                 10_000_000,
                 ("c",),
-                (AggregateFunction(Function.COUNT, None, "conns"),),
+                (AggregateCall("count", None, "conns"),),
             ),
         ),
     )
@@ -663,7 +656,7 @@ def test_what_is_printed_is_what_a_person_would_write() -> None:
 
 
 def test_so_are_windows_of_tuples() -> None:
-    functions = (AggregateFunction(Function.AVG, "b", "mean"),)
+    functions = (AggregateCall("avg", "b", "mean"),)
     tens = TupleWindows("tens", S, f"{MIT}tens", 10, 10, ("c",), functions)
     last = TupleWindows("last", S, f"{MIT}last", 10, 1, ("c",), functions, True, "place")
     query = Query(f"{MIT}q", (tens, last))

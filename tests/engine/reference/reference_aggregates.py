@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -13,8 +14,9 @@ from functools import wraps
 
 import duckdb
 
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.operators import FLOATS
-from medusa.engine.objects.query import AggregateFunction, Function
+from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
 
 MILLION = 1_000_000
@@ -161,7 +163,7 @@ def percentile_sql(f: str, fraction: str) -> str:
     return f"CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({high} - {low}) * ({share}) END"
 
 
-def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
+def later_sql(each: AggregateCall, field: Field, width: int | None) -> str:
     """Write variances, percentiles, texts and truth values in DuckDB's SQL."""
     f, with_ = field.name, each.parameter
     wide = "DOUBLE" if field.type in FLOATS else "BIGINT"
@@ -172,22 +174,21 @@ def later_sql(each: AggregateFunction, field: Field, width: int | None) -> str:
     order = "DESC" if each.descending else "ASC"
     discrete = f"percentile_disc({with_}) WITHIN GROUP (ORDER BY {f} {order})"
     made = {
-        Function.VAR_POP: variance,
-        Function.VAR_SAMP: variance,
-        Function.STDDEV_POP: f"sqrt({variance})",
-        Function.STDDEV_SAMP: f"sqrt({variance})",
-        Function.MEDIAN: percentile_sql(f, "0.5"),
-        Function.PERCENTILE: percentile_sql(f, f"(1 - {with_})" if each.descending else f"{with_}"),
-        Function.PERCENTILE_DISC: discrete,
-        Function.APPROX_PERCENTILE: f"middle({discrete}::DOUBLE)::DOUBLE",
-        Function.TOP_K: f"top_{kind}({values}, {with_})",
-        Function.STRING_AGG: f"string_agg({f}, '{with_}' ORDER BY {f} {order})",
-        Function.ARRAY_AGG: f"array_{'down_' if each.descending else ''}{kind}({values})",
-        Function.HISTOGRAM: f"histogram_{wide}({values}, {with_})",
-        Function.BOOL_AND: f"bool_and({f})",
-        Function.BOOL_OR: f"bool_or({f})",
+        "var_pop": variance,
+        "var_samp": variance,
+        "stddev_pop": f"sqrt({variance})",
+        "stddev_samp": f"sqrt({variance})",
+        "median": percentile_sql(f, "0.5"),
+        "percentile": percentile_sql(f, f"(1 - {with_})" if each.descending else f"{with_}"),
+        "percentile_disc": discrete,
+        "approx_percentile": f"middle({discrete}::DOUBLE)::DOUBLE",
+        "top_k": f"top_{kind}({values}, {with_})",
+        "string_agg": f"string_agg({f}, '{with_}' ORDER BY {f} {order})",
+        "array_agg": f"array_{'down_' if each.descending else ''}{kind}({values})",
+        "histogram": f"histogram_{wide}({values}, {with_})",
     }
-    return made[each.function]
+    example = AGGREGATES[each.function].example
+    return made.get(each.function) or re.sub(r"\bx\b", f, example.duckdb or example.text)
 
 
 def variance_sql(f: str, sample: bool, wide: str, width: int | None) -> str:

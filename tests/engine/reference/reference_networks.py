@@ -8,15 +8,14 @@ from typing import Any
 from hypothesis import strategies as st
 from msgspec import structs
 
-from medusa.engine.language.aggregates import ORDERED
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Contiguity,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -96,34 +95,23 @@ def projections(draw: st.DrawFn, field: Field) -> str:
     return draw(st.sampled_from(choices))
 
 
-def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateFunction:
+def aggregates(draw: st.DrawFn, schema: Schema, number: int) -> AggregateCall:
     field = draw(st.sampled_from(schema.fields))
-    allowed = [
-        Function.COUNT,
-        Function.COUNT_DISTINCT,
-        Function.APPROX_COUNT_DISTINCT,
-        Function.FIRSTVAL,
-        Function.LASTVAL,
-        Function.MIN,
-        Function.MAX,
-    ]
-    if field.type in NUMERIC:
-        allowed += [Function.SUM, Function.AVG, Function.VAR_POP, Function.MEDIAN]
-        allowed += [Function.PERCENTILE, Function.APPROX_PERCENTILE, Function.HISTOGRAM]
-    if field.type is F.STRING:
-        allowed += [Function.STRING_AGG, Function.TOP_K]
+    allowed = [name for name, row in AGGREGATES.items() if field.type in row.takes]
     function = draw(st.sampled_from(allowed))
-    argument = None if function is Function.COUNT and draw(st.booleans()) else field.name
-    down = function in ORDERED and draw(st.booleans())
-    return AggregateFunction(function, argument, f"agg_{number}", CONSTANTS.get(function), down)
+    argument = None if function == "count" and draw(st.booleans()) else field.name
+    down = AGGREGATES[function].ordered and draw(st.booleans())
+    constant = AGGREGATES[function].constant
+    with_ = CONSTANTS.get(function, constant and constant.value)
+    return AggregateCall(function, argument, f"agg_{number}", with_, down)
 
 
-CONSTANTS: dict[Function, float | str] = {
-    Function.PERCENTILE: 0.9,
-    Function.APPROX_PERCENTILE: 0.5,
-    Function.HISTOGRAM: 2,
-    Function.STRING_AGG: ", '",
-    Function.TOP_K: 2,
+CONSTANTS: dict[str, float | str] = {
+    "percentile": 0.9,
+    "approx_percentile": 0.5,
+    "histogram": 2,
+    "string_agg": ", '",
+    "top_k": 2,
 }
 
 
@@ -172,9 +160,9 @@ def matches(draw: st.DrawFn, number: int, source: str, schema: Schema) -> Match:
     keys = draw(st.lists(st.sampled_from([f.name for f in schema.fields]), max_size=1))
     partition = tuple(key for key in keys if not key.startswith("p"))
     measures = (
-        Measure(Function.FIRSTVAL, "A", field, "p0"),
-        Measure(Function.COUNT, "", "", "p1"),
-        Measure(Function.MAX, steps[-1].variable, field, "p2"),
+        Measure("firstval", "A", field, "p0"),
+        Measure("count", "", "", "p1"),
+        Measure("max", steps[-1].variable, field, "p2"),
     )
     within = draw(st.sampled_from([2, 10]))
     contiguity = draw(st.sampled_from(list(Contiguity)))
@@ -279,13 +267,13 @@ TABLES = {
 def totals(draw: st.DrawFn, number: int, source: str, schema: Schema, *, changes: bool) -> Totals:
     names = [f.name for f in schema.fields if not f.name.startswith("agg_") and f.name != DELETED]
     groups = draw(st.lists(st.sampled_from(names), min_size=1, max_size=2, unique=True))
-    functions = [AggregateFunction(Function.COUNT, None, "agg_n")]
+    functions = [AggregateCall("count", None, "agg_n")]
     for each in draw(st.lists(st.sampled_from(schema.fields), max_size=3)):
-        known = [Function.COUNT, *([] if changes else [Function.COUNT_DISTINCT])]
-        known += [] if changes or each.type is F.BOOL else [Function.MIN, Function.MAX]
-        known += [Function.SUM, Function.AVG] if each.type in NUMERIC else []
+        known = ["count", *([] if changes else ["count_distinct"])]
+        known += [] if changes or each.type is F.BOOL else ["min", "max"]
+        known += ["sum", "avg"] if each.type in NUMERIC else []
         function = draw(st.sampled_from(known))
-        functions.append(AggregateFunction(function, each.name, f"agg_{len(functions)}"))
+        functions.append(AggregateCall(function, each.name, f"agg_{len(functions)}"))
     out = f"t{number}"
     return Totals(f"box{number}", source, out, tuple(groups), tuple(functions), changes)
 

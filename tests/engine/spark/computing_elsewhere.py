@@ -9,7 +9,7 @@ import trio
 from deadline import DEADLINE_S
 from engine_peers import Place, Town, begin, make_stream, rows, until
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.spark.workforce import Patience
 from medusa.overlay.files import write_secret
 from medusa.tools.client.async_client import AsyncMedusaClient
@@ -40,8 +40,8 @@ def expected(stimes: range) -> list[tuple[int, int, int]]:
 
 def odd_windows(place: Place, source: str) -> Query:
     functions = (
-        AggregateFunction(Function.COUNT, None, "rows"),
-        AggregateFunction(Function.SUM, "value", "sum"),
+        AggregateCall("count", None, "rows"),
+        AggregateCall("sum", "value", "sum"),
     )
     odd = Filter("odd", source, (place.name("odd"),), ("value % 2 = 1",))
     windows = Aggregate(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from reference_matches import Condition, Part, Reference, Row, Taken, measure, ordered
 
-from medusa.engine.objects.query import Contiguity, Function, Match, Measure, PatternStep
+from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
 
 F = FieldType
@@ -139,14 +139,14 @@ def _pattern(
 def _measures(
     draw: st.DrawFn, schema: Schema, steps: Sequence[PatternStep]
 ) -> tuple[list[Measure], Callable[[Taken], Mapping[str, Any]]]:
-    found = [Measure(Function.FIRSTVAL, "A", STIME, "p0"), Measure(Function.COUNT, "", "", "p1")]
+    found = [Measure("firstval", "A", STIME, "p0"), Measure("count", "", "", "p1")]
     for number in range(2, 2 + draw(st.integers(0, 3))):
         field = draw(st.sampled_from(schema.fields))
-        allowed = [Function.FIRSTVAL, Function.LASTVAL, Function.COUNT]
+        allowed = ["firstval", "lastval", "count"]
         if field.type is not F.BOOL:
-            allowed += [Function.MIN, Function.MAX]
+            allowed += ["min", "max"]
         if field.type in NUMBERS:
-            allowed += [Function.SUM, Function.AVG]
+            allowed += ["sum", "avg"]
         variable = draw(st.sampled_from(["", *(each.variable for each in steps)]))
         function = draw(st.sampled_from(allowed))
         found.append(Measure(function, variable, field.name, f"p{number}"))

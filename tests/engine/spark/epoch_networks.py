@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from reference_aggregates import later_sql
 from reference_networks import orders
 
-from medusa.engine.language.aggregates import ORDERED
+from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -150,26 +149,20 @@ def projections(field: Field) -> list[tuple[str, str]]:
     ]
 
 
-def function_sql(
-    each: AggregateFunction, field: Field | None, order: str, width: int | None
-) -> str:
+def function_sql(each: AggregateCall, field: Field | None, order: str, width: int | None) -> str:
     """Write an aggregate function in DuckDB's SQL. width: of the panes in which floats are
     added."""
     if field is None:
         return "count(*)"
     f = field.name
     plain = {
-        Function.COUNT: f"count({f})",
-        Function.COUNT_DISTINCT: f"count(DISTINCT {f})",
-        Function.APPROX_COUNT_DISTINCT: sketch_sql(field),
-        Function.MIN: f"min({f})",
-        Function.MAX: f"max({f})",
-        Function.FIRSTVAL: f"first({f} ORDER BY {order})",
-        Function.LASTVAL: f"last({f} ORDER BY {order})",
+        "approx_count_distinct": sketch_sql(field),
+        "firstval": f"first({f} ORDER BY {order})",
+        "lastval": f"last({f} ORDER BY {order})",
     }
     if each.function in plain:
         return plain[each.function]
-    if each.function not in {Function.SUM, Function.AVG}:
+    if each.function not in {"sum", "avg"}:
         return later_sql(each, field, width)
     total = f"sum({f}::HUGEINT)"
     if field.type in FLOATS:
@@ -177,7 +170,7 @@ def function_sql(
         total = f"list_reduce({values}, lambda a, b: a + b)"
         if width is not None:
             total = paned_sum_sql(f, width)
-    if each.function is Function.AVG:
+    if each.function == "avg":
         return f"{total}::DOUBLE / count({f})"
     return f"TRY_CAST({total} AS {'DOUBLE' if field.type in FLOATS else 'BIGINT'})"
 
@@ -213,33 +206,18 @@ def names_sql(schema: Schema) -> str:
     return ", ".join(["stime", *(each.name for each in schema.fields)])
 
 
-VARIANCES = [Function.VAR_POP, Function.VAR_SAMP, Function.STDDEV_POP, Function.STDDEV_SAMP]
-
-PARAMETERS: dict[Function, list[int | float | str | None]] = {
-    Function.PERCENTILE: [0, 0.25, 0.95, 0.333333, 1],
-    Function.PERCENTILE_DISC: [0, 0.25, 0.95, 0.333333, 1],
-    Function.APPROX_PERCENTILE: [0.0, 0.5, 0.99, 1.0],
-    Function.TOP_K: [1, 2, 1000],
-    Function.STRING_AGG: ["", ", "],
-    Function.HISTOGRAM: [1, 3, 2**31],
+PARAMETERS: dict[str, list[int | float | str | None]] = {
+    "percentile": [0, 0.25, 0.95, 0.333333, 1],
+    "percentile_disc": [0, 0.25, 0.95, 0.333333, 1],
+    "approx_percentile": [0.0, 0.5, 0.99, 1.0],
+    "top_k": [1, 2, 1000],
+    "string_agg": ["", ", "],
+    "histogram": [1, 3, 2**31],
 }
 
 
-def functions_of(field: Field) -> list[Function]:
-    allowed = [Function.COUNT, Function.COUNT_DISTINCT, Function.APPROX_COUNT_DISTINCT]
-    allowed += [Function.FIRSTVAL, Function.LASTVAL]
-    if field.type is F.BOOL:
-        allowed += [Function.BOOL_AND, Function.BOOL_OR]
-    else:
-        allowed += [Function.MIN, Function.MAX, Function.PERCENTILE_DISC]
-    if field.type in (*INTEGERS, *FLOATS):
-        allowed += [Function.SUM, Function.AVG, *VARIANCES, Function.MEDIAN, Function.PERCENTILE]
-        allowed += [Function.APPROX_PERCENTILE, Function.HISTOGRAM]
-    if field.type not in FLOATS:
-        allowed += [Function.TOP_K, Function.ARRAY_AGG]
-    if field.type is F.STRING:
-        allowed += [Function.STRING_AGG]
-    return allowed
+def functions_of(field: Field) -> list[str]:
+    return [name for name, row in AGGREGATES.items() if field.type in row.takes]
 
 
 class Builder:
@@ -430,7 +408,7 @@ class Builder:
 
     def _functions(
         self, source: str, width: int | None
-    ) -> tuple[list[Field], tuple[AggregateFunction, ...], list[str]]:
+    ) -> tuple[list[Field], tuple[AggregateCall, ...], list[str]]:
         """Draw groups, functions, and the columns of both. width: of panes."""
         draw, schema = self._draw, self.schemas[source]
         free = [
@@ -442,11 +420,11 @@ class Builder:
         for number in range(draw(st.integers(1, 4))):
             field = draw(st.sampled_from(schema.fields))
             function = draw(st.sampled_from(functions_of(field)))
-            bare = function is Function.COUNT and draw(st.booleans())
+            bare = function == "count" and draw(st.booleans())
             with_ = draw(st.sampled_from(PARAMETERS.get(function, [None])))
             argument = None if bare else field.name
-            down = function in ORDERED and draw(st.booleans())
-            made = AggregateFunction(function, argument, f"agg_{number}", with_, down)
+            down = AGGREGATES[function].ordered and draw(st.booleans())
+            made = AggregateCall(function, argument, f"agg_{number}", with_, down)
             functions.append(made)
             value = function_sql(made, None if bare else field, order, width)
             columns.append(f"{value} AS agg_{number}")
@@ -546,7 +524,7 @@ def every_function(size: int, advance: int, width: int | None) -> Network:
     boxes, sql, schemas = [], {}, dict(SOURCES)
     for field in (each for each in SOURCE_FIELDS if each.name not in {"k", "y"}):
         functions = [
-            AggregateFunction(function, field.name, f"{function}_{number}", with_)
+            AggregateCall(function, field.name, f"{function}_{number}", with_)
             for function in functions_of(field)
             for number, with_ in enumerate(PARAMETERS.get(function, [None])[1:3] or [None])
         ]

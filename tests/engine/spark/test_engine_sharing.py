@@ -13,9 +13,8 @@ import trio.testing
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Join,
     JoinKind,
     Query,
@@ -39,7 +38,7 @@ ONE = (Path("one.parquet"),)
 
 def task(number: int, *, window: bool = False) -> Task:
     box = Filter("f", "s", (f"t{number}",), (f"n > {number}",))
-    count = AggregateFunction(Function.COUNT, None, "rows")
+    count = AggregateCall("count", None, "rows")
     wide = Aggregate("w", "s", f"t{number}", 10 + number, 10 + number, (), (count,))
     query = Query("q", (wide if window else box,))
     (made,) = plan(query, check_query(query, {"s": SOURCE}))

@@ -13,21 +13,21 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
+from medusa.engine.aggregates.buckets import BUCKETS, spark_estimate
+from medusa.engine.aggregates.rows import AGGREGATES
+from medusa.engine.aggregates.texts import HISTOGRAM
+from medusa.engine.aggregates.variances import STDDEV_SAMP
 from medusa.engine.language.check import check_query
 from medusa.engine.language.typed import FieldRef
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query, TupleWindows
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query, TupleWindows
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import TypedAggregate
-from medusa.engine.reference.bags import bucket
-from medusa.engine.spark.bags import bin_of
-from medusa.engine.spark.buckets import bucket_of, estimate
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
-from medusa.engine.spark.variances import moments_of
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import needs
 
@@ -47,7 +47,7 @@ SOURCE = Schema(
 
 def computed(
     spark: Spark,
-    functions: Sequence[AggregateFunction],
+    functions: Sequence[AggregateCall],
     rows: pa.Table,
     folder: Path,
     *,
@@ -80,6 +80,10 @@ def answered(
     return table.to_pylist()
 
 
+def spark_bucket(number: Column) -> Column:
+    return BUCKETS.spark_key(number, FieldType.DOUBLE, None)
+
+
 def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> None:
     """Near each power of two a logarithm may be wrong."""
     powers = [2.0**n for n in (*range(-1_074, -1_000, 9), *range(-40, 70), 500, 1_023)]
@@ -90,6 +94,7 @@ def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> No
     values = [*powers, *near, *drawn, *parts, 0.0, math.inf, math.nan, 0.1, 1e300]
     values += [-value for value in values]
     path = tmp_path / "values.parquet"
+    bucket = spark_bucket(F.col("v"))
     numbered = pa.table({"n": range(len(values) + 1), "v": pa.array([*values, None], pa.float64())})
     pq.write_table(numbered, path)
     found = spark.run(
@@ -97,12 +102,12 @@ def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> No
             tuple(row)
             for row in session.read.parquet(str(path))
             .orderBy("n")
-            .select(bucket_of(F.col("v")), estimate(bucket_of(F.col("v"))))
+            .select(bucket, spark_estimate(bucket))
             .collect()
         ]
     )
     assert found.pop() == (None, None)
-    assert [number for number, _ in found] == [bucket(value) for value in values]
+    assert [number for number, _ in found] == [BUCKETS.key(value, None) for value in values]
     assert repr([near for _, near in found]) == repr([middle(value) for value in values])
 
 
@@ -112,11 +117,11 @@ def test_integers_have_the_bucket_of_their_double(spark: Spark) -> None:
         lambda session: [
             row[0]
             for row in session.createDataFrame([(v,) for v in values], "v long")
-            .select(bucket_of(F.col("v")))
+            .select(spark_bucket(F.col("v")))
             .collect()
         ]
     )
-    assert found == [bucket(float(value)) for value in values]
+    assert found == [BUCKETS.key(float(value), None) for value in values]
 
 
 def test_the_estimate_depends_on_no_panes_and_cuts(spark: Spark, tmp_path: Path) -> None:
@@ -133,8 +138,8 @@ def test_the_estimate_depends_on_no_panes_and_cuts(spark: Spark, tmp_path: Path)
     }
     rows = pa.table(columns, schema=SOURCE.source)
     functions = [
-        AggregateFunction(function, field, f"{function}_{field}_{p}".replace(".", "_"), p)
-        for function in (Function.APPROX_PERCENTILE, Function.PERCENTILE_DISC)
+        AggregateCall(function, field, f"{function}_{field}_{p}".replace(".", "_"), p)
+        for function in ("approx_percentile", "percentile_disc")
         for field in "nx"
         for p in (0, 0.5, 0.99)
     ]
@@ -166,13 +171,13 @@ def test_long_texts_are_cut_as_defined(spark: Spark, tmp_path: Path) -> None:
     }
     table = pa.table(columns, schema=SOURCE.source).sort_by([("stime", "ascending")])
     functions = [
-        AggregateFunction(Function.STRING_AGG, "s", "plain", ""),
-        AggregateFunction(Function.STRING_AGG, "s", "comma", ","),
-        AggregateFunction(Function.ARRAY_AGG, "s", "array"),
-        AggregateFunction(Function.TOP_K, "s", "top", 500),
-        AggregateFunction(Function.TOP_K, "n", "top_n", 3),
-        AggregateFunction(Function.HISTOGRAM, "n", "spread", 1),
-        AggregateFunction(Function.COUNT, None, "rows"),
+        AggregateCall("string_agg", "s", "plain", ""),
+        AggregateCall("string_agg", "s", "comma", ","),
+        AggregateCall("array_agg", "s", "array"),
+        AggregateCall("top_k", "s", "top", 500),
+        AggregateCall("top_k", "n", "top_n", 3),
+        AggregateCall("histogram", "n", "spread", 1),
+        AggregateCall("count", None, "rows"),
     ]
     for pane in (None, 10):
         made = computed(spark, functions, table, tmp_path, pane=pane)
@@ -212,12 +217,12 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
     }
     table = pa.table(columns, schema=SOURCE.source)
     functions = [
-        AggregateFunction(each, "n", each.value)
+        AggregateCall(each, "n", each)
         for each in (
-            Function.VAR_POP,
-            Function.VAR_SAMP,
-            Function.STDDEV_POP,
-            Function.STDDEV_SAMP,
+            "var_pop",
+            "var_samp",
+            "stddev_pop",
+            "stddev_samp",
         )
     ]
     for pane in (None, 10):
@@ -251,8 +256,8 @@ def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
         "x": [x for _, x in values],
     }
     table = pa.table(columns, schema=SOURCE.source)
-    names = {"var_pop": Function.VAR_POP, "stddev_samp": Function.STDDEV_SAMP}
-    functions = [AggregateFunction(each, "x", name) for name, each in names.items()]
+    names = {"var_pop": "var_pop", "stddev_samp": "stddev_samp"}
+    functions = [AggregateCall(each, "x", name) for name, each in names.items()]
     expected = spark.run(lambda session: spark_s_own(session, drawn))
     for pane in (None, 10):
         made = computed(spark, functions, table, tmp_path, pane=pane)
@@ -274,17 +279,19 @@ def spark_s_own(session: SparkSession, drawn: list[list[float]]) -> list[list[fl
 
 
 def test_nodes_count_how_often_spark_repeats_an_argument(spark: Spark) -> None:
-    def shown(_session: SparkSession) -> dict[Function, str]:
+    def shown(_session: SparkSession) -> dict[str, str]:
         n = F.col("n")
         return {
-            Function.STDDEV_SAMP: " ".join(map(str, moments_of(n, FieldType.LONG))),
-            Function.APPROX_PERCENTILE: str(bucket_of(n)),
-            Function.HISTOGRAM: str(bin_of(n, FieldType.DOUBLE, 7)),
+            "stddev_samp": " ".join(map(str, STDDEV_SAMP.spark_partial(n, FieldType.LONG))),
+            "approx_percentile": str(spark_bucket(n)),
+            "histogram": str(HISTOGRAM.kind.spark_key(n, FieldType.DOUBLE, 7)),
         }
 
     for function, text in spark.run(shown).items():
         once, twice = (
-            TypedAggregate(function, FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE).nodes
+            TypedAggregate(
+                AGGREGATES[function], FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE
+            ).nodes
             for n in (1, 2)
         )
         assert len(re.findall(r"\bn\b", text)) == twice - once, function

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.parse_expression import parse_expression
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Map, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Map, Query
 from medusa.engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import MAX_OVERLAP
 from medusa.engine.spark.columns import column
@@ -30,7 +30,7 @@ FIELDS = (
     Field("x", F.DOUBLE, nullable=True),
     Field("s", F.STRING, nullable=True),
 )
-COUNT = AggregateFunction(Function.COUNT, None, "n")
+COUNT = AggregateCall("count", None, "n")
 ROW = {"b": -128, "i": 2**31 - 1, "n": 2**63 - 1, "x": math.nan, "s": "a\\b%c_d.é"}
 
 
@@ -144,8 +144,7 @@ def test_first_values_of_many_fields(spark: Spark, tmp_path: Path) -> None:
     """The order of all fields for each of them killed the JVM from a hundred on."""
     numbers = range(MAX_FIELDS - 6)
     functions = tuple(
-        AggregateFunction((Function.FIRSTVAL, Function.LASTVAL)[n % 2], f"f{n}", f"g{n}")
-        for n in numbers
+        AggregateCall(("firstval", "lastval")[n % 2], f"f{n}", f"g{n}") for n in numbers
     )
     box = Aggregate("w", "s", "t", 10, 10, (), (*functions, COUNT))
     fields = tuple(Field(f"f{n}", F.LONG, nullable=True) for n in numbers)

@@ -14,7 +14,7 @@ from engine_peers import until
 from engine_streams_data import SCHEMA, logged
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.spark.executor import SparkComputation, SparkExecutor
 from medusa.engine.spark.session import Spark
@@ -41,8 +41,8 @@ SUM = Query(
             SIZE_US,
             (),
             (
-                AggregateFunction(Function.SUM, "value", "total"),
-                AggregateFunction(Function.MAX, "name", "last"),
+                AggregateCall("sum", "value", "total"),
+                AggregateCall("max", "name", "last"),
             ),
         ),
     ),

@@ -15,14 +15,18 @@ import pytest
 from pyspark.sql import functions as F
 from reference_sketch import counted
 
+from medusa.engine.aggregates.distinct import (
+    APPROX_COUNT_DISTINCT,
+    RANK_BITS,
+    REGISTERS,
+    Registers,
+    estimate_of_codes,
+    place,
+)
 from medusa.engine.language.check import check_query
-from medusa.engine.language.distinct import RANK_BITS, REGISTERS
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.reference.distinct import estimate as interpreted
-from medusa.engine.reference.distinct import place
 from medusa.engine.reference.interpreter import run_task
-from medusa.engine.spark.distinct import estimate_of_codes, rank_of, register_of
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import Task, plan
@@ -60,14 +64,14 @@ def test_the_place_of_a_value_is_that_of_the_definition(
     values = [*VALUES[type_], None]
     plain = pa.array(values, pa.int64() if type_ is FieldType.TIMESTAMP else type_.arrow)
     path = write(pa.table({"v": plain.cast(type_.arrow)}), tmp_path, type_)
-    value = F.col("v")
+    value, kind = F.col("v"), Registers()
     if type_ in {FieldType.SINGLE, FieldType.DOUBLE}:
         value = value + F.lit(0.0).cast("float")  # as aggregates have it
     found = spark.run(
         lambda session: [
             tuple(row)
             for row in session.read.parquet(str(path))
-            .select(register_of(value, type_), rank_of(value, type_))
+            .select(kind.spark_key(value, type_, None), kind.spark_mark(value, type_))
             .collect()
         ]
     )
@@ -102,7 +106,7 @@ def test_any_registers_give_what_the_interpreter_gives(spark: Spark, tmp_path: P
         else dict(sorted(each))
         for each in sets
     ]
-    assert found == [interpreted(ranks) for ranks in greatest]
+    assert found == [APPROX_COUNT_DISTINCT.of([*ranks.items()]) for ranks in greatest]
 
 
 SOURCE = Schema(
@@ -117,7 +121,7 @@ SOURCE = Schema(
 
 
 def tasks(
-    functions: Sequence[AggregateFunction], size: int, advance: int, pane: int | None
+    functions: Sequence[AggregateCall], size: int, advance: int, pane: int | None
 ) -> list[Task]:
     box = Aggregate("w", "s", OUTPUT, size, advance, ("g",), tuple(functions))
     query = Query("q", (box,), panes=() if pane is None else (("w", pane),))
@@ -142,7 +146,7 @@ def computed(
     return table
 
 
-APPROXIMATE = Function.APPROX_COUNT_DISTINCT
+APPROXIMATE = "approx_count_distinct"
 
 
 def test_the_estimate_is_as_good_as_promised(spark: Spark, tmp_path: Path) -> None:
@@ -159,7 +163,7 @@ def test_the_estimate_is_as_good_as_promised(spark: Spark, tmp_path: Path) -> No
         "x": [None if value is None else value / 8 for value in values],
     }
     rows = pa.table(columns, schema=SOURCE.source)
-    functions = [AggregateFunction(APPROXIMATE, field, f"of_{field}") for field in "nsx"]
+    functions = [AggregateCall(APPROXIMATE, field, f"of_{field}") for field in "nsx"]
     (task,) = tasks(functions, 60, 60, None)
     found = computed(spark, [task], rows, [END], tmp_path).to_pylist()
     assert [row["g"] for row in found] == list(range(len(sizes)))
@@ -181,9 +185,9 @@ def test_a_function_of_one_argument_alone_has_panes(spark: Spark, tmp_path: Path
         "x": [math.nan if n % 2 else -0.0 for n in range(1_000)],
     }
     rows = pa.table(columns, schema=SOURCE.source)
-    for function in (Function.COUNT_DISTINCT, APPROXIMATE):
+    for function in ("count_distinct", APPROXIMATE):
         for field in "nsx":
-            functions = [AggregateFunction(function, field, "d")]
+            functions = [AggregateCall(function, field, "d")]
             whole, folded = (tasks(functions, 60, 20, pane) for pane in (None, 10))
             expected = computed(spark, whole, rows, [END], tmp_path)
             assert computed(spark, folded, rows, [50, END], tmp_path).equals(expected)
@@ -203,9 +207,9 @@ def test_panes_and_cuts_do_not_change_the_estimate(spark: Spark, tmp_path: Path)
         "x": [rng.choice([math.nan, 0.0, -0.0, rng.random()]) for _ in range(count)],
     }
     rows = pa.table(columns, schema=SOURCE.source)
-    one = [AggregateFunction(APPROXIMATE, "n", "a"), AggregateFunction(Function.COUNT, "n", "c")]
-    more = [*one, *(AggregateFunction(APPROXIMATE, field, f"of_{field}") for field in "sx")]
-    more += [AggregateFunction(Function.SUM, "x", "sum"), AggregateFunction(Function.MIN, "n", "m")]
+    one = [AggregateCall(APPROXIMATE, "n", "a"), AggregateCall("count", "n", "c")]
+    more = [*one, *(AggregateCall(APPROXIMATE, field, f"of_{field}") for field in "sx")]
+    more += [AggregateCall("sum", "x", "sum"), AggregateCall("min", "n", "m")]
     plain = rows.to_pylist()
     for functions in (one, more):
         (whole,) = tasks(functions, 60, 20, None)

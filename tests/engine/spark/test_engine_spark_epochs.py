@@ -37,7 +37,7 @@ from reference_sketch import define
 
 from examples import examples
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.program import Program
@@ -280,8 +280,8 @@ def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> No
 
 def test_sums_of_floats_do_not_depend_on_the_order_of_reading(spark: Spark, tmp_path: Path) -> None:
     functions = (
-        AggregateFunction(Function.SUM, "x", "total"),
-        AggregateFunction(Function.AVG, "x", "mean"),
+        AggregateCall("sum", "x", "total"),
+        AggregateCall("avg", "x", "mean"),
     )
     query = Query("q", (Aggregate("a", "s0", "t", 100, 100, (), functions),))
     (task,) = plan(query, check_query(query, SOURCES))

@@ -28,7 +28,7 @@ from examples import examples
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.functions.computation import CallingExecutor, calling
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Map, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Map, Query
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.spark.executor import SparkExecutor
 from medusa.engine.spark.session import Spark
@@ -59,8 +59,8 @@ def many() -> Query:
                 10,
                 ("l",),
                 (
-                    AggregateFunction(Function.MAX, "d", "most"),
-                    AggregateFunction(Function.COUNT, None, "rows"),
+                    AggregateCall("max", "d", "most"),
+                    AggregateCall("count", None, "rows"),
                 ),
             ),
             Map("behind", "group", "behind", (("w", "label(rows, l)"), ("l", "l"))),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.spark.masks import Masks
@@ -33,12 +33,12 @@ SOURCE = Schema(
         Field("s", FieldType.STRING, nullable=True),
     ),
 )
-DISTINCT_N = AggregateFunction(Function.COUNT_DISTINCT, "n", "of_n")
-DISTINCT_S = AggregateFunction(Function.COUNT_DISTINCT, "s", "of_s")
-TUPLES = AggregateFunction(Function.COUNT, None, "tuples")
-TOTAL = AggregateFunction(Function.SUM, "n", "total")
-LEAST = AggregateFunction(Function.MIN, "s", "least")
-LAST = AggregateFunction(Function.LASTVAL, "n", "last")
+DISTINCT_N = AggregateCall("count_distinct", "n", "of_n")
+DISTINCT_S = AggregateCall("count_distinct", "s", "of_s")
+TUPLES = AggregateCall("count", None, "tuples")
+TOTAL = AggregateCall("sum", "n", "total")
+LEAST = AggregateCall("min", "s", "least")
+LAST = AggregateCall("lastval", "n", "last")
 FUNCTIONS = {
     "values alone": [DISTINCT_N],
     "values beside sums": [TUPLES, DISTINCT_N, TOTAL, LEAST],
@@ -66,7 +66,7 @@ def rows_of(rng: random.Random, span: int, count: int) -> list[Row]:
 
 def expected(
     rows: Sequence[Row],
-    functions: Sequence[AggregateFunction],
+    functions: Sequence[AggregateCall],
     size: int,
     advance: int,
     groups: tuple[str, ...] = ("g",),
@@ -93,7 +93,7 @@ def expected(
 
 
 def tasks(
-    functions: Sequence[AggregateFunction],
+    functions: Sequence[AggregateCall],
     size: int,
     advance: int,
     groups: tuple[str, ...] = ("g",),
@@ -133,7 +133,7 @@ def computed(
 def test_windows_of_one_job_are_those_of_the_tuples(
     spark: Spark,
     tmp_path: Path,
-    functions: Sequence[AggregateFunction],
+    functions: Sequence[AggregateCall],
     size: int,
     advance: int,
 ) -> None:
@@ -158,7 +158,7 @@ def test_windows_without_groups_are_those_of_the_tuples(spark: Spark, tmp_path: 
     assert found == expected(rows, functions, 60, 10, ())
 
 
-def fitting(functions: Sequence[AggregateFunction], most: int) -> list[int]:
+def fitting(functions: Sequence[AggregateCall], most: int) -> list[int]:
     """Draw windows whose values can be counted by masks."""
     _, combining = tasks(functions, 60, 10)
     (step,) = combining.steps
@@ -168,11 +168,11 @@ def fitting(functions: Sequence[AggregateFunction], most: int) -> list[int]:
 
 @pytest.mark.usefixtures("spark")
 def test_masks_are_for_values_and_a_few_states_that_do_not_ask_for_time() -> None:
-    sketch = AggregateFunction(Function.APPROX_COUNT_DISTINCT, "n", "about")
+    sketch = AggregateCall("approx_count_distinct", "n", "about")
     assert fitting([DISTINCT_N], 100) == [*range(1, 63)]
     assert fitting([DISTINCT_N, DISTINCT_S], 100) == [*range(1, 63)]
     assert fitting([TUPLES, DISTINCT_N, TOTAL, LEAST], 100) == [*range(1, 7)]  # four states
     assert fitting([LAST, DISTINCT_N], 10) == []
     assert fitting([DISTINCT_N, sketch], 10) == []
-    median = AggregateFunction(Function.MEDIAN, "n", "middle")
+    median = AggregateCall("median", "n", "middle")
     assert fitting([median], 10) == fitting([DISTINCT_N, median], 10) == []

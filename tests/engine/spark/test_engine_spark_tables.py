@@ -24,10 +24,9 @@ from printed_queries import Language, reread
 from examples import examples
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import (
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Join,
     JoinKind,
     Map,
@@ -190,14 +189,14 @@ def test_the_interpreter_joins_tables_so_too(
 # -- totals and places ----------------------------------------------------------------------------
 
 LAST = {
-    Function.COUNT: lambda x: f"count({x})",
-    Function.SUM: lambda x: paned_sum_sql(x, 1) if x == "x" else f"sum({x})::BIGINT",
-    Function.AVG: lambda x: (
+    "count": lambda x: f"count({x})",
+    "sum": lambda x: paned_sum_sql(x, 1) if x == "x" else f"sum({x})::BIGINT",
+    "avg": lambda x: (
         f"{paned_sum_sql(x, 1)} / count({x})" if x == "x" else f"sum({x})::DOUBLE / count({x})"
     ),
-    Function.MIN: lambda x: f"min({x})",
-    Function.MAX: lambda x: f"max({x})",
-    Function.COUNT_DISTINCT: lambda x: f"count(DISTINCT {x})",
+    "min": lambda x: f"min({x})",
+    "max": lambda x: f"max({x})",
+    "count_distinct": lambda x: f"count(DISTINCT {x})",
 }
 
 
@@ -213,9 +212,9 @@ def _totals(draw: st.DrawFn) -> tuple[Query, str]:
     return totals_by(draw(st.sampled_from(["k", "x"])), pairs)
 
 
-def totals_by(group: str, pairs: Sequence[tuple[Function, str]]) -> tuple[Query, str]:
+def totals_by(group: str, pairs: Sequence[tuple[str, str]]) -> tuple[Query, str]:
     """Draw group aggregates by k or x, and the same in DuckDB's SQL."""
-    functions = [AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs)]
+    functions = [AggregateCall(f, x, f"f{n}") for n, (f, x) in enumerate(pairs)]
     columns = [f"{LAST[f](x)} AS f{n}" for n, (f, x) in enumerate(pairs)]
     box = Totals("t", "s", "out", (group,), tuple(functions))
     inner = re.sub(r"(?<![\w.'])(k|x|stime)\b", r"s.\1", ", ".join(columns))
@@ -228,9 +227,9 @@ def totals_by(group: str, pairs: Sequence[tuple[Function, str]]) -> tuple[Query,
 
 def _changes(draw: st.DrawFn) -> tuple[Query, str]:
     functions = (
-        AggregateFunction(Function.COUNT, None, "n"),
-        AggregateFunction(Function.SUM, "k", "total"),
-        AggregateFunction(Function.AVG, "k", "mean"),
+        AggregateCall("count", None, "n"),
+        AggregateCall("sum", "k", "total"),
+        AggregateCall("avg", "k", "mean"),
     )
     box = Totals("t", "t", "out", ("v",), functions, changes=True)
     until = f"lead(stime, 1, {END}) OVER (PARTITION BY k ORDER BY stime, {TIES}) AS until"
@@ -246,14 +245,14 @@ def _changes(draw: st.DrawFn) -> tuple[Query, str]:
 
 
 IN_WINDOW = {
-    Function.COUNT: "count({})",
-    Function.SUM: "sum({})",
-    Function.AVG: "avg({})",
-    Function.MIN: "min({})",
-    Function.COUNT_DISTINCT: "count(DISTINCT {})",
-    Function.MEDIAN: "median({})",
-    Function.FIRSTVAL: "first({} ORDER BY m.n)",
-    Function.LASTVAL: "last({} ORDER BY m.n)",
+    "count": "count({})",
+    "sum": "sum({})",
+    "avg": "avg({})",
+    "min": "min({})",
+    "count_distinct": "count(DISTINCT {})",
+    "median": "median({})",
+    "firstval": "first({} ORDER BY m.n)",
+    "lastval": "last({} ORDER BY m.n)",
 }
 
 
@@ -263,8 +262,8 @@ def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
     stime are in the order of arrival, or over a filter, whose tuples are in the order of their
     fields."""
     called = st.tuples(st.sampled_from(sorted(IN_WINDOW)), st.just("x"))
-    pairs = draw(st.lists(called | st.just((Function.COUNT, "k")), min_size=1, max_size=4))
-    functions = tuple(AggregateFunction(f, x, f"f{n}") for n, (f, x) in enumerate(pairs))
+    pairs = draw(st.lists(called | st.just(("count", "k")), min_size=1, max_size=4))
+    functions = tuple(AggregateCall(f, x, f"f{n}") for n, (f, x) in enumerate(pairs))
     size, advance = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     partial = draw(st.booleans())
     groups = draw(st.sampled_from([(), ("k",)]))
@@ -409,10 +408,10 @@ def test_different_values_of_two_types_are_counted_together(
         for stime in sorted(chance.choices(range(40), k=80))
     ]
     data = {"s": pa.Table.from_pylist(found, schema=STREAM.source)}
-    different = Function.COUNT_DISTINCT
+    different = "count_distinct"
     pairs = [
-        *((different, "x"), (Function.COUNT, "k"), (different, "k")),
-        *((Function.SUM, "x"), (different, "x"), (Function.MAX, "k")),
+        *((different, "x"), ("count", "k"), (different, "k")),
+        *(("sum", "x"), (different, "x"), ("max", "k")),
     ]
     for chosen in ([40], [9, 10, 25, 40], [1, 20, 39, 40]):
         on_spark(spark, totals_by(group, pairs), data, [chosen], fold=fold)

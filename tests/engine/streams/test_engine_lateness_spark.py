@@ -13,7 +13,7 @@ import trio
 from engine_peers import DEADLINE_S, begin, make_stream, open_town, until
 from lent_spark import LentSpark
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import END
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.revisions.corrections import Change, Kind
@@ -60,9 +60,9 @@ async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
         stream = await make_stream(client, mit, "s", slack_us=20, lateness_us=LATENESS_US)
         odd, sums = mit.name("odd"), mit.name("sums")
         functions = (
-            AggregateFunction(Function.COUNT, None, "n"),
-            AggregateFunction(Function.SUM, "value", "total"),
-            AggregateFunction(Function.MAX, "value", "greatest"),
+            AggregateCall("count", None, "n"),
+            AggregateCall("sum", "value", "total"),
+            AggregateCall("max", "value", "greatest"),
         )
         boxes = (
             Filter("odd", stream, (odd,), ("value % 2 = 1",)),

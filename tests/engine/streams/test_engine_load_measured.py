@@ -13,7 +13,7 @@ import trio
 from pyspark.sql import SparkSession
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
 from medusa.engine.spark import cpu
 from medusa.engine.spark.program import Program
@@ -43,7 +43,7 @@ WINDOWS = Query(
             2 * SECOND_US,
             2 * SECOND_US,
             ("source",),
-            (AggregateFunction(Function.COUNT_DISTINCT, "port", "ports"),),
+            (AggregateCall("count_distinct", "port", "ports"),),
         ),
     ),
 )

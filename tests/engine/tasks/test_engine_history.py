@@ -15,9 +15,8 @@ from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.definitions import QueryEntry
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Map,
     Query,
     QueryStatus,
@@ -50,8 +49,8 @@ def network(place: Place, *sources: str) -> Query:
     def name(path: str) -> str:
         return place.name(path)
 
-    total = AggregateFunction(Function.SUM, "value", "total")
-    peak = AggregateFunction(Function.MAX, "total", "peak")
+    total = AggregateCall("sum", "value", "total")
+    peak = AggregateCall("max", "total", "peak")
     return Query(
         name("q"),
         (
@@ -273,7 +272,7 @@ async def test_a_query_over_a_frozen_view_is_a_batch(town: Town) -> None:
     }
     for name, (shows, frozen) in views.items():
         await client.create_view(View(name, source, shows, frozen))
-    count = (AggregateFunction(Function.COUNT, None, "rows"),)
+    count = (AggregateCall("count", None, "rows"),)
     expected = {
         "range": [(109 + 10 * n, 10) for n in range(15)],
         "last": [(209 + 10 * n, 10) for n in range(10)],

@@ -12,7 +12,7 @@ import pytest
 from engine_peers import Place, Town, begin, schema_of, until
 
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, REVISION_KIND
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import NotRetainedError
@@ -34,10 +34,10 @@ def network(place: Place, source: str) -> Query:
     """Return odd values; their number and sum in overlapping windows; and the greatest of the
     sums."""
     functions = (
-        AggregateFunction(Function.COUNT, None, "n"),
-        AggregateFunction(Function.SUM, "value", "total"),
+        AggregateCall("count", None, "n"),
+        AggregateCall("sum", "value", "total"),
     )
-    peak = (AggregateFunction(Function.MAX, "total", "peak"),)
+    peak = (AggregateCall("max", "total", "peak"),)
     odd, sums, peaks = (place.name(path) for path in BEHIND)
     return Query(
         place.name("q"),

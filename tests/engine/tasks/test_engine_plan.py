@@ -11,10 +11,9 @@ from reference_networks import SOURCES, cuts, queries, rows
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Map,
     Query,
     Union,
@@ -27,7 +26,7 @@ from medusa.engine.operators.map import MapStep
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 
-COUNT = (AggregateFunction(Function.COUNT, None, "n"),)
+COUNT = (AggregateCall("count", None, "n"),)
 
 
 def window(name: str, source: str, target: str, groups: tuple[str, ...] = ()) -> Aggregate:

@@ -14,8 +14,7 @@ from replicated_queries import QUICK, Made, asked, die, stands_by
 from medusa.engine.language.modification import BoxChange
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.query import (
-    AggregateFunction,
-    Function,
+    AggregateCall,
     Join,
     JoinKind,
     Query,
@@ -32,9 +31,9 @@ pytestmark = pytest.mark.town(timing=QUICK)
 def counted(place: Place, source: str) -> Query:
     """Return a query of the number and the sum of each name's values so far."""
     functions = (
-        AggregateFunction(Function.COUNT, None, "n"),
-        AggregateFunction(Function.SUM, "value", "total"),
-        AggregateFunction(Function.COUNT_DISTINCT, "value", "values"),
+        AggregateCall("count", None, "n"),
+        AggregateCall("sum", "value", "total"),
+        AggregateCall("count_distinct", "value", "values"),
     )
     box = Totals("totals", source, place.name("out"), ("name",), functions)
     return Query(place.name("q/out"), (box,))

@@ -11,10 +11,9 @@ from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Query,
     Union,
 )
@@ -146,7 +145,7 @@ async def test_without_a_bound_results_wait(town: Town) -> None:
 
 async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -> None:
     mit, utah, poster = await chain(town)
-    count = AggregateFunction(Function.COUNT, None, "rows")
+    count = AggregateCall("count", None, "rows")
     windows = Aggregate("windows", mit.name("merged"), mit.name("windows"), ALL, ALL, (), (count,))
     await define(poster, mit, windows, bound_s=BOUND_S)
     told: list[tuple[str, list[int]]] = []

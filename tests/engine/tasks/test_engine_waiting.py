@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Join,
     JoinKind,
     Query,
@@ -27,7 +26,7 @@ from medusa.engine.tasks.windows import needs
 
 SCHEMA = (Field("k", FieldType.INT),)
 SOURCES = {name: Schema(name, SCHEMA) for name in ("a", "b")}
-COUNT = (AggregateFunction(Function.COUNT, None, "n"),)
+COUNT = (AggregateCall("count", None, "n"),)
 
 
 def task_of(*boxes: Box) -> Task:

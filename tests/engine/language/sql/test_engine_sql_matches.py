@@ -7,7 +7,7 @@ from reference_interpreter import run_query
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
-from medusa.engine.objects.query import Box, Contiguity, Function, Map, Match, Measure
+from medusa.engine.objects.query import Box, Contiguity, Map, Match, Measure
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.match.pattern import pattern_text
 from medusa.overlay.errors import InvalidInputError
@@ -54,10 +54,10 @@ def test_match_recognize_is_a_match() -> None:
     assert box.within_us == 600_000_000
     assert box.contiguity is Contiguity.STRICT
     assert box.measures == (
-        Measure(Function.FIRSTVAL, "A", "ts", "since"),
-        Measure(Function.COUNT, "B", "", "n"),
-        Measure(Function.SUM, "B", "bytes", "total"),
-        Measure(Function.LASTVAL, "", "bytes", "latest"),
+        Measure("firstval", "A", "ts", "since"),
+        Measure("count", "B", "", "n"),
+        Measure("sum", "B", "bytes", "total"),
+        Measure("lastval", "", "bytes", "latest"),
     )
 
 

@@ -19,9 +19,8 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import Idle, StreamDefinition
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Map,
     Query,
     TupleWindows,
@@ -217,7 +216,7 @@ def test_the_intrusion_demo_of_borealis() -> None:
     assert isinstance(count, Aggregate)
     assert (count.size_us, count.advance_us) == (60_000_000, 60_000_000)
     assert count.group_by == ("addr1", "addr2", "addr3", "addr4")
-    assert count.functions == (AggregateFunction(Function.COUNT, None, "agg_0"),)
+    assert count.functions == (AggregateCall("count", None, "agg_0"),)
     form = document.queries[1].boxes[1]
     assert isinstance(form, Map)
     assert [name for name, _ in form.expressions] == [
@@ -280,7 +279,7 @@ def test_windows_of_so_many_tuples() -> None:
         10,
         10,
         (),
-        (AggregateFunction(Function.AVG, "x", "agg_0"),),
+        (AggregateCall("avg", "x", "agg_0"),),
     )
     (query,) = read_document(by_tuples(("window-size", "10"))).queries
     assert query.boxes == (window,)
@@ -301,7 +300,7 @@ def test_defaults_of_windows() -> None:
         60_000_000,
         60_000_000,
         (),
-        (AggregateFunction(Function.COUNT, None, "agg_0"),),
+        (AggregateCall("count", None, "agg_0"),),
     )
 
 
@@ -538,7 +537,7 @@ def test_any_text_in_a_query_is_written_or_refused(
     predicate: str, name: str, advance: int, times: int
 ) -> None:
     a, b, c, d = (f"medusa://mit.edu/{each}" for each in "abcd")
-    total = AggregateFunction(Function.SUM, predicate, "x")
+    total = AggregateCall("sum", predicate, "x")
     query = Query(
         "medusa://mit.edu/q",
         (

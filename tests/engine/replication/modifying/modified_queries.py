@@ -20,11 +20,10 @@ from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Cumulate,
     Filter,
-    Function,
     Join,
     Map,
     Match,
@@ -57,8 +56,8 @@ def sieve_and_sums(
             size,
             (),
             (
-                AggregateFunction(Function.SUM, "value", "total"),
-                AggregateFunction(Function.COUNT, None, "number"),
+                AggregateCall("sum", "value", "total"),
+                AggregateCall("count", None, "number"),
             ),
         ),
     )
@@ -226,8 +225,8 @@ def stored_query(query: Query) -> StoredQuery:
 def chains(draw: st.DrawFn) -> Query:
     """Draw a filter whose output is stored, windows over that, and windows over those."""
     total = (
-        AggregateFunction(Function.SUM, "a", "a"),
-        AggregateFunction(Function.COUNT, None, "n"),
+        AggregateCall("sum", "a", "a"),
+        AggregateCall("count", None, "n"),
     )
     sizes = st.sampled_from([5, 10, 20])
     first, second = draw(sizes), draw(sizes)
@@ -244,9 +243,9 @@ def folded(draw: st.DrawFn) -> Query:
     """Draw windows that are folded from panes, most of them overlapping, with a filter before and
     one behind."""
     functions = (
-        AggregateFunction(Function.SUM, "a", "a"),
-        AggregateFunction(Function.COUNT, None, "n"),
-        AggregateFunction(Function.COUNT_DISTINCT, "b", "bs"),
+        AggregateCall("sum", "a", "a"),
+        AggregateCall("count", None, "n"),
+        AggregateCall("count_distinct", "b", "bs"),
     )
     size, parts = draw(st.sampled_from([(10, 2), (20, 2), (30, 3), (30, 6), (20, 1)]))
     grouped = ("b",) if draw(st.booleans()) else ()

@@ -26,10 +26,9 @@ from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.language.xml.tree import MAX_TEXT
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Box,
     Filter,
-    Function,
     Query,
     Union,
 )
@@ -41,7 +40,7 @@ from medusa.overlay.errors import ConflictError, InvalidInputError
 
 T = TypeVar("T")
 
-COUNT = (AggregateFunction(Function.COUNT, None, "n"),)
+COUNT = (AggregateCall("count", None, "n"),)
 
 
 def one(*boxes: Box) -> Query:

@@ -17,7 +17,7 @@ from engine_peers import Place, begin, make_stream, open_town
 from lent_spark import LentSpark
 from modified_queries import ModifiedReader, change, modify
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import END
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.config import Timing
@@ -51,9 +51,9 @@ def tuples(stimes: range) -> pa.Table:
 
 def sums_of_some(place: Place, source: str) -> Query:
     functions = (
-        AggregateFunction(Function.SUM, "value", "total"),
-        AggregateFunction(Function.COUNT, None, "number"),
-        AggregateFunction(Function.MAX, "value", "greatest"),
+        AggregateCall("sum", "value", "total"),
+        AggregateCall("count", None, "number"),
+        AggregateCall("max", "value", "greatest"),
     )
     state, sums = place.name("kept"), place.name("sums")
     boxes = (

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import trio
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows
 
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.tools.client.async_client import AsyncMedusaClient
 
@@ -26,7 +26,7 @@ def windows(place: Place, source: str, path: str = "out") -> Query:
                 SIZE_US,
                 SIZE_US,
                 (),
-                (AggregateFunction(Function.SUM, "value", "total"),),
+                (AggregateCall("sum", "value", "total"),),
             ),
         ),
     )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Box, Filter, Function, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.replication.copies.positions import needed, reached
 from medusa.engine.replication.replicas.primaries import preferred
@@ -136,7 +136,7 @@ def chain(sizes: Sequence[int]) -> tuple[Task, ...]:
     for number, size in enumerate(sizes, 1):
         made = name(f"s{number}")
         if size:
-            count = AggregateFunction(Function.COUNT, None, "n")
+            count = AggregateCall("count", None, "n")
             boxes.append(Aggregate(f"b{number}", stream, made, size, size, (), (count,)))
         else:
             boxes.append(Filter(f"b{number}", stream, (made,), ("true",)))

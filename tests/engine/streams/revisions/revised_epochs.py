@@ -13,9 +13,8 @@ from reference_networks import SOURCE_FIELDS
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import (
     Aggregate,
-    AggregateFunction,
+    AggregateCall,
     Filter,
-    Function,
     Map,
     Query,
     Union,
@@ -145,10 +144,10 @@ def as_rows(table: pa.Table) -> list[Row]:
     return pa.table(columns).to_pylist()
 
 
-SUM = AggregateFunction(Function.SUM, "b", "total")
+SUM = AggregateCall("sum", "b", "total")
 
 
-LAST = AggregateFunction(Function.LASTVAL, "a", "last")
+LAST = AggregateCall("lastval", "a", "last")
 
 
 DENSE = Query(

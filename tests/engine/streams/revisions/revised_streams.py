@@ -12,7 +12,7 @@ import trio
 from engine_peers import DEADLINE_S, Place, rows, schema_of
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition
-from medusa.engine.objects.query import Aggregate, AggregateFunction, Function
+from medusa.engine.objects.query import Aggregate, AggregateCall
 from medusa.engine.objects.schema import BEGINNING, REVISED_STIME, REVISION_KIND
 from medusa.engine.streams.revisions.corrections import Kind
 from medusa.tools.client.async_client import AsyncMedusaClient, Change, CorrectedSubscription
@@ -58,8 +58,8 @@ def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
         size_us,
         (),
         (
-            AggregateFunction(Function.COUNT, None, "n"),
-            AggregateFunction(Function.SUM, "value", "total"),
+            AggregateCall("count", None, "n"),
+            AggregateCall("sum", "value", "total"),
         ),
     )
 

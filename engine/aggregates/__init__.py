@@ -1,0 +1,1 @@
+"""Aggregate functions: a row for each."""

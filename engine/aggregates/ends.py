@@ -1,0 +1,31 @@
+"""The value of the first and of the last tuple."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from medusa.engine.aggregates.function import ANY_TYPE, End
+from medusa.engine.scalars.examples import Example
+
+FIRSTVAL: Final = End(
+    name="firstval",
+    other_names=("first_value",),
+    takes=ANY_TYPE,
+    argument="any",
+    spark="min_by",
+    place=0,
+    gives="The value of the window's first tuple by stime, even if it is null.",
+    example=Example("firstval(x)", None, values=(None, 7, 2), duckdb="first(x)"),
+)
+LASTVAL: Final = End(
+    name="lastval",
+    other_names=("last_value",),
+    takes=ANY_TYPE,
+    argument="any",
+    spark="max_by",
+    place=-1,
+    gives="The value of the window's last tuple by stime, even if it is null.",
+    example=Example("lastval(x)", 2, values=(None, 7, 2), duckdb="last(x)"),
+)
+
+ROWS: Final = (FIRSTVAL, LASTVAL)

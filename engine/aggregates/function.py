@@ -1,0 +1,294 @@
+"""What each aggregate function says of itself: one row, from which types, panes, Spark, the
+reference, documentation and completion come.
+
+Each is a function of the window's values alone, as a bag: a value and how often it occurs. So the
+result has the same bits in any order, cut, panes and place. In order, `false` is before `true`, NaN
+behind all numbers, and strings are by code point; nulls do not count.
+
+A function is one of three classes:
+
+    Folded   one tuple of a pane and group has its partial result: `count`, sums, variances...
+    End      of the first or the last tuple; nulls count
+    Counted  each different value (or register, bucket, bin: its `Kind`) makes a tuple of a pane
+             and group: `count_distinct`, percentiles, texts
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Final, TypeAlias
+
+from medusa.engine.aggregates.constants import ConstantKind
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.examples import Example
+from medusa.engine.scalars.late import Column, F
+from medusa.engine.scalars.type_rules import FLOATS, NUMBERS
+
+Value: TypeAlias = Any
+"""Of a field: a number, a text, a truth value, or None."""
+
+Constant: TypeAlias = int | float | str | None
+
+ANY_TYPE: Final = frozenset(FieldType)
+NUMBER: Final = frozenset(NUMBERS)
+EXACT: Final = ANY_TYPE - {*FLOATS}
+
+
+class Fold(StrEnum):
+    """How a field of partial results is put together with that of other panes: by Spark's function
+    of the name, or, pane after pane, by the function itself."""
+
+    SUM = "sum"
+    MIN = "min"
+    MAX = "max"
+    IN_ORDER = "in order"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A field of the partial result of a pane and group.
+
+    Attributes:
+        name: behind the name that tells the functions of a window apart.
+    """
+
+    name: str
+    type: FieldType
+    fold: Fold = Fold.SUM
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AggregateFunction(ABC):
+    """An aggregate function: its row.
+
+    Attributes:
+        other_names: that SQL has for it; they are read, and not written.
+        takes: the types of its argument. argument: they in words.
+        result: its type; None: that of the argument.
+        constant: the one that it takes behind its argument.
+        gives: in a sentence of the documentation.
+    """
+
+    name: str
+    argument: str
+    gives: str
+    example: Example
+    takes: frozenset[FieldType]
+    result: FieldType | None = None
+    other_names: tuple[str, ...] = ()
+    constant: ConstantKind | None = None
+
+    never_null: ClassVar[bool] = False
+    chosen: ClassVar[bool] = False
+    """The result is one of the values."""
+    skips_nulls: ClassVar[bool] = True
+    alone: ClassVar[bool] = False
+    """It may have no argument: then it is over the tuples."""
+    ordered: ClassVar[bool] = False
+    """Its values may be taken in descending order."""
+    within_group: ClassVar[bool] = False
+    """SQL may have its argument in WITHIN GROUP."""
+    most_fields: ClassVar[int] = 3
+    """Fields of its partial result, of any type of argument."""
+    repeats: ClassVar[int] = 5
+    """How often Spark's form has its argument at most."""
+
+    def type_of(self, argument: FieldType | None) -> FieldType | None:
+        """The type of the result; None: it does not take such an argument."""
+        if argument is None:
+            return self.result if self.alone else None
+        return (self.result or argument) if argument in self.takes else None
+
+    @property
+    def call(self) -> str:
+        """As the documentation writes it."""
+        constant = "" if self.constant is None else f", {self.constant.example}"
+        return f"{self.name}(x{constant})"
+
+
+class Folded(AggregateFunction):
+    """A function whose partial result is one tuple of a pane and group.
+
+    Spark's form and the reference have three steps: values to partial results, those of panes to
+    one, and that to the result. Null values do not come to the reference.
+    """
+
+    named: ClassVar[bool] = False
+    """Spark's result has what is aggregated so often that this has columns of its own."""
+
+    @abstractmethod
+    def states(self, type_: FieldType) -> Sequence[State]:
+        """The fields of partial results. type_: of the argument."""
+
+    def needs_order(self, type_: FieldType) -> bool:
+        """Whether it needs all tuples of a pane and group in one place."""
+        return any(each.fold is Fold.IN_ORDER for each in self.states(type_))
+
+    @abstractmethod
+    def spark_partial(self, x: Column, type_: FieldType) -> Sequence[Column]:
+        """What Spark aggregates of tuples."""
+
+    def spark_merged(
+        self, states: Sequence[Column], at: Column, type_: FieldType
+    ) -> Sequence[Column]:
+        """What Spark aggregates of panes, given their states. at: the stime of a pane."""
+        folds = [each.fold for each in self.states(type_)]
+        return [getattr(F, fold)(state) for fold, state in zip(folds, states, strict=True)]
+
+    def spark_states(self, found: Sequence[Column], _type: FieldType) -> Sequence[Column]:
+        """The states, of what Spark has aggregated."""
+        return found
+
+    def spark_result(self, found: Sequence[Column], _type: FieldType) -> Column:
+        """The result, of what Spark has aggregated."""
+        return found[0]
+
+    @abstractmethod
+    def partial(self, values: Sequence[Value], type_: FieldType) -> Sequence[Value]:
+        """The states of values."""
+
+    def merged(self, panes: Sequence[Sequence[Value]], type_: FieldType) -> Sequence[Value]:
+        """The states of panes, which are in order."""
+        known = ([v for v in column if v is not None] for column in zip(*panes, strict=True))
+        return [
+            FOLDS[each.fold](values) if values else None
+            for each, values in zip(self.states(type_), known, strict=True)
+        ]
+
+    def of(self, states: Sequence[Value], _type: FieldType) -> Value:
+        """The result of the states."""
+        return states[0]
+
+
+def nan_last(value: Value) -> tuple[bool, Value]:
+    """The place of a value in the order of values."""
+    return value != value, value  # noqa: PLR0124
+
+
+FOLDS: Final[Mapping[Fold, Callable[[Sequence[Value]], Value]]] = {
+    Fold.SUM: sum,
+    Fold.MIN: lambda values: min(values, key=nan_last),
+    Fold.MAX: lambda values: max(values, key=nan_last),
+}
+"""In Python; of one value at least."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bag:
+    """Values and how often they occur, in Spark.
+
+    Attributes:
+        entries: an array of structs of `key` and `number`, in ascending order of the keys.
+        total: of the numbers, null if there are none.
+        type: of the keys.
+    """
+
+    entries: Column
+    total: Column
+    type: FieldType
+
+
+Entries: TypeAlias = Sequence[tuple[Value, int]]
+"""Values in ascending order, and how often each occurs."""
+
+
+class Kind:
+    """By what the values of a function are put together: each makes a tuple of a pane and group.
+
+    Attributes:
+        state: what the tuple has beside its key: how often it occurs (folded by SUM), or the
+            greatest mark of its values (MAX); None: nothing.
+    """
+
+    state: ClassVar[State | None] = State("r", FieldType.LONG)
+
+    @property
+    def counts(self) -> bool:
+        """Whether its state is how often a key occurs."""
+        return self.state is not None and self.state.fold is Fold.SUM
+
+    by_constant: ClassVar[bool] = False
+    """Other constants make other keys."""
+
+    def key_type(self, argument: FieldType) -> FieldType:
+        """Of the field of the key."""
+        return argument
+
+    def spark_key(self, x: Column, type_: FieldType, _constant: Constant) -> Column:
+        """The key of a value; null: it does not count."""
+        return x
+
+    def spark_mark(self, _x: Column, _type: FieldType) -> Column:
+        """What is aggregated of the values of a key."""
+        return F.lit(1)
+
+    def key(self, value: Value, _constant: Constant) -> Value:
+        """The key of a value that is not null; None: it does not count."""
+        return value
+
+    def mark(self, _value: Value) -> int:
+        return 1
+
+
+class Numbers(Kind):
+    """The value, with how often it occurs."""
+
+
+NUMBERS_OF: Final = Numbers()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Counted(AggregateFunction):
+    """A function whose partial result is a tuple for each key of its kind."""
+
+    kind: Kind
+
+
+class OfSet(Counted):
+    """A function of the keys, each once, which needs no order."""
+
+    @abstractmethod
+    def spark_whole(self, x: Column, type_: FieldType) -> Column:
+        """What Spark aggregates of tuples."""
+
+    @abstractmethod
+    def spark_combined(self, fields: Sequence[Column]) -> Column:
+        """What Spark aggregates of the tuples of keys."""
+
+    @abstractmethod
+    def of(self, entries: Entries) -> Value:
+        """The result of keys and their states."""
+
+
+class OfBag(Counted):
+    """A function of how often the keys occur."""
+
+    @abstractmethod
+    def spark_of(self, bag: Bag, constant: Constant, *, descending: bool) -> Column: ...
+
+    @abstractmethod
+    def of(self, entries: Entries, constant: Constant, *, descending: bool) -> Value:
+        """The result; there is at least one value."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class End(AggregateFunction):
+    """The value of the window's first or last tuple, even if it is null.
+
+    Attributes:
+        spark: Spark's function of a value and an order.
+        place: in a list of the values in order.
+    """
+
+    spark: str
+    place: int
+    skips_nulls: ClassVar[bool] = False
+    chosen: ClassVar[bool] = True
+
+    def spark_end(self, x: Column, order: Column) -> Column:
+        """What Spark aggregates."""
+        made: Column = getattr(F, self.spark)(x, order)
+        return made

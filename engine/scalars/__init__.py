@@ -1,0 +1,1 @@
+"""Scalar functions: a row for each."""
