@@ -10,11 +10,7 @@ from typing import Final
 
 from medusa.overlay.errors import InvalidInputError, StorageError, StorageFullError
 
-SCHEMA_VERSION: Final = 2
-
-_FORGET: Final = {0: "", 1: "DROP TABLE records;", SCHEMA_VERSION: ""}
-"""By version of the file: the SQL that upgrades it. Records of version 1 are signed for no
-federation, so no peer believes them; their publishers tell them again."""
+SCHEMA_VERSION: Final = 1
 
 BESIDE: Final = ("-wal", "-shm")
 """Suffixes of the files that SQLite keeps beside a database, and that belong to it."""
@@ -83,13 +79,13 @@ def open_database(path: Path, damaged: Callable[[str], None]) -> Iterator[Databa
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version not in _FORGET:
+            if version not in {0, SCHEMA_VERSION}:  # 0: a new file
                 raise InvalidInputError(
                     f"{path}: version {version}, this program reads {SCHEMA_VERSION}; start the "
                     "program that wrote it, or move the file away: another one is made"
                 )
             done = f"PRAGMA user_version = {SCHEMA_VERSION};"
-            connection.executescript(f"BEGIN; {_FORGET[version]} {_SCHEMA} {done} COMMIT;")
+            connection.executescript(f"BEGIN; {_SCHEMA} {done} COMMIT;")
         yield Database(connection, path)
     finally:
         connection.close()

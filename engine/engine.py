@@ -262,10 +262,6 @@ class Engine:
     def _declare_own(self) -> None:
         """Publish the schemas and streams here, whether the catalog knows of them or not. Queries,
         views and streams with replicas are published by their own parts."""
-        kept_schemas = {schema.name for schema in self.schemas.load()}
-        for published in self.catalog.own(SCHEMA):  # older releases had no files of schemas
-            if published.value.name not in kept_schemas:
-                self.schemas.save(published.value)
         for schema in self.schemas.load():
             self.catalog.publish_soon(SCHEMA, ObjectName.parse(schema.name), schema)
         for state in self.store.all():

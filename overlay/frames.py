@@ -29,9 +29,8 @@ stream. With 64 KiB a streaming peer takes a tenth more CPU (measured through tw
 more than one write at a time small calls would wait longer."""
 
 MAX_FRAME_BYTES: Final = 2**20
-"""Bytes of DATA in one accepted frame: senders of later releases may send larger ones. DATA is
-handed on in pieces as it arrives, so this bounds no memory, only how long one stream may hold the
-wire."""
+"""Bytes of DATA in one accepted frame: more than we send in one. DATA is handed on in pieces as it
+arrives, so this bounds no memory, only how long one stream may hold the wire."""
 
 MAX_CONTROL_BYTES: Final = 4 * 2**10
 """Bytes in any other frame: a method's name or a sentence of error. The decoder holds it until it

@@ -4,6 +4,8 @@
   start-up number of their peer, which distinguishes a restarted peer from a second dial. If both
   peers dial at once, the dial of the peer with the smaller id is kept.
 * A client's hello is the proof of its token.
+* Hello and verdict begin with the sender's number of the protocol: that never changes. Another
+  number ends the connection, and each side says which of the two is too old.
 * Both messages are short and of bounded size: a side that has proved nothing takes no memory.
 """
 
@@ -27,6 +29,10 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.tls import failure
 
+PROTOCOL: Final = 1
+"""The number of the protocol that this program speaks. A release counts it up if its
+`docs/protocol.lock` is not that of the release before."""
+
 INSTANCE_BYTES: Final = 16
 """Bytes of the random number that tells one start of a peer from the next. Its size is fixed, so a
 stranger takes no memory."""
@@ -34,6 +40,7 @@ stranger takes no memory."""
 MAX_TEXT: Final = 1024
 """Bytes of the reason in a verdict: a sentence."""
 
+_NUMBER: Final = Layout("!H")
 _VERDICT: Final = Layout(f"!B{INSTANCE_BYTES}sH")
 
 
@@ -61,43 +68,60 @@ class Verdict:
             case Answer.UNTRUSTED:
                 return RefusedError(printable(self.text))
             case Answer.WRONG_TOKEN:
-                # peers of older releases send no text
-                reason = printable(self.text) or "wrong token"
-                return NotAuthorisedError(reason)
+                return NotAuthorisedError(printable(self.text))
             case Answer.BUSY:
                 return BusyError(printable(self.text))
 
 
 async def send_hello(stream: trio.abc.Stream, hello: bytes) -> None:
-    await _send(stream, hello)
+    await _send(stream, _NUMBER.pack(PROTOCOL) + hello)
 
 
 async def receive_hello(stream: trio.abc.Stream, size: int = INSTANCE_BYTES) -> bytes:
     """The dialler's start-up number, or a client's proof.
 
     Raises:
+        RefusedError: it speaks another protocol; it was told our number.
         MedusaError: the connection broke.
     """
+    try:
+        await _receive_protocol(stream)
+    except RefusedError:
+        await _send(stream, _NUMBER.pack(PROTOCOL))
+        raise
     return await _receive(stream, size)
 
 
 async def send_verdict(stream: trio.abc.Stream, verdict: Verdict) -> None:
     text = verdict.text.encode()[:MAX_TEXT]
-    await _send(stream, _VERDICT.pack(verdict.answer, verdict.instance, len(text)) + text)
+    head = _VERDICT.pack(verdict.answer, verdict.instance, len(text))
+    await _send(stream, _NUMBER.pack(PROTOCOL) + head + text)
 
 
 async def receive_verdict(stream: trio.abc.Stream) -> Verdict:
     """
     Raises:
         DecodeError: that is no verdict.
-        UntrustedError: the other side refused our certificate in TLS.
+        RefusedError: the other side speaks another protocol.
+        UntrustedError: it refused our certificate in TLS.
         MedusaError: the connection broke.
     """
+    await _receive_protocol(stream)
     answer, instance, size = _VERDICT.unpack(await _receive(stream, _VERDICT.size))
     if answer not in set(Answer) or size > MAX_TEXT:
         raise DecodeError("its greeting is malformed")
     text = (await _receive(stream, size)).decode(errors="replace")
     return Verdict(Answer(answer), instance, text)
+
+
+async def _receive_protocol(stream: trio.abc.Stream) -> None:
+    (theirs,) = _NUMBER.unpack(await _receive(stream, _NUMBER.size))
+    if theirs != PROTOCOL:
+        older = "this side" if theirs > PROTOCOL else "the other side"
+        raise RefusedError(
+            f"the other side speaks protocol {theirs}, and this side speaks {PROTOCOL}: {older} is "
+            "too old, and needs a newer Medusa"
+        )
 
 
 async def _send(stream: trio.abc.Stream, data: bytes) -> None:

@@ -32,13 +32,13 @@ class _Stored(Struct, frozen=True, array_like=True):
     """The content of the file.
 
     Attributes:
-        checksum: of the other fields; 0 in files of older releases. Without it a damaged statement
-            would be ignored as untrusted, and its member would silently be gone.
+        checksum: of the other fields. Without it a damaged statement would be ignored as untrusted,
+            and its member would silently be gone.
     """
 
     charter: bytes
     statements: tuple[bytes, ...]
-    checksum: int = 0
+    checksum: int
 
 
 def load_membership(folder: Path) -> Membership:
@@ -89,7 +89,7 @@ def store_statements(
 def _read(folder: Path) -> _Stored:
     path = folder / FILE
     stored = load_packed(path, _Stored, mend=_MEND, limit=MAX_FILE)
-    if stored.checksum not in {0, _checksum(stored.charter, stored.statements)}:
+    if stored.checksum != _checksum(stored.charter, stored.statements):
         raise DamagedError(f"{path} is damaged (its checksum is wrong); {_MEND}")
     return stored
 

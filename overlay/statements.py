@@ -1,8 +1,4 @@
-"""The signed statements about membership: the charter, and five kinds of statement.
-
-A field of a later release comes last and has a default: older peers read the fields that they know.
-They ignore kinds of statement that they do not know.
-"""
+"""The signed statements about membership: the charter, and five kinds of statement."""
 
 from __future__ import annotations
 
@@ -12,7 +8,6 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from msgspec import Struct
 
-from medusa.overlay.admission_policy import ANY
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.errors import DecodeError
 from medusa.overlay.names import PeerId
@@ -35,15 +30,14 @@ class Charter(Struct, frozen=True, array_like=True, tag="charter"):
     Attributes:
         name: the federation's name for people. founder: a participant. root: its certificate, DER.
         founded_at: seconds since the epoch.
-        admission: the policy, as `AdmissionPolicy` writes it; in charters of older releases any
-            member admits.
+        admission: the policy, as `AdmissionPolicy` writes it.
     """
 
     name: str
     founder: str
     root: bytes
     founded_at: float
-    admission: str = ANY
+    admission: str
 
 
 class Admission(Struct, frozen=True, array_like=True, tag="admission"):
@@ -56,7 +50,7 @@ class Admission(Struct, frozen=True, array_like=True, tag="admission"):
         admitted_at: seconds since the epoch, by the sponsor's clock.
         policy: digest of the policy change under which it was made; empty: the charter's policy.
         expires_at: until when the participant must have met a member, seconds since the epoch; 0:
-            it need not, as in admissions of older releases.
+            it need not.
     """
 
     federation: str

@@ -29,12 +29,11 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 class Opening(msgspec.Struct, frozen=True, array_like=True):
     """The content of an OPEN frame. weight: 1 to MAX_WEIGHT, for both directions. cause: the
-    opener's id of the reason for the call; a label, see `medusa.overlay.log`; older peers send
-    none."""
+    opener's id of the reason for the call; a label, see `medusa.overlay.log`."""
 
     method: str
     weight: int
-    cause: str = ""
+    cause: str
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
@@ -66,7 +65,7 @@ class Stream:
     ours: bool
     method: str
     weight: int
-    cause: str = ""
+    cause: str
     queued: int = 0
     unread: int = 0
     in_hand: int = 0

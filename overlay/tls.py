@@ -28,9 +28,9 @@ from medusa.overlay.errors import MedusaError, RefusedError, UnavailableError, U
 from medusa.overlay.identity import Identity
 from medusa.overlay.tls_stream import TlsStream, Traffic
 
-PEER_PROTOCOL: Final = "medusa-peer/1"
-CLIENT_PROTOCOL: Final = "medusa-client/1"
-"""ALPN names: a connection to the wrong port, or of another version, ends in the handshake."""
+PEER_PROTOCOL: Final = "medusa-peer"
+CLIENT_PROTOCOL: Final = "medusa-client"
+"""ALPN names: a connection to the wrong port ends in the handshake."""
 
 HTTP_PROTOCOL: Final = "http/1.1"
 """The ALPN name of HTTP (RFC 7301). Many of its clients name no protocol."""

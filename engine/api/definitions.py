@@ -5,7 +5,6 @@ from functools import partial
 
 import msgspec
 import trio
-from msgspec import UNSET
 
 from medusa.engine.api.administration import Administration
 from medusa.engine.api.messages import (
@@ -165,8 +164,7 @@ class StreamCalls:
         if existing is None:
             schema = await lookup(catalog, SCHEMA, ObjectName.parse(stream.schema))
             check_lateness(stream, schema.value)
-            readers = () if stream.readers is UNSET else stream.readers  # its owner alone
-            at_leader = msgspec.structs.replace(stream, leader=here, readers=readers)
+            at_leader = msgspec.structs.replace(stream, leader=here, readers=stream.admitted)
             await self._lead(StreamEntry(at_leader, schema.value))
             return
         _check_same(existing.value.stream, stream)

@@ -92,7 +92,6 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         history_us: how much stime behind the boundary stays readable, microseconds.
         readers, writers: participants that may subscribe / post; the owner always may. A new stream
             whose `readers` are UNSET is its owner's alone: `create_stream` writes that down.
-            Definitions without them are of older releases, where it meant every member.
         declassify: participants that may make this stream's tuples readable by others: by queries
             whose outputs have declared readers.
         label: policies of the streams that it is made from; its readers must satisfy them too.
@@ -138,8 +137,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """Its readers, also of a definition of an older release."""
-        return (ANY,) if self.readers is UNSET else self.readers
+        """Its readers besides the owner."""
+        return () if self.readers is UNSET else self.readers
 
     @property
     def policies(self) -> tuple[Policy, ...]:

@@ -27,7 +27,7 @@ PUBLISH_S: Final = 1.0
 """How often a digest is made, seconds; gossip spreads it no faster than its packets go."""
 
 MAX_VERSIONS: Final = 14
-"""Versions in one digest, of up to 31 bytes each: with the rest they fit the 512 bytes of gossip.
+"""Versions in one digest, of up to 30 bytes each: with the rest they fit the 512 bytes of gossip.
 If there are more, each digest has the next ones."""
 
 NEWEST: Final = 7
@@ -38,12 +38,10 @@ MAX_DIGEST: Final = 512
 
 
 class Version(Struct, frozen=True, array_like=True):
-    """A stream that the author produces, and the term. boundary: 0, except from older releases:
-    every peer hears digests, also one that may not read the stream."""
+    """A stream that the author produces, and the number of the term."""
 
     stream: bytes
     number: int
-    boundary: int
 
 
 class Digest(Struct, frozen=True, array_like=True):
@@ -99,7 +97,7 @@ class Digests:
 
     def _versions(self) -> tuple[Version, ...]:
         versions = [
-            Version(key_of(task.name), running.stored.term.number, 0)
+            Version(key_of(task.name), running.stored.term.number)
             for running in self._queries.all()
             if running.stored.availability.mode is not Mode.NONE
             for task in running.tasks
@@ -118,7 +116,7 @@ class Digests:
         try:
             digest = decode(content, Digest, limit=MAX_DIGEST, what="digest")
         except DecodeError:
-            return  # of a later release, or hostile: it harms its author alone
+            return  # hostile: it harms its author alone
         self._digests[peer] = digest
         for version in digest.versions:
             self._directory.hear(peer, version.stream, version.number)

@@ -114,7 +114,7 @@ class EngineConfig:
     fsync: bool = False
     capacity_cores: float = float(os.cpu_count() or 1)
     patience_s: float = 30.0
-    leader_silence_s: float = field(default=3.0, metadata={"older": "home_silence_s"})
+    leader_silence_s: float = 3.0
     keep_alive_s: float = 0.25
     timing: Timing = field(default=Timing(), metadata={"setting": False})
 

@@ -75,7 +75,9 @@ least and the greatest integer of 64 bits."""
 CONNECTIONS: Final = f"""\
 A connection is TLS 1.3 over TCP. Its ALPN name is `{tls.PEER_PROTOCOL}` between peers, where both
 sides show certificates, and `{tls.CLIENT_PROTOCOL}` for clients, who know the peer's root and show
-a token. Its first bytes are a greeting:
+a token. Its first bytes are a greeting. Hello and verdict begin with the number of the sender's
+protocol, u16, here {greeting.PROTOCOL}. A side that receives another number sends its own and
+ends the connection:
 
 * The side that dialled sends a hello: the {greeting.INSTANCE_BYTES} random bytes of its peer's
   start, or, as a client, the {client_tokens.PROOF_BYTES} bytes of SHA-256 of its token.

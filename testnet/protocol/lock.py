@@ -31,6 +31,7 @@ def write_lock(methods: Mapping[str, Method]) -> str:
 
 
 def _numbers() -> Iterator[str]:
+    yield f"protocol {greeting.PROTOCOL}"
     yield f"alpn {tls.PEER_PROTOCOL} {tls.CLIENT_PROTOCOL}"
     yield from (f"answer {each.name} {each.value}" for each in greeting.Answer)
     for kind in frames.Kind:

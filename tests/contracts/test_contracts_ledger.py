@@ -207,46 +207,6 @@ def test_a_chain_made_anew_without_a_receipt_is_detected(tmp_path: Path) -> None
         ledger.verify()
 
 
-OLDER = """
-CREATE TABLE entries (
-    position INTEGER PRIMARY KEY, kind TEXT NOT NULL,
-    contract TEXT NOT NULL, payer BLOB NOT NULL, payee BLOB NOT NULL, number INTEGER NOT NULL,
-    task TEXT NOT NULL, term_number INTEGER NOT NULL, after INTEGER NOT NULL, upto INTEGER NOT NULL,
-    rows INTEGER NOT NULL, amount INTEGER NOT NULL, at INTEGER NOT NULL,
-    data BLOB NOT NULL, digest BLOB NOT NULL,
-    UNIQUE (task, term_number, kind, contract, payer, payee, after)) STRICT;
-CREATE INDEX entries_of_accounts ON entries (contract, payer, payee, kind, number);
-CREATE TABLE head (
-    one INTEGER PRIMARY KEY CHECK (one = 1), entries INTEGER NOT NULL, digest BLOB NOT NULL) STRICT;
-INSERT INTO head VALUES (1, 0, x'');
-CREATE TABLE keys (peer BLOB PRIMARY KEY, key BLOB NOT NULL) STRICT;
-CREATE TABLE deals (
-    contract TEXT, payer BLOB, payee BLOB, task TEXT, term_number INTEGER,
-    data BLOB NOT NULL, ending INTEGER, ended_at INTEGER, tail_after INTEGER, tail_rows INTEGER,
-    PRIMARY KEY (contract, payer, payee, task, term_number)) STRICT, WITHOUT ROWID;
-PRAGMA user_version = 1;
-"""
-"""The tables of the first release, word for word: its ledgers are opened for ever."""
-
-
-def test_a_ledger_of_an_older_release_goes_on(tmp_path: Path) -> None:
-    path = tmp_path / "ledger.sqlite"
-    with closing(sqlite3.connect(path)) as connection:
-        connection.executescript(OLDER)
-    filled(path)
-    with opened(path) as ledger:
-        deal = deal_of()
-        standing = ledger.open_deal(deal)
-        ledger.append(disputed(ledger, deal))
-        ledger.end_deal(standing, 10_000 * S, AT)
-        ledger.verify()
-    with opened(path) as ledger:
-        assert [each.deal for each in ledger.deals()] == [deal]
-        assert (ledger.rows_paid(deal.key, deal.start), len(ledger.disputes())) == (5_000, 1)
-        ledger.forget_deal(ledger.deals()[0])
-    assert read_balances(path, A, FEDERATION)
-
-
 def test_a_damaged_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     path.write_bytes(b"no database" * 1_000)

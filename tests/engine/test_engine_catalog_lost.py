@@ -15,7 +15,6 @@ from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.objects.view import Range, View
 from medusa.overlay.errors import MedusaError
-from medusa.overlay.inventory import Inventory
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -111,23 +110,6 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
     whole = damage in {lose, lose_all_but_the_log}
     assert any("is put aside as" in text for text in mit.errors()) is not whole
     assert mit.home.data.joinpath("catalog.sqlite.damaged-1").exists() is not whole
-
-
-async def test_a_schema_from_before_there_were_files_of_schemas_gets_one(town: Town) -> None:
-    mit = await town.settle("mit.edu")
-    async with mit.client() as client:
-        await client.create_schema(schema_of("mit.edu", "unused"))
-    (file,) = (mit.home.data / "schemas").glob("*.json")
-    await town.stop(mit)
-    file.unlink()
-    Inventory(file.parent).path.unlink()
-    await town.start(mit)
-    assert file.exists()
-    await town.stop(mit)
-    lose(catalog_of(mit))
-    await town.start(mit)
-    client = await town.client(mit)
-    assert (await client.lookup_object(mit.name("unused"))).entries
 
 
 async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_over_restarts(

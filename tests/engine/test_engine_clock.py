@@ -341,7 +341,7 @@ async def test_a_term_of_the_future_by_a_sibling_is_outdone(town: Town) -> None:
         claim = Producer(stream, term_number=term_number)
         await thief.up.engine.catalog.publish(PRODUCER, ObjectName.parse(stream), claim)
         thief.up.engine.overlay.gossip.publish(
-            encode(Digest(0, 1, (Version(key_of(stream), term_number, 7),)))
+            encode(Digest(0, 1, (Version(key_of(stream), term_number),)))
         )
         stored = mit.up.engine.queries.get(mit.name("odd")).stored
         term = WrittenTerm(term_number, thief.id, mit.id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import Struct
 from overlay_admissions import (
     BROWN,
     CMU,
@@ -25,7 +24,6 @@ from overlay_admissions import (
 
 from medusa.overlay.admission_policy import ANY, FOUNDER, MAX_SPONSORS, AdmissionPolicy
 from medusa.overlay.certificates import der
-from medusa.overlay.encoding import encode
 from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -33,8 +31,7 @@ from medusa.overlay.errors import (
     UntrustedError,
 )
 from medusa.overlay.membership import Membership
-from medusa.overlay.signing import signed
-from medusa.overlay.statements import CHARTER_DOMAIN, Admission, Approval, PolicyChange, digest_of
+from medusa.overlay.statements import Admission, Approval, PolicyChange, digest_of
 
 # -- the policies
 
@@ -96,22 +93,6 @@ def test_a_new_federation_is_its_founders_to_open() -> None:
     )
     assert isinstance(refusal(membership, UTAH, body), UntrustedError)
     assert membership.participants() == ("mit.edu", "utah.edu")
-
-
-class _OldCharter(Struct, frozen=True, array_like=True, tag="charter"):
-    name: str
-    founder: str
-    root: bytes
-    founded_at: float
-
-
-def test_in_a_federation_from_before_there_were_policies_any_member_admits() -> None:
-    charter = _OldCharter("demo", "mit.edu", der(MIT.certificate), NOW)
-    membership = Membership(encode(signed(MIT.private_key, CHARTER_DOMAIN, encode(charter))))
-    assert str(membership.tally.policy.policy) == ANY
-    membership.admit(MIT, UTAH.certificate, NOW)
-    membership.admit(UTAH, BROWN.certificate, NOW)
-    assert copy(membership).participants() == ("brown.edu", "mit.edu", "utah.edu")
 
 
 def test_two_sponsors_sign() -> None:

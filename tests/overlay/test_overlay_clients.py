@@ -11,9 +11,11 @@ from msgspec import Struct
 from owner import owner_clients
 
 from medusa.overlay.addresses import Address
+from medusa.overlay.client_tokens import proof_of
 from medusa.overlay.clients import open_client, open_client_listener
 from medusa.overlay.errors import BrokenError, NotAuthorisedError, UnavailableError, UntrustedError
 from medusa.overlay.events import Events
+from medusa.overlay.greeting import PROTOCOL
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.rpc import Caller, Service
 from medusa.overlay.tls import CLIENT_PROTOCOL, client_context, shake_hands
@@ -71,6 +73,23 @@ async def test_a_wrong_token_is_refused(root: Root) -> None:
             with pytest.raises(NotAuthorisedError, match="wrong token"):
                 async with open_client(address, "mit.edu", root.certificate, token):
                     raise AssertionError
+
+
+async def test_a_client_of_another_protocol_is_refused_with_the_reason(root: Root) -> None:
+    events = Events()
+    async with listening(root, events) as address:
+        stream = await trio.open_tcp_stream(*address)
+        tls = await shake_hands(
+            stream, client_context(root.certificate), CLIENT_PROTOCOL, server_side=False
+        )
+        with trio.fail_after(DEADLINE_S):
+            await tls.send_all((PROTOCOL + 1).to_bytes(2) + proof_of(TOKEN))
+            assert await tls.receive_some(100) == PROTOCOL.to_bytes(2)
+            with suppress(trio.BrokenResourceError):
+                while await tls.receive_some(100):
+                    pass
+        await trio.aclose_forcefully(tls)
+    assert "this side is too old, and needs a newer Medusa" in events.recent()[0].text
 
 
 async def test_nothing_is_read_before_the_token(root: Root) -> None:

@@ -401,17 +401,17 @@ def test_any_well_signed_payload_is_refused_politely(one: object, tag: str, two:
 
 
 def test_charters_that_do_not_hold() -> None:
-    good = Charter("demo", "mit.edu", der(MIT.certificate), NOW)
+    good = Charter("demo", "mit.edu", der(MIT.certificate), NOW, ANY)
     for body, key in [
         (good, EVIL),
-        (Charter("demo", "utah.edu", der(MIT.certificate), NOW), MIT),
-        (Charter("demo", "mit.edu", der(MIT_PEER.certificate), NOW), MIT),
+        (Charter("demo", "utah.edu", der(MIT.certificate), NOW, ANY), MIT),
+        (Charter("demo", "mit.edu", der(MIT_PEER.certificate), NOW, ANY), MIT),
     ]:
         with pytest.raises(UntrustedError):
             Membership(seal_charter(key.private_key, body))
     for name in ("", "x" * 65, "a\x1b[2J"):
         with pytest.raises(DecodeError, match="federation's name"):
-            Membership(seal_charter(MIT.private_key, Charter(name, "mit.edu", good.root, NOW)))
+            Membership(seal_charter(MIT.private_key, Charter(name, "mit.edu", good.root, NOW, ANY)))
     with pytest.raises(DecodeError):
         Membership(encode(Signed(b"", b"")))
 

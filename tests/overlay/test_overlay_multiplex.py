@@ -65,7 +65,7 @@ frames = st.one_of(
         st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1)),
         st.one_of(
             st.binary(max_size=60),
-            st.builds(lambda w: pack(Opening("m", w)), st.integers(-1, 300)),
+            st.builds(lambda w: pack(Opening("m", w, "")), st.integers(-1, 300)),
             st.integers(0, 2**64 - 1).map(LIMIT.pack),
         ),
     ),
@@ -258,13 +258,14 @@ def test_streams_are_given_back() -> None:
     [
         encode_header(1, 1) + b"x",
         encode(Kind.FINISH, 1),
-        encode(Kind.OPEN, 2, pack(Opening("m", 1))),
-        encode(Kind.OPEN, 1, pack(Opening("m", 0))),
-        encode(Kind.OPEN, 1, pack(Opening("m", 1))) * 2,
-        encode(Kind.OPEN, 1, pack(Opening("m", 1))) + encode(Kind.FINISH, 1) * 2,
-        encode(Kind.OPEN, 1, pack(Opening("m", 1)))
+        encode(Kind.OPEN, 2, pack(Opening("m", 1, ""))),
+        encode(Kind.OPEN, 1, pack(Opening("m", 0, ""))),
+        encode(Kind.OPEN, 1, pack(Opening("m", 1, ""))) * 2,
+        encode(Kind.OPEN, 1, pack(Opening("m", 1, ""))) + encode(Kind.FINISH, 1) * 2,
+        encode(Kind.OPEN, 1, pack(Opening("m", 1, "")))
         + (encode_header(1, MAX_FRAME_BYTES) + bytes(MAX_FRAME_BYTES)) * 9,
-        encode(Kind.OPEN, 1, pack(Opening("m", 1))) + encode(Kind.CREDIT, 1, LIMIT.pack(2**64 - 1)),
+        encode(Kind.OPEN, 1, pack(Opening("m", 1, "")))
+        + encode(Kind.CREDIT, 1, LIMIT.pack(2**64 - 1)),
     ],
     ids=["unopened", "unopened-end", "parity", "weight", "twice", "end-twice", "credit", "huge"],
 )
@@ -276,7 +277,7 @@ def test_protocol_faults_are_decode_errors(wire: bytes) -> None:
 
 def test_a_peer_that_never_reads_our_answers_is_given_up() -> None:
     _, right = pair(max_streams=1)
-    opens = [encode(Kind.OPEN, n, pack(Opening("m", 1))) for n in range(1, 2 * 4200, 2)]
+    opens = [encode(Kind.OPEN, n, pack(Opening("m", 1, ""))) for n in range(1, 2 * 4200, 2)]
     assert len(opens) > MAX_CONTROL_FRAMES
     with pytest.raises(DecodeError, match="control frames"):
         right.receive(b"".join(opens))

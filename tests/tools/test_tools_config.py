@@ -36,8 +36,6 @@ def test_a_home_is_missed_sooner_where_peers_are_near(tmp_path: Path) -> None:
         10.0,
     ]
     assert silence_s('overlay.preset = "local"\n[engine]\nleader_silence_s = 7.5') == 7.5
-    of_an_older_release = 'overlay.preset = "local"\n[engine]\nhome_silence_s = 7.5'
-    assert silence_s(of_an_older_release) == 7.5
 
 
 def test_the_template_names_real_keys_with_their_defaults(tmp_path: Path) -> None:

@@ -20,8 +20,6 @@ from medusa.tools.home.addresses import Address, format_address, parse_address
 from medusa.tools.home.folder import Home
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from medusa.contracts.config import ContractsConfig
     from medusa.dht.config import DhtConfig
     from medusa.engine.functions.allowed import FunctionsConfig
@@ -263,25 +261,17 @@ def read_section(
         name: hint for name, hint in typing.get_type_hints(section).items() if name in settings
     }
     values: dict[str, object] = dict(defaults or {})
-    names = _names_of_older_releases(section)
     for key, value in table.items():
-        name = names.get(key, key)
-        if name not in hints:
+        if key not in hints:
             raise InvalidInputError(f"{where}.{key}: unknown key{_known(hints)}")
         try:
-            values[name] = _convert(value, hints[name])
+            values[key] = _convert(value, hints[key])
         except (InvalidInputError, msgspec.ValidationError) as error:
             raise InvalidInputError(f"{where}.{key}: {error}") from None
     try:
         return section(**values)
     except (ValueError, InvalidInputError) as error:
         raise InvalidInputError(f"{where}: {error}") from None
-
-
-def _names_of_older_releases(section: type[DataclassInstance]) -> dict[str, str]:
-    """By the name that an older release wrote into medusa.toml: the field's name now."""
-    fields = dataclasses.fields(section)
-    return {each.metadata["older"]: each.name for each in fields if "older" in each.metadata}
 
 
 def _is_setting(field: dataclasses.Field[object]) -> bool:

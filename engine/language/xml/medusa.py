@@ -76,9 +76,6 @@ HISTORY_RANGE: Final = ("from", "until", "version")
 NO_LIMIT: Final = "none"
 """`max_ahead` of streams whose times are generated, or come from a recorded trace."""
 
-OLDER_LEADER: Final = "home"
-"""`leader` in documents of older releases."""
-
 Qualify = Callable[[str], str]
 """An object name, checked, from a name in the document.
 
@@ -115,7 +112,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
         "declassify",
         "max_ahead",
     )
-    given = node.checked(("name", "schema"), (*optional, "leader", OLDER_LEADER, "k_safety"))
+    given = node.checked(("name", "schema"), (*optional, "leader", "k_safety"))
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
@@ -133,7 +130,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             readers=members(given["readers"]) if "readers" in given else UNSET,
             writers=members(given.get("writers", "")),
             declassify=members(given.get("declassify", "")),
-            leader=given.get("leader", given.get(OLDER_LEADER, "")),
+            leader=given.get("leader", ""),
             k_safety=int(k_safety),
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
             table=given.get("table", "0") in {"1", "true"},

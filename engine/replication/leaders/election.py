@@ -109,7 +109,7 @@ class Election(Voter):
         self._votes: dict[str, SourceTerm | None] = {}
         self._installed: set[str] = set()
         self._confirmed: dict[str, float] = {}
-        self._told: dict[str, tuple[str, ...] | None] | None = None
+        self._told: dict[str, tuple[str, ...]] | None = None
         self._replica_set = self._new_replica_set()
         self._term: SourceTerm | None = None
 
@@ -308,8 +308,8 @@ class Election(Voter):
         """Whether the stream was to be reopened, and may be; `refused` says why not."""
         if self._told is None:
             return False
-        told = [reader for readers in self._told.values() for reader in readers or ()]
-        silent = [peer for peer in self._others if self._told.get(peer) is None]
+        told = [reader for readers in self._told.values() for reader in readers]
+        silent = [peer for peer in self._others if peer not in self._told]
         if told or silent:
             self.refused = Refused(tuple(told), () if told else tuple(silent))
         return self.refused is None
@@ -355,7 +355,7 @@ class Election(Voter):
             return self._learn(answer.term)
         if answer.promised > self.number:
             return self._follow(now, succeeded=True) + self._learn(answer.term)
-        # a voter of an older release knows no deletion, and accepts the term without it
+        # an answer from before we asked for the deletion, under the same number, is none to that
         if not answer.accepted or answer.term != self._term:
             return []
         self._confirmed[sender] = now

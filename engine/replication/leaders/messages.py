@@ -43,14 +43,14 @@ class Vote(Struct, frozen=True, tag="vote"):
 
     Attributes:
         promised: the highest term the voter knows. term: the latest that it knows.
-        told: see `Ballot.told`; None: an older release, which does not know.
+        told: see `Ballot.told`.
     """
 
     number: int
     granted: bool
     promised: int
     term: SourceTerm | None
-    told: tuple[str, ...] | None = None
+    told: tuple[str, ...]
 
 
 class Install(Struct, frozen=True, tag="install"):

@@ -5,7 +5,7 @@ A file is written as `.tmp-*` and renamed: the rename commits. `scanning.py` rea
 
 Every page has a checksum, which every reader compares, Spark too; the footer has one of ours. The
 footer must also agree with the file's name and schema when a log is opened, and with the rows of
-each row group when that is read. Files of older releases have no checksums.
+each row group when that is read.
 
     pages | "MEDUSA1F" | crc32 u32 | footer | length of footer u32 | "PAR1"        (little endian)
 
@@ -320,9 +320,6 @@ _TAIL: Final = struct.Struct("<I4s")
 _CHECKSUM: Final = struct.Struct("<I")
 _BEFORE: Final = len(_MARK) + _CHECKSUM.size
 
-_TAIL_BYTES: Final = 2**20
-"""The longest footer that is searched for without its length; 64 MiB of row groups need 10 KiB."""
-
 
 def seal_footer(path: Path) -> None:
     """Add the checksum to a file that was just written. Raises: OSError."""
@@ -337,7 +334,7 @@ def seal_footer(path: Path) -> None:
 
 
 def check_footer(path: Path) -> None:
-    """Compare the checksum; files of older releases have none.
+    """Compare the checksum.
 
     Raises:
         ValueError: it is wrong. OSError: the file cannot be read.
@@ -352,9 +349,8 @@ def check_footer(path: Path) -> None:
         sealed = b""
         if start >= 0 and magic == b"PAR1":
             sealed = os.pread(file.fileno(), size - start, start)
-        if sealed.startswith(_MARK):
-            (told,) = _CHECKSUM.unpack_from(sealed, len(_MARK))
-            if zlib.crc32(memoryview(sealed)[_BEFORE:]) != told:
-                raise ValueError("the checksum of its footer is wrong")
-        elif _MARK in os.pread(file.fileno(), _TAIL_BYTES, max(0, size - _TAIL_BYTES)):
-            raise ValueError("the length of its footer is wrong")
+        if not sealed.startswith(_MARK):
+            raise ValueError("its footer has no checksum where its length says")
+        (told,) = _CHECKSUM.unpack_from(sealed, len(_MARK))
+        if zlib.crc32(memoryview(sealed)[_BEFORE:]) != told:
+            raise ValueError("the checksum of its footer is wrong")

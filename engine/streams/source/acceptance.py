@@ -190,21 +190,19 @@ class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
     Attributes:
-        producers: the last numbers of the owner's producers, in journals of older releases; the
-            longest quiet first.
         term_number: of the leader that began the segment, if the stream has replicas.
         revisions, revised_at: see `Acceptance`.
         missed: of the latest posts of revisions, the oldest first.
-        producers_of: by participant and name, each the longest quiet first; see `Writer`.
+        producers: by participant and name, each the longest quiet first; see `Writer`.
         doubted: producers whose posts may be missing; see `Acceptance.doubt`.
-        offsets: by participant, of its producers in the order of `producers_of`.
+        offsets: by participant, of its producers in the order of `producers`.
         definition: the latest in the journal; None: it was never altered.
         ended_at: the boundary at which the stream ended; None: it has not, or it is not known.
         presence: the producers that are present.
         late_rows, inserted_rows: see `Acceptance`.
     """
 
-    producers: dict[str, int]
+    producers: dict[str, dict[str, int]]
     rows: int
     boundary: int
     greatest: int
@@ -213,7 +211,6 @@ class Snapshot(Struct, frozen=True, array_like=True):
     revisions: int = 0
     revised_at: int = BEGINNING
     missed: tuple[Missed, ...] = ()
-    producers_of: dict[str, dict[str, int]] = {}
     doubted: tuple[Writer, ...] = ()
     offsets: dict[str, tuple[bytes, ...]] = {}
     definition: StreamDefinition | None = None
@@ -226,7 +223,7 @@ class Snapshot(Struct, frozen=True, array_like=True):
     @property
     def progress(self) -> Iterator[tuple[Writer, Progress]]:
         """The last post of every producer."""
-        for participant, producers in (self.producers_of or {"": self.producers}).items():
+        for participant, producers in self.producers.items():
             offsets = chain(self.offsets.get(participant, ()), repeat(b""))
             for (producer, sequence), offset in zip(producers.items(), offsets, strict=False):
                 yield Writer(producer, participant), Progress(sequence, offset)
@@ -281,7 +278,7 @@ class Acceptance:
     def snapshot(self) -> Snapshot:
         known = self._producers.by_participant
         return Snapshot(
-            {},
+            {who: {name: at.sequence for name, at in of.items()} for who, of in known.items()},
             self.rows,
             self.boundary,
             self.greatest,
@@ -290,7 +287,6 @@ class Acceptance:
             self.revisions,
             self.revised_at,
             tuple(Missed(*post, missed, who) for who, post, missed in self._missed),
-            {who: {name: at.sequence for name, at in of.items()} for who, of in known.items()},
             tuple(sorted(self._doubted)),
             {who: tuple(at.offset for at in of.values()) for who, of in known.items()},
             self.definition,

@@ -185,8 +185,9 @@ async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neigh
         assert part.rows == 1
 
 
-async def test_a_home_of_before_there_were_labels_does_not_leak(here: Neighbourhood) -> None:
-    """Its files say that everybody may read an output; the peer mends that when it starts."""
+async def test_a_start_mends_an_output_that_its_file_says_everybody_may_read(
+    here: Neighbourhood,
+) -> None:
     client, out = here.clients["mit.edu"], here.mit.name("out")
     await begin(client, keep(here.mit.name("q"), here.stream, out))
     assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]

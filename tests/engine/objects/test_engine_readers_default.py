@@ -10,10 +10,9 @@ from medusa.engine.language.document import Document
 from medusa.engine.language.sql.printing import stream_as_sql
 from medusa.engine.language.xml.writing import document_as_xml
 from medusa.engine.objects.alteration import Alteration
-from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
+from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.engine.objects.readers import readers_in_words
 from medusa.engine.reading import read_draft
-from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import ConflictError, NotAuthorisedError
 
 pytestmark = pytest.mark.usefixtures("interpreted")
@@ -92,29 +91,6 @@ async def test_a_sibling_that_leads_the_stream_says_who_may_read(town: Town) -> 
     assert other.state("s").entry.stream.readers == ("utah.edu",)
 
 
-async def test_a_definition_of_an_older_release_keeps_its_readers(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
-    schema = schema_of("mit.edu")
-    await owner.create_schema(schema)
-    stream, engine = mit.name("s"), mit.up.engine
-    older = StreamDefinition(stream, schema.name)  # it named no readers, and was every member's
-    await engine.store.keep(StreamEntry(older, schema), Role.SOURCE)
-    await town.restart(mit)
-    assert mit.state("s").entry.stream.readers is msgspec.UNSET
-    owner, guest = await town.clients(mit, utah)
-    await owner.post_event(stream, rows([(1, 1)]), boundary=1)
-    await owner.flush()
-    assert await received(guest.subscribe(stream), 1) == [(1, 1)]
-    await owner.create_stream(older)
-    with pytest.raises(ConflictError, match=r"readers is \*, not nobody"):
-        await owner.create_stream(msgspec.structs.replace(older, readers=()))
-    await owner.create_stream(msgspec.structs.replace(older, readers=(ANY,)))
-    assert owner.readers == {stream: "every member"}
-    await owner.alter_stream(stream, Alteration(slack_us=1))
-    assert await received(guest.subscribe(stream), 1) == [(1, 1)]
-
-
 def test_readers_are_written_as_they_are_defined() -> None:
     """Both forms distinguish a document without readers from one with an empty list."""
     for readers in (msgspec.UNSET, (), ("utah.edu",), (ANY,)):
@@ -125,4 +101,4 @@ def test_readers_are_written_as_they_are_defined() -> None:
         )
         stream_as_sql(stream)  # reads what it wrote, and compares
         if readers is msgspec.UNSET:
-            assert readers_in_words(stream) == "every member", "of an older release"
+            assert readers_in_words(stream) == "mit.edu alone"

@@ -63,7 +63,7 @@ class Around:
         self.published.append(decode(content, Digest, limit=MAX_DIGEST, what="digest"))
 
     def hear(self, peer: bytes, stream: str, term_number: int) -> None:
-        digest = Digest(0, 1000, (Version(key_of(stream), term_number, 17),))
+        digest = Digest(0, 1000, (Version(key_of(stream), term_number),))
         self.gossip.said.tell(peer, encode(digest))
 
     def has(self, stream: str, term_number: int) -> None:
@@ -106,7 +106,7 @@ async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: A
 async def test_what_was_said_before_we_listened_counts() -> None:
     made, stream = Around(), "medusa://mit.edu/out"
     made.directory.believe(Term(stream, 5))
-    digest = Digest(2000, 1000, (Version(key_of(stream), 6, 17),))
+    digest = Digest(2000, 1000, (Version(key_of(stream), 6),))
     made.gossip.digests[SIBLING] = encode(digest)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(made.digests.tend)

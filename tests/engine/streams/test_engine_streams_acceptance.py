@@ -15,7 +15,6 @@ from medusa.engine.streams.source.acceptance import (
     MAX_PRODUCERS,
     Acceptance,
     Entry,
-    Snapshot,
     Writer,
     decode_entry,
 )
@@ -40,7 +39,7 @@ def test_producers_are_forgotten_longest_quiet_first() -> None:
         if number == 5:
             posted_by(state, Writer("p0"), 2)
         posted_by(state, Writer(f"p{number}"))
-    assert len(state.snapshot().producers_of[""]) == MAX_PRODUCERS
+    assert len(state.snapshot().producers[""]) == MAX_PRODUCERS
     assert state.is_duplicate(Writer("p0"), 2)
     assert not state.is_duplicate(Writer("p1"), 1)
     assert state.is_duplicate(Writer("p2"), 1)
@@ -53,7 +52,7 @@ def test_who_has_most_producers_forgets_its_own_first() -> None:
     for number in range(2 * MAX_PRODUCERS):
         posted_by(state, Writer(f"flood-{number}", "evil.org"))
     assert all(state.is_duplicate(Writer(f"sensor-{n}", "utah.edu"), 1) for n in range(3))
-    remembered = state.snapshot().producers_of
+    remembered = state.snapshot().producers
     assert {who: len(last) for who, last in remembered.items()} == {
         "utah.edu": 3,
         "evil.org": MAX_PRODUCERS - 3,
@@ -71,7 +70,7 @@ def test_a_replica_forgets_what_its_home_forgets() -> None:
         for state in (leader, replica):
             posted_by(state, Writer(f"q{number}", "abc"[number % 3]))
     assert leader.snapshot() == replica.snapshot()
-    assert list(leader.snapshot().producers_of) == list(replica.snapshot().producers_of)
+    assert list(leader.snapshot().producers) == list(replica.snapshot().producers)
 
 
 def test_a_full_snapshot_fits_its_journal() -> None:
@@ -82,19 +81,6 @@ def test_a_full_snapshot_fits_its_journal() -> None:
         post = entry(f"{number}" + "\U0001f600" * 127, END, tuple(range(4096)))
         state.apply(msgspec.structs.replace(post, participant=f"{number:064}"))
     assert len(msgspec.msgpack.encode(state.snapshot())) < MAX_META_BYTES
-
-
-def test_producers_in_an_old_journal_are_the_owners() -> None:
-    old = msgspec.msgpack.encode(
-        [{"sensor": 7}, 0, BEGINNING, BEGINNING, 0, 0, 3, 0, [["r", 2, [1]]]]
-    )
-    state = Acceptance(slack_us=0, arrival=False)
-    state.restore(msgspec.msgpack.decode(old, type=Snapshot))
-    assert state.is_duplicate(Writer("sensor"), 7)
-    assert state.missed(Writer("r"), 2) == (1,)
-    assert not state.is_duplicate(Writer("sensor", "utah.edu"), 1)
-    state.apply(decode_entry(msgspec.msgpack.encode(["sensor", 8, 0, 0, 0, 0, None, None, 0])))
-    assert state.is_duplicate(Writer("sensor"), 8)
 
 
 @given(st.binary(max_size=40) | st.sampled_from([b"\x91\xa1\xff", b"\x91\xa3s\xff\xff"]))

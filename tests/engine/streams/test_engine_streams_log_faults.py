@@ -207,15 +207,6 @@ def test_retention_waits_for_a_reader_of_the_oldest_file(tmp_path: Path) -> None
     assert log.upkeep.retain(0.0) == 5
 
 
-def test_files_without_checksums_are_read(tmp_path: Path) -> None:
-    """As they were written before there were any."""
-    _, rows = filled(tmp_path, 3)
-    for path in tmp_path.glob("*.parquet"):
-        if (table := pq.read_table(path)).num_rows:
-            pq.write_table(table, path, write_statistics=["stime"])
-    assert all_rows(opened(tmp_path)) == rows
-
-
 @settings(max_examples=400, deadline=None)
 @given(st.floats(0, 1), st.integers(0, 7), st.integers(0, 25), st.integers(0, 25))
 def test_no_flipped_bit_gives_other_rows(

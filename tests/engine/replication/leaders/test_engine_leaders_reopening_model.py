@@ -10,12 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import rule
 from leaders_model import QUIET_S, Node, World
 from leaders_voters import COMMON, Voters, many_lives, wander
-from msgspec.structs import replace
 
 from medusa.engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
 from medusa.engine.replication.leaders.election import Election, Refused
-from medusa.engine.replication.leaders.events import Effect, Send
-from medusa.engine.replication.leaders.messages import Vote
 
 
 class Reopening(Voters):
@@ -148,27 +145,6 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     world.reopen(home)
     assert (home.election.refused, home.election.number) == (Refused((), (away.name,)), term_number)
     assert world.ended(home)
-
-
-def test_a_voter_of_an_earlier_version_does_not_know_whom_it_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world, home = ended(1)
-    assert home.election is not None
-    old = world.nodes["b"].election
-    assert old is not None
-    asked = old._asked_to_vote
-
-    def answer(sender: str, term_number: int, now: float) -> list[Effect]:
-        *effects, said = asked(sender, term_number, now)
-        assert isinstance(said, Send)
-        assert isinstance(said.message, Vote)
-        return [*effects, Send(sender, replace(said.message, told=None))]
-
-    monkeypatch.setattr(old, "_asked_to_vote", answer)
-    world.reopen(home)
-    world.settle()
-    assert home.election.refused == Refused((), ("b",))
 
 
 def test_who_is_told_of_the_end_is_bounded() -> None:
