@@ -67,12 +67,12 @@ class Schedule(Generic[K]):
         self._entries.pop(key, None)
 
     def renewed(self, key: K, now: float) -> None:
-        """The record was told. The interval to the next time varies, so that records do not stay in
-        step."""
+        """Note that the record was sent. The interval to the next time varies, so that records do
+        not stay in step."""
         self.add(key, now + self._every_s * self._rng.uniform(0.75, 1.0))
 
     def failed(self, key: K, now: float) -> None:
-        """The record could not be told: try again after a time that doubles."""
+        """Note that the record could not be sent: try again after a time that doubles."""
         retry_s = self._entries[key].retry_s if key in self._entries else FIRST_RETRY_S
         wait_s = min(retry_s, self._every_s) * self._rng.uniform(0.75, 1.0)
         self._entries[key] = _Entry(now + wait_s, 2 * retry_s)

@@ -246,7 +246,7 @@ class RecordStore:
         )
 
     def forget(self, publication: Publication) -> None:
-        """Delete a publication of our own whose withdrawal has been told long enough."""
+        """Delete a publication of our own whose withdrawal was sent for long enough."""
         sql = "DELETE FROM publications WHERE kind = ? AND many = ? AND name = ? AND version = ?"
         self._database.change((sql, (*_columns(publication.subject), publication.version)))
 

@@ -158,8 +158,8 @@ class Clock:
             self._follow(wall, steady)
 
     def troubles(self) -> Iterator[Trouble]:
-        """What is wrong with this machine's clock, or seems so to most others; or that it is this
-        one or the only other one."""
+        """The troubles of this machine's clock: it is wrong, or seems wrong to most others; or this
+        one and the only other one differ."""
         ours = self()
         if self._leap is not None:
             reads = shown(self._leap.at(self._steady()))
@@ -219,7 +219,8 @@ class Clock:
         return not _most(others, ours) and steady - leap.steady >= self._timing.clock_hold_s
 
     def _others_say(self, steady: float) -> dict[str, float]:
-        """The present time by the clocks of the recently heard participants, the earliest first."""
+        """The present time by the clocks of the participants that answered lately, the earliest
+        first."""
         said = self._others.items()
         self._others = {who: mark for who, mark in said if steady - mark.steady <= FRESH_S}
         times = ((who, mark.at(steady)) for who, mark in self._others.items())

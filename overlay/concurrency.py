@@ -68,7 +68,7 @@ class Bell:
         self._rung.set()
 
     def clear(self) -> None:
-        """Forget the rings so far: the task is about to look at all its work."""
+        """Forget the rings so far: call it before the task looks at all its work."""
         if self._rung.is_set():
             self._rung = trio.Event()
 

@@ -94,7 +94,7 @@ class FrameDecoder:
 
     @property
     def uncut(self) -> bool:
-        """Whether the bytes fed so far have more to cut."""
+        """Whether the decoder still has bytes to cut."""
         return bool(self._uncut)
 
     def feed(self, data: bytes, most: int | None = None) -> Sequence[Frame]:

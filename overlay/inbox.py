@@ -37,7 +37,7 @@ class Inbox:
         return bytes(parts[0]) if len(parts) == 1 else b"".join(parts)
 
     def take_parts(self, stream: Stream, size: int) -> list[Buffer]:
-        """As `take`, as they arrived: views of what was read, not copied."""
+        """Take bytes as `take` does, as they arrived: views of the received buffers, not copies."""
         assert size <= stream.unread
         stream.unread -= size
         self._account.hold(-size)

@@ -112,5 +112,5 @@ def is_missing(path: Path, inventory: Inventory, mend: str = "") -> str:
 
 
 def forgotten(inventory: Inventory) -> str:
-    """How a person mends a missing file that may be forgotten."""
+    """Say how a person mends a missing file that may be forgotten."""
     return f"restore it from a copy; if it is gone for good, remove {inventory.path}"

@@ -68,7 +68,7 @@ async def listen_tcp(address: Address) -> trio.SocketListener:
 
 
 def bound_address(listener: trio.SocketListener) -> Address:
-    """Where it listens."""
+    """Return the address of the listener."""
     host, port = listener.socket.getsockname()[:2]
     return host, port
 

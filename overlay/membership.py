@@ -317,7 +317,7 @@ class Membership(StatementSet):
         return member.digest in self.tally.revoked
 
     def how_it_ended(self, member: Member) -> str:
-        """How the membership of a revoked member ended, in words that follow its name."""
+        """Say how the membership of a revoked member ended, in words that follow its name."""
         endings = self.words.endings[member.digest]
         if member.digest in endings:
             return f"has left on {shown(endings[member.digest].at)}"

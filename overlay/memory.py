@@ -86,20 +86,20 @@ class Share:
         self.pace = Pace()
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes more; fewer if negative."""
+        """Hold that many bytes more; fewer if negative."""
         self.held += size
         self._memory.held += size
         if size < 0:
             self._memory.freed.tell()
 
     def charge(self, size: int) -> None:
-        """Hold so many bytes more at a flat rate; fewer if negative."""
+        """Charge that many bytes more at a flat rate; fewer if negative."""
         self.flat += size
         self.hold(size)
 
     @contextmanager
     def holding(self, size: int) -> Iterator[None]:
-        """Hold so many bytes more within the block."""
+        """Hold that many bytes more within the block."""
         self.hold(size)
         try:
             yield
@@ -111,8 +111,9 @@ class Share:
         self.hold(held - self.held)
 
     def fits(self, size: int) -> bool:
-        """Whether the holder may hold so many bytes more: as many as are free, or the least beside
-        flat charges. Those do not go by waiting, so nobody may have to wait for that."""
+        """Whether the holder may hold that many bytes more: as many as are free, or the least
+        beside flat charges. Waiting does not free flat charges, so nobody may have to wait for
+        that."""
         messages = self.held - self.flat
         return self.held + size <= self._memory.free - size or messages + size <= self._memory.least
 
@@ -142,18 +143,18 @@ class Account:
         self.held = self._flat = 0
 
     def hold(self, size: int) -> None:
-        """Hold so many bytes more; fewer if negative."""
+        """Hold that many bytes more; fewer if negative."""
         self.held += size
         self.share.hold(size)
 
     def charge(self, size: int) -> None:
-        """Hold so many bytes more at a flat rate; fewer if negative."""
+        """Charge that many bytes more at a flat rate; fewer if negative."""
         self.held += size
         self._flat += size
         self.share.charge(size)
 
     def close(self) -> None:
-        """Give all memory back; what is held from now on counts for nobody."""
+        """Release all memory; bytes that are held from now on count for nobody."""
         self.share.charge(-self._flat)
         self.share.hold(self._flat - self.held)
         self.share = Share()

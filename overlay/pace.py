@@ -30,9 +30,9 @@ class Pace:
         self._free_at = 0.0
 
     def spend(self, cost_s: float, now: float) -> None:
-        """Charge so many seconds. now: seconds, always by the same clock."""
+        """Charge that many seconds. now: seconds, always by the same clock."""
         self._free_at = max(self._free_at, now) + cost_s / SHARE
 
     def pause_s(self, now: float) -> float:
-        """Seconds for which nothing more may be read; 0: go on."""
+        """Return the seconds for which the reader must pause; 0: none."""
         return max(0.0, self._free_at - now - BURST_S)

@@ -86,7 +86,7 @@ class PeerRecord:
 
     @cached_property
     def expires(self) -> float:
-        """When the certificate ends, seconds since the epoch."""
+        """Return when the certificate ends, seconds since the epoch."""
         return self.certificate.not_valid_after_utc.timestamp()
 
     @cached_property

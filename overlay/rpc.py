@@ -90,8 +90,8 @@ class Caller:
 
     @property
     def holder(self) -> str:
-        """Whose share of this peer's memory, time and places it takes: its participant's, with all
-        its peers, or that of its token, with all that show it."""
+        """The holder whose share of this peer's memory, time and places the call takes: its
+        participant, with all its peers, or its token, with all clients that show it."""
         return self.participant if self.peer_id is not None else holder_with(self.token)
 
 
@@ -259,7 +259,7 @@ class Duplex:
         self.notify()
 
     def close(self) -> None:
-        """Leave the call; the other side is told, unless the call is over."""
+        """Leave the call, and notify the other side, unless the call is over."""
         self.fail(ClosedError(f"{self.method}: the other side left the call"))
         self._multiplexer.inbox.discard(self.stream)
 

@@ -46,7 +46,7 @@ class SendQueue:
 
     @property
     def control_frames(self) -> int:
-        """How many control frames wait."""
+        """Return how many control frames wait."""
         return len(self._control)
 
     def say(self, frame: bytes) -> None:

@@ -40,7 +40,7 @@ again."""
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What the statements taken in so far amount to."""
+    """The result of all statements that were accepted so far."""
 
     tally: Tally
     holders: dict[str, Member]

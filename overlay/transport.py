@@ -372,7 +372,7 @@ class Transport:
 
 
 def _next_try(error: MedusaError, wait_s: float) -> str:
-    """When the next try takes place, in words; empty for a refusal, which another try does not
+    """Say in words when the next try takes place; empty for a refusal, which another try does not
     change."""
     return "" if isinstance(error, RefusedError) else f"; next try in {wait_s:.1f} s"
 

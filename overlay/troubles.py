@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 
 class Reason(StrEnum):
-    """What kind of trouble it is; the ones that other troubles may follow from come first."""
+    """The kind of a trouble; the ones that other troubles may follow from come first."""
 
     NO_ANSWER = "no_answer"
     """The peer does not run, or does not answer. Commands say so in its place."""

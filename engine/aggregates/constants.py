@@ -22,7 +22,9 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ConstantKind:
-    """What a constant may be.
+    """The values that a constant may have. Attributes: what: it is, in words. example: as a text
+    has it. value: the same.
+
 
     Attributes:
         what: it is, in words.

@@ -129,7 +129,8 @@ class ApproxCountDistinct(OfSet):
         return estimate_of_codes(F.collect_set(_code(x, type_)))
 
     def spark_combined(self, fields: Sequence[Column]) -> Column:
-        """Of one row a register, with its greatest rank. Rows with nulls do not count."""
+        """Combine the rows of a register into one, with its greatest rank. Rows with nulls do not
+        count."""
         register, rank = fields
         return _spark_formula(F.count(register), F.coalesce(F.sum(_share(rank)), long_of(0)))
 
@@ -165,7 +166,8 @@ def _spark_register(hashed: Column) -> Column:
 
 
 def _spark_rank(hashed: Column) -> Column:
-    """From the lowest bit on up to the first 1, that included: what subtracting 1 changes."""
+    """Compute the rank with Spark: subtracting 1 changes exactly the lowest bits up to the first
+    1."""
     bounded = hashed.bitwiseOR(F.lit(2**RANK_BITS))
     return F.bit_count(bounded.bitwiseXOR(bounded - F.lit(1)))
 

@@ -15,7 +15,7 @@ from medusa.engine.scalars.type_rules import ORDERED, SOME_BOOL
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Extreme(Folded):
-    """Of truth values, `false` is the least."""
+    """The least or greatest value; of truth values, `false` is the least."""
 
     fold: Fold
 

@@ -104,7 +104,7 @@ class AggregateFunction(ABC):
 
     @property
     def call(self) -> str:
-        """As the documentation writes it."""
+        """The call as the documentation writes it."""
         constant = "" if self.constant is None else f", {self.constant.example}"
         return f"{self.name}(x{constant})"
 
@@ -129,21 +129,22 @@ class Folded(AggregateFunction):
 
     @abstractmethod
     def spark_partial(self, x: Column, type_: FieldType) -> Sequence[Column]:
-        """What Spark aggregates of tuples."""
+        """The aggregates that Spark computes from tuples."""
 
     def spark_merged(
         self, states: Sequence[Column], at: Column, type_: FieldType
     ) -> Sequence[Column]:
-        """What Spark aggregates of panes, given their states. at: the stime of a pane."""
+        """The aggregates that Spark computes from panes, given their states. at: the stime of a
+        pane."""
         folds = [each.fold for each in self.states(type_)]
         return [getattr(F, fold)(state) for fold, state in zip(folds, states, strict=True)]
 
     def spark_states(self, found: Sequence[Column], _type: FieldType) -> Sequence[Column]:
-        """The states, of what Spark has aggregated."""
+        """The states, computed from Spark's aggregates."""
         return found
 
     def spark_result(self, found: Sequence[Column], _type: FieldType) -> Column:
-        """The result, of what Spark has aggregated."""
+        """The result, computed from Spark's aggregates."""
         return found[0]
 
     @abstractmethod
@@ -214,7 +215,7 @@ class Kind:
     """Other constants make other keys."""
 
     def key_type(self, argument: FieldType) -> FieldType:
-        """Of the field of the key."""
+        """The type of the field of the key."""
         return argument
 
     def spark_key(self, x: Column, type_: FieldType, _constant: Constant) -> Column:
@@ -222,7 +223,7 @@ class Kind:
         return x
 
     def spark_mark(self, _x: Column, _type: FieldType) -> Column:
-        """What is aggregated of the values of a key."""
+        """The aggregate over the values of a key."""
         return F.lit(1)
 
     def key(self, value: Value, _constant: Constant) -> Value:
@@ -252,11 +253,11 @@ class OfSet(Counted):
 
     @abstractmethod
     def spark_whole(self, x: Column, type_: FieldType) -> Column:
-        """What Spark aggregates of tuples."""
+        """The aggregates that Spark computes from tuples."""
 
     @abstractmethod
     def spark_combined(self, fields: Sequence[Column]) -> Column:
-        """What Spark aggregates of the tuples of keys."""
+        """The aggregates that Spark computes from the tuples of keys."""
 
     @abstractmethod
     def of(self, entries: Entries) -> Value:
@@ -289,6 +290,6 @@ class End(AggregateFunction):
     chosen: ClassVar[bool] = True
 
     def spark_end(self, x: Column, order: Column) -> Column:
-        """What Spark aggregates."""
+        """The last aggregates that Spark computes."""
         made: Column = getattr(F, self.spark)(x, order)
         return made

@@ -100,7 +100,7 @@ class _Approximate(_Discrete):
 
 
 def _quotient(number: Column) -> Column:
-    """By a million; number: not negative."""
+    """Divide a number that is not negative by a million."""
     return F.call_function("div", number, long_of(MILLION))
 
 

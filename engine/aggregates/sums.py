@@ -24,7 +24,7 @@ MASK: Final = 2**BITS - 1
 
 
 def spark_halves(x: Column) -> tuple[Column, Column]:
-    """What Spark aggregates for the sum of integers."""
+    """The aggregates that Spark computes for the sum of integers."""
     wide = x.cast("long")
     return F.sum(F.shiftright(wide, BITS)), F.sum(wide.bitwiseAND(F.lit(MASK)))
 
@@ -92,7 +92,7 @@ class _Total(Folded):
 
 
 def _added(values: Iterable[float]) -> float | None:
-    """One after the other: Python's `sum` of floats adds up what it rounds off, too."""
+    """Add floats one after the other: Python's `sum` of floats also adds the rounding errors."""
     found = [*values]
     return reduce(lambda total, value: total + value, found, 0.0) if found else None
 

@@ -187,7 +187,8 @@ def _spark_joined(
     separator: str,
     mark: Callable[[Column], Column],
 ) -> Column:
-    """The texts of the keys, as often as they occur, as far as there is room.
+    """Join the texts of the keys, each as often as it occurs, as far as there is room.
+
 
     Args:
         mark: what follows if some are left, given how many entries fit as a whole.

@@ -88,8 +88,8 @@ class Administration:
         return tuple(remarks)
 
     async def readers(self, names: Iterable[str]) -> dict[str, str]:
-        """Who may read those of the names that are streams, in words: their author should see it
-        before the first tuple."""
+        """Say who may read the streams among the names, in words: their author should see it before
+        the first tuple."""
         found = {}
         for name in names:
             entry = await find(self.catalog, STREAM, ObjectName.parse(name))

@@ -240,7 +240,7 @@ class DocumentCalls:
         return _with_availability(document, request)
 
     async def _found(self, kind: Kind[Found], names: Iterable[str]) -> dict[str, Found]:
-        """Those that there are: the draft knows the place of the others."""
+        """Return the existing ones: the draft knows the places of the others."""
         found = {n: await find(self.catalog, kind, ObjectName.parse(n)) for n in sorted(names)}
         return {name: each.value for name, each in found.items() if each is not None}
 

@@ -255,8 +255,10 @@ class FlowCalls:
         return await self.directory.connect(stream, oldest=oldest)
 
     def _check_relays(self, caller: Caller, stream: str) -> None:
-        """This peer relays a call for its own clients only. If it relayed calls of peers, two peers
-        with outdated records would pass a call to each other in a circle.
+        """Check that the caller is one of this peer's own clients: it relays for no others. If it
+        relayed calls of peers, two peers with outdated records would pass a call to each other in a
+        circle.
+
 
         Raises:
             UnavailableError, NotFoundError: the peer must ask the producer itself.

@@ -123,7 +123,7 @@ def _in_json(value: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class ListingCalls:
-    """Calls that tell which objects there are; `register` puts them on the peer's service."""
+    """Calls that list the objects; `register` puts them on the peer's service."""
 
     overlay: Overlay
     catalog: Catalog

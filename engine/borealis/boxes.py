@@ -226,8 +226,8 @@ def _read_waitfor(old: OldBox, streams: Streams) -> list[Box]:
 
 
 def _read_delay(old: OldBox, streams: Streams) -> list[Box]:
-    """Each tuple so many seconds later: those that are in no pair with the next ones, which none
-    is."""
+    """Read a delay: an anti join whose predicate is never true emits each tuple that many seconds
+    later."""
     old.refuse_ports(inputs=1)
     taken = Parameters(old.node, old.parameters)
     delay = taken.take_seconds("delay")

@@ -220,7 +220,7 @@ def _newest(table: OldTable, word: str, changes: Sequence[str]) -> list[Box]:
 
 
 def _base(table: OldTable) -> str:
-    """The table of what inserts and deletes leave, of one that is updated."""
+    """Return the table of the rows that inserts and deletes leave, beside a table with updates."""
     return f"{table.name}/base"
 
 
@@ -284,7 +284,7 @@ def _deleted(
 
 
 def _key_values(condition: str, table: OldTable, names: Names, what: str) -> dict[str, str]:
-    """What a condition says that each field of the key is equal to."""
+    """Return the value that a condition gives to each field of the key."""
     found = {}
     for each in re.split(" and ", condition, flags=re.I):
         match = _EQUALITY.fullmatch(each)

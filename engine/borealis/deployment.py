@@ -75,7 +75,7 @@ def replicated(deploy: Node, qualify: Qualify, queries: Collection[str] | None) 
 
 
 def _checked(parent: Node) -> Iterator[Node]:
-    """All elements within, each with the attributes that it may have."""
+    """Yield all elements within, each checked for its attributes."""
     for node in parent.children:
         if node.tag in _REFUSED:
             raise node.error(f"not part of a definition: {_REFUSED[node.tag]}")

@@ -59,7 +59,8 @@ class _Buffer:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """What is made of pairs: the predicate, and the (name, expression) pairs of the results."""
+    """The parts that all pairs share: the predicate, and the (name, expression) pairs of the
+    results."""
 
     predicate: str
     fields: tuple[tuple[str, str], ...]

@@ -66,7 +66,7 @@ class OldTable:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """A field with the start of the tumbling window that made the tuple, of so many microseconds;
+    """A field with the start of the tumbling window that made the tuple, of that many microseconds;
     the tuple's stime is the window's last microsecond."""
 
     field: str

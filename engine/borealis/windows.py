@@ -92,10 +92,8 @@ def read_windows(old: OldBox, streams: Streams) -> list[Box]:
 
 
 def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
-    """Windows of so many tuples, and a map that gives them Borealis' form.
-
-    With order-by FIELD that has the field's value in the window's first tuple, with TUPLENUM none.
-    """
+    """Read count windows, and a map that gives them Borealis' form. With order-by FIELD the form
+    has the field's value in the window's first tuple, with TUPLENUM none."""
     sizes = [(name, taken.take(name)) for name in ("window-size", "advance")]
     by_field, order = taken.take("order-by"), taken.take("order-on-field") or ""
     if by_field not in {None, "FIELD", "TUPLENUM"}:
@@ -160,7 +158,7 @@ def _window(old: OldBox, taken: Parameters, streams: Streams) -> tuple[int, int]
 
 
 def _check_closing(old: OldBox, taken: Parameters, streams: Streams) -> None:
-    """The parameters that say when a window of Borealis comes out, and which ones do."""
+    """Check the parameters that say when a window of Borealis closes, and with which tuples."""
     for fixed in ("drop-empty-outputs", "independent-window-alignment"):
         taken.take_fixed(fixed)
     if taken.take_flag("drop-mode"):
@@ -227,7 +225,8 @@ def _in_form(
     order: tuple[str, str],
     functions: Sequence[TypedAggregate],
 ) -> list[Box]:
-    """The windows with another name, and the map that makes of them what has theirs.
+    """Give the windows another name, and add the map whose output has theirs.
+
 
     Args:
         order: the field of the order in the results, and its expression.
@@ -260,7 +259,8 @@ def _result(each: TypedAggregate) -> str:
 
 
 def _latch(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
-    """Windows whose functions are of all tuples so far: what the totals are at each one's end."""
+    """Read a latch: windows whose functions are over all tuples so far, that is, the totals at the
+    end of each window."""
     totals = Totals(
         f"{windows.name}/totals",
         windows.input,

@@ -135,7 +135,7 @@ class AllowedFunction:
     memory_bytes: int
 
     def __repr__(self) -> str:
-        """As a peer's log shows it."""
+        """Write the code as a peer's log shows it."""
         return f"<{self.function.signature} of {self.function.source}>"
 
 
@@ -205,7 +205,7 @@ def entry_point(name: str) -> EntryPoint:
 
 
 def _find(source: str, folder: Path) -> tuple[Code, str]:
-    """Where the code is, and its package's version."""
+    """Find the file of the code, and its package's version."""
     place, colon, name = source.rpartition(":")
     if colon and place == ENTRY:
         entry = entry_point(name)

@@ -140,7 +140,7 @@ BETWEEN: Final = "between-"
 def _computed(
     process: FunctionProcess, call: NamedCall, table: pa.Table
 ) -> tuple[pa.ChunkedArray, float]:
-    """As `CallingExecutor.results`; blocking."""
+    """Compute the results, as `CallingExecutor.results`; blocking."""
     cpu_s, began_s = 0.0, time.thread_time()
     names = [f"argument {number}" for number in range(len(call.arguments))]
     columns = [

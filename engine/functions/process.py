@@ -200,7 +200,8 @@ class _LostError(Exception):
 
 
 class _Patience:
-    """Waits for a process as long as it goes on from row to row.
+    """Waits for a process as long as it advances from row to row.
+
 
     Args:
         limit_s: seconds that one row may take. at: gives the number of the row at work.
@@ -261,7 +262,7 @@ def _take(pipe: int, length: int, patience: _Patience) -> bytes:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> str:
-    """How a process ended by itself."""
+    """Say how a process ended by itself."""
     code = process.returncode
     if code is None or code == -signal.SIGKILL:
         return ""

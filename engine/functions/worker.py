@@ -245,7 +245,7 @@ def _warm(kind: pa.DataType, form: str) -> None:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """Let this process take so much more than it has."""
+    """Let this process take that much more memory than it has."""
     most = _taken() + memory_bytes
     resource.setrlimit(resource.RLIMIT_AS, (most, most + SPARE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

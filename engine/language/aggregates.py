@@ -65,7 +65,7 @@ def split_parameter(inside: str) -> tuple[str, int | float | str | None]:
 
 
 def _last_comma(text: str) -> int | None:
-    """Where the last comma is that is in no parentheses and no quotes."""
+    """Return the place of the last comma that is in no parentheses and no quotes."""
     found, depth, quote = None, 0, ""
     for number, character in enumerate(text):
         if quote:

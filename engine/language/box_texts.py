@@ -36,13 +36,14 @@ def measure_of(text: str, output: str) -> Measure:
 
 
 def order_text(order: OrderBy) -> str:
-    """A field of an order, like `price desc`, with what is not understood anyway."""
+    """Write a field of an order, like `price desc`, with nulls where they differ from the
+    default."""
     words = [order.field, *(["desc"] if order.descending else [])]
     return " ".join([*words, *nulls_words(order)])
 
 
 def nulls_words(order: OrderBy) -> list[str]:
-    """Where nulls are, unless they are there anyway."""
+    """Write the place of nulls, unless it is the default."""
     if order == order_by(order.field, descending=order.descending):
         return []
     return ["nulls first" if order.nulls_first else "nulls last"]

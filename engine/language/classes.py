@@ -180,7 +180,8 @@ def _check_recovery(query: Query, availability: Availability) -> None:
 
 
 def _check_tables(query: Query, availability: Availability) -> None:
-    """What totals are made of is in what they were: only a copy of them can go on."""
+    """Check the query's availability if it keeps totals: their state is their output, so only a
+    copy of that can continue them."""
     kept = next((b for b in query.boxes if operator_of(b).state is State.OUTPUT), None)
     if kept is None or availability.mode in {Mode.NONE, Mode.PASSIVE_STANDBY}:
         return

@@ -173,7 +173,8 @@ def differences(
 
 
 def _others(query: Query, edited: Query) -> list[str]:
-    """What differs besides the boxes. Availability that an edited query does not say stays."""
+    """Return the differences besides the boxes. Availability that an edited query does not mention
+    stays."""
     found = [
         f"its {what} are others"
         for what in ("outputs", "readers")

@@ -488,7 +488,7 @@ class _Typer:
             raise self._refusal("the digits of `round` must be a constant from 0 to 9", node)
 
     def _said(self, make: Callable[[], T], node: exp.Expression) -> T:
-        """What `make` makes; its ValueError is the reason of a refusal."""
+        """Return the result of `make`; its ValueError is the reason of a refusal."""
         try:
             return make()
         except ValueError as error:
@@ -499,12 +499,12 @@ class _Typer:
 
 
 def _position_of(node: exp.Expr) -> int:
-    """Where a node begins, in the text without the parentheses around it."""
+    """Return where a node begins, in the text without the parentheses around it."""
     return max(position_of(node), 1) - 1
 
 
 def _one_type(operator: str, types: set[FieldType]) -> str:
-    """How to mend operands of which some are strings, and all others of one other type."""
+    """Say how to mend operands if some are strings, and all others are of one other type."""
     others = types - {FieldType.STRING}
     if len(others) != 1 or others == types:
         return ""

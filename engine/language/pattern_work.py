@@ -87,14 +87,14 @@ def _anchored(node: Node) -> bool:
 
 
 class _Next(NamedTuple):
-    """What can come next: a character of `ranges`, or (`ends`) the end of the pattern."""
+    """The possible continuations: a character of `ranges`, or (`ends`) the end of the pattern."""
 
     ranges: Ranges
     ends: bool
 
 
 def _first(node: Node, then: _Next) -> _Next:
-    """What can come next before `node` and what is after it."""
+    """Return the possible first characters of `node` and of the nodes after it."""
     match node:
         case Chars(ranges=ranges):
             return _Next(ranges, ends=False)

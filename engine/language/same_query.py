@@ -48,7 +48,7 @@ def _plain(query: Query) -> Query:
 
 
 def _steps(query: Query, inputs: Mapping[str, Schema]) -> dict[str, Step]:
-    """What makes each stream, but for unions, which have no step."""
+    """Return the steps that make each stream, except unions, which have no step."""
     schemas = check_query(query, inputs)
     return {
         stream: step

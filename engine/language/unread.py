@@ -52,12 +52,13 @@ class Unread:
 
     @property
     def nodes(self) -> list[exp.Expr]:
-        """Those that the argument is made of."""
+        """Return the nodes of the argument."""
         return nodes_of(self.value)
 
 
 def watch(tree: exp.Expr) -> list[exp.Expr]:
-    """Have all nodes of a tree note what is read of them from now on; gives them, from the root."""
+    """Make all nodes of a tree note the names by which they are read from now on; return them, from
+    the root."""
     hash(tree)  # nodes keep their hashes: so comparing them asks for no argument later
     nodes = [tree]
     for node in nodes:  # it grows. tree.walk() takes twice as long, and a query has many trees

@@ -51,8 +51,8 @@ class NotingParser(Parser):
 
 
 def position_of(node: exp.Expr) -> int:
-    """Where a node begins: the first character of its parts that know theirs, or else a place in
-    the part that it is in; 0 if none does."""
+    """Return where a node begins: the first known place among its parts, or else a place in the
+    part around it; 0 if none is known."""
     place = min(_places(node, ("start", _FIRST)), default=None)
     around = node.parent
     while place is None and around is not None:
@@ -66,7 +66,7 @@ def _places(node: exp.Expr, keys: Sequence[str]) -> Iterator[int]:
 
 
 def span_of(node: exp.Expr) -> tuple[int, int] | None:
-    """Where a node begins and ends, as far as its parts know; None: none does."""
+    """Return where a node begins and ends, as far as its parts know; None: none does."""
     begin = min(_places(node, ("start", _FIRST)), default=None)
     ends = max(_places(node, ("end", _LAST)), default=None)
     return None if begin is None or ends is None else (begin, ends + 1)

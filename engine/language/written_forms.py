@@ -165,7 +165,7 @@ def _with_commas(tokens: list[Token]) -> list[Token]:
 
 
 def _separated(call: _Call, token: Token) -> list[Token]:
-    """What stands for a token behind an operand of a call."""
+    """Return the tokens in place of one behind an operand of a call."""
     word = token.text.lower() if _is_word(token) else ""
     first, later = _SEPARATORS.get(call.name, ("", ""))
     comma = _like(token, TokenType.COMMA, ",")

@@ -40,7 +40,7 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
         )
 
     def then(self, later: Alteration) -> Alteration:
-        """This alteration, followed by a later one."""
+        """Return this alteration, followed by a later one."""
         return msgspec.structs.replace(self, **later.changes)
 
 

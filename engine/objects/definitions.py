@@ -54,7 +54,7 @@ for one that is gone no longer than people bear."""
 
 
 class Idle(StrEnum):
-    """How a source stream's boundary moves while nothing is posted."""
+    """The way in which a source stream's boundary moves without posts."""
 
     EXPLICIT = "explicit"
     """Only by posts and the boundaries that clients send."""
@@ -142,7 +142,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """All that its readers must satisfy, sorted: also the label of streams made from it."""
+        """Return all policies that its readers must satisfy, sorted: also the label of streams made
+        from it."""
         if ANY in self.admitted:
             return self.label
         own = Policy(base_of(self.name), self.admitted, self.declassify)
@@ -282,7 +283,7 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def revised_us(self) -> int:
-        """How far behind its boundary a tuple may be revised, microseconds."""
+        """Return how far behind its boundary a tuple may be revised, microseconds."""
         by_key = self.stream.query or self.schema.key
         return self.stream.history_us if by_key else self.stream.lateness_us
 
@@ -324,7 +325,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Its outputs, without panes: those are for its own windows."""
+        """Return its outputs, without panes: those are for its own windows."""
         return tuple(name for name in self.outputs if not is_panes(name))
 
 

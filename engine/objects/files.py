@@ -21,7 +21,7 @@ class SchemaFiles:
         self._files = JsonFolder(folder, Schema, "remove it, and create the schema again")
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[Schema]:
-        """As `JsonFolder.load`."""
+        """Load the files, as `JsonFolder.load`."""
         return self._files.load(damaged)
 
     def save(self, schema: Schema) -> None:

@@ -49,7 +49,7 @@ class UserFunction(Struct, frozen=True, omit_defaults=True):
 
     @property
     def signature(self) -> str:
-        """It in words: `distance(double, double) double`."""
+        """Write the types in words: `distance(double, double) double`."""
         return f"{self.name}({', '.join(self.arguments)}) {self.result}"
 
 

@@ -87,7 +87,7 @@ def moment_of(text: str) -> int:
 
 
 def _shift_of(zone: str) -> int:
-    """How much local time is ahead, microseconds."""
+    """Return how far local time is ahead, microseconds."""
     match = _ZONE.search(zone)
     if match is None:
         return 0

@@ -15,7 +15,7 @@ from medusa.engine.objects.schema import BEGINNING, END
 
 
 class OneStream(Struct, frozen=True):
-    """What the boxes have in common that make one stream of one stream."""
+    """The common part of boxes with one input and one output."""
 
     name: str
     input: str
@@ -298,7 +298,7 @@ class JoinKind(StrEnum):
 
     @property
     def words(self) -> str:
-        """In a sentence, like `a left as-of join`."""
+        """The kind in a sentence, like `a left as-of join`."""
         name = self.replace("_", " ").replace("asof", "as-of")
         return f"{'an' if name[0] in 'ai' else 'a'} {name} join"
 

@@ -57,7 +57,7 @@ AnyStep = (
 
 
 def operator_of(box: Box) -> Operator[Any, AnyStep]:  # noqa: C901, PLR0911 - one case a kind
-    """What the kind of a box says about it."""
+    """Return the operator of a box's kind."""
     match box:
         case Filter():
             return FilterOperator(box)

@@ -20,7 +20,7 @@ _WORD: Final = re.compile(WORD)
 
 
 def cast(value: Value, source: FieldType, target: FieldType) -> Value:
-    """Of a value that is not null."""
+    """Cast a value that is not null."""
     if source is FieldType.STRING and target in NUMBERS:
         return _read(value, target)
     if target is FieldType.STRING:

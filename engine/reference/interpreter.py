@@ -96,7 +96,7 @@ def _run_box(
     functions: Functions | None,
     known: Declared,
 ) -> dict[str, list[Row]]:
-    """What a box makes of the whole streams, by output."""
+    """Return the output of a box over whole streams, by output."""
     match box:
         case Union():
             return {box.output: [row for name in box.inputs for row in streams[name]]}

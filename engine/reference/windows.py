@@ -89,7 +89,7 @@ def _of_keys(each: TypedAggregate, function: Counted, keys: Iterable[tuple[Value
 
 
 def _entries(kind: Kind, keys: Iterable[tuple[Value, Value]]) -> Entries:
-    """Each key once, in ascending order, with its state."""
+    """Return each key once, in ascending order, with its state."""
     found: dict[Value, list[Value]] = {}
     for key, state in keys:
         if key is not None:

@@ -329,7 +329,7 @@ class Modifier:
         running.modify(tasks)
 
     def withdraw(self, running: QueryCopy) -> None:
-        """Take back the last modification, which no secondary has written down."""
+        """Withdraw the last modification, which no secondary has stored."""
         if not running.limited:
             return
         since = running.stored.entry.since

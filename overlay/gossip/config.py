@@ -90,7 +90,7 @@ class GossipConfig:
         return wanted if 0 < wanted <= voices - 2 else 0
 
     def retransmits(self, peers: int) -> int:
-        """How often each peer passes a claim on."""
+        """Return how often each peer passes a claim on."""
         return self.retransmit_mult * math.ceil(math.log10(peers + 1))
 
     def push_pull_s(self, peers: int) -> float:

@@ -168,7 +168,7 @@ class Detector:
 
     @property
     def incarnation(self) -> int:
-        """This peer's own incarnation."""
+        """Return this peer's own incarnation."""
         return self._standing.incarnation
 
     @property

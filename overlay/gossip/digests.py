@@ -50,7 +50,8 @@ class Broadcasts(Generic[K]):
             del self._levels[times][key]
 
     def take(self, room: int) -> tuple[list[bytes], int]:
-        """Items for one packet of so many bytes, and the bytes left; each counts as sent."""
+        """Take items for one packet of that many bytes, and return the bytes left; each counts as
+        sent."""
         if not self._sent:
             return [], room
         limit = self._limit()
@@ -199,7 +200,8 @@ class Digests:
         return author
 
     def take(self, room: int) -> list[bytes]:
-        """Digests for a packet with so much room: our own first, then the freshest of others."""
+        """Take digests for a packet with that much room: our own first, then the freshest of
+        others."""
         taken: list[bytes] = []
         ours = self._signed.get(self._me)
         if ours is not None and len(ours) + PER_ITEM <= room:

@@ -93,12 +93,12 @@ class Gossip:
 
     @property
     def awareness(self) -> int:
-        """How slow this peer believes itself to be, 0 (not at all) to 8."""
+        """Return how slow this peer believes itself to be, from 0 (not at all) to 8."""
         return self._detector.awareness.score
 
     @property
     def incarnation(self) -> int:
-        """This peer's own."""
+        """Return this peer's own incarnation."""
         return self._detector.incarnation
 
     @property
@@ -157,7 +157,7 @@ class Gossip:
                 await trio.lowlevel.checkpoint()
 
     def close(self) -> None:
-        """Stop hearing and sending gossip."""
+        """Stop receiving and sending gossip."""
         self._closed = True
 
     # -- tasks

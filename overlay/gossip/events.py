@@ -69,7 +69,7 @@ class Removed(Struct, frozen=True):
 
 
 class Leave(Struct, frozen=True):
-    """This peer leaves, in good order."""
+    """This peer leaves in good order."""
 
 
 class PublishDigest(Struct, frozen=True):

@@ -160,8 +160,8 @@ class Prober:
         self._counters.acked += 1
 
     def failed(self, probe: Probe) -> None:
-        """The probe was not answered. Each helper without a NACK raises our own score: we may not
-        hear."""
+        """Count the probe as unanswered. Each helper without a NACK raises our own score: perhaps
+        we cannot receive."""
         self.forget(probe)
         if probe.helpers:
             self._awareness.change(len(probe.helpers) - len(probe.nacks))

@@ -51,13 +51,13 @@ class Voices:
         return self._voice(claim.author) not in voices
 
     def confirmations(self) -> int:
-        """How many further voices shorten a suspicion to its least time."""
+        """Return how many further voices shorten a suspicion to its least time."""
         own = self._roster.size_of(self._roster.participant(self._me))
         possible = min(self._members.living, own + self._roster.participants - 1)
         return self._config.confirmations(possible)
 
     def confirmed(self, member: Member) -> int:
-        """How many voices have confirmed a suspicion since the first."""
+        """Return how many voices have confirmed a suspicion since the first."""
         return min(len(self._against(member)) - 1, member.confirmations)
 
     @property

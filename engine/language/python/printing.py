@@ -82,7 +82,7 @@ def document_as_python(document: Document) -> str:
 
 
 def _value(value: object) -> str:
-    """A definition as the call that makes it; what is usual is not said."""
+    """Write a definition as the call that makes it, without defaults."""
     match value:
         case msgspec.Struct():
             kind = type(value)

@@ -227,7 +227,7 @@ def argument_of(
 
 
 def _key(call: _Call, order: exp.Order, function: AggregateFunction, source: Source) -> exp.Ordered:
-    """By what the values of a call are ordered."""
+    """Return the expression by which the values of a call are ordered."""
     if not function.ordered:
         why = "has no order" if function.skips_nulls else "goes by the stream's time"
         raise source.refusal(f"{call.name} {why}: leave out ORDER BY", order)

@@ -77,7 +77,8 @@ class Options:
         return interval_us(node, self._source)
 
     def within(self, otherwise: Within) -> Within:
-        """The bound of what has none of its own; `otherwise`, if it is not said."""
+        """Return the bound for joins and sessions without one; `otherwise`, if the options have
+        none."""
         given = self._given.get(WITHIN)
         bound_us = self.us(WITHIN)
         return otherwise if given is None else Within(bound_us, given)

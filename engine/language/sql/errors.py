@@ -87,7 +87,7 @@ class Source:
         return self.refusal(_BOX.sub("", reason), at)
 
     def _place_of(self, error: ExpressionError, place: int) -> int:
-        """Where the part of an expression is in the text that an error points at."""
+        """Return where the part of an expression is in the text that an error points at."""
         rest = error.text[error.position :]
         printed = max(
             (each for each in self._printed if rest.startswith(each)), key=len, default=""

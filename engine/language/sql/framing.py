@@ -58,7 +58,7 @@ class Framed:
     values: Values
 
     def substitute(self, source: Source) -> Substitute:
-        """For the items of the SELECT: see `Substitute`."""
+        """Substitute in the items of the SELECT: see `Substitute`."""
 
         def found(node: exp.Expr) -> str | None:
             value = self.values.of(node)
@@ -231,7 +231,7 @@ class Framing:
 
 
 def _dated(relation: Relation, before: Mapping[str, Column]) -> Relation:
-    """The rows, with what is known of the times among their columns. before: by the new names."""
+    """Return the rows, with the known times among their columns. before: by the new names."""
     columns = tuple(
         replace(each, offset=known.offset, time=known.time)
         if (known := before.get(each.name)) is not None

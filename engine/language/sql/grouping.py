@@ -91,7 +91,7 @@ class Grouped:
     natural: tuple[str, ...] = ()
 
     def substitute(self, source: Source) -> Substitute:
-        """For expressions over the grouped tuples: see `Substitute`."""
+        """Substitute in expressions over the grouped tuples: see `Substitute`."""
 
         def found(node: exp.Expr) -> str | None:
             value = self.values.of(node)
@@ -348,7 +348,7 @@ class Grouping:
         return schema.name, fields
 
     def _made(self, stream: str, window: Window | RowWindow | None) -> Relation:
-        """The results of a window, as a relation. window: None: of the totals so far."""
+        """Return the results of a window as a relation. window: None: the totals so far."""
         schema = self._boxes.schemas[stream]
         if window is None:
             return _without_deletions(of_stream(schema, ""), self._is_table)
@@ -413,7 +413,7 @@ def _without_deletions(relation: Relation, is_table: bool) -> Relation:
 
 
 def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[exp.Expr, str]:
-    """What stands for `SESSION_START(...)` and the like. times: of the window."""
+    """Return the text for `SESSION_START(...)` and the like. times: of the window."""
     named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
     found: dict[exp.Expr, str] = {}
     for word, column in named.items():

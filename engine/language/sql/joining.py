@@ -147,7 +147,7 @@ class Joining:
             self._conditions.append(f"({text})" if isinstance(node, exp.Or) else text)
 
     def substitute(self) -> Substitute:
-        """For expressions over the pairs."""
+        """Substitute in expressions over the pairs."""
 
         def found(node: exp.Expr) -> str | None:
             if isinstance(node, exp.Column):
@@ -308,7 +308,7 @@ class Joining:
             )
 
     def _names(self) -> tuple[str, str]:
-        """What the statement calls both sides."""
+        """Return the statement's names of both sides."""
         columns = self.relation.columns
         tables = [columns[n].tables for n in (0, len(self._sides[0].columns))]
         left, right = (each[0] if each else "" for each in tables)

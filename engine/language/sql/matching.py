@@ -146,7 +146,7 @@ class Matching:
     # -- expressions -------------------------------------------------------------------------------
 
     def _condition_of(self, own: str) -> Callable[[exp.Expr], str | None]:
-        """For the condition of a variable, whose last tuple is the current one."""
+        """Substitute in the condition of a variable, whose last tuple is the current one."""
 
         def found(node: exp.Expr) -> str | None:
             if isinstance(node, exp.Column):

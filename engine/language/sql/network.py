@@ -55,7 +55,7 @@ class Boxes:
 
     @property
     def boxes(self) -> tuple[Box, ...]:
-        """All of them, each after those whose output it reads."""
+        """Return all boxes, each after those whose output it reads."""
         return tuple(self._boxes)
 
     def calls(self, node: exp.Expr) -> bool:

@@ -255,7 +255,7 @@ def _check_numbers(text: str, tokens: list[Token]) -> None:
 
 
 def _endless(text: str) -> int:
-    """Where the first string, name or comment begins that does not end."""
+    """Return where the first string, name or comment begins that does not end."""
     place = 0
     while opening := _OPENINGS.search(text, place):
         rest = _REST[opening.group()].match(text, opening.end())
@@ -266,7 +266,7 @@ def _endless(text: str) -> int:
 
 
 def _check_nesting(text: str, tokens: list[Token]) -> None:
-    """Refuse what is nested too deeply for the parser's recursion."""
+    """Refuse a text that is nested too deeply for the parser's recursion."""
     depth = prefixes = 0
     for token in tokens:
         kind = token.token_type

@@ -67,7 +67,8 @@ def _words(part: Unread) -> str:
 
 
 def _place(part: Unread, text: str) -> int:
-    """Where a part begins; of a word that has no place behind the node that has it."""
+    """Return where a part begins; of a word without a place of its own, the place behind its
+    node."""
     spans = [span for node in part.nodes if (span := span_of(node)) is not None]
     if spans:
         return min(spans)[0]

@@ -301,8 +301,8 @@ def _conditions(box: Join, schemas: Schemas) -> list[str]:
 
 
 def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
-    """How many a condition of ON needs: in one pair a comparison of times is no bound of the join,
-    and BETWEEN and OR are as they are; in two pairs so is AND."""
+    """Return how many parentheses a condition of ON needs: in one pair a comparison of times is no
+    bound of the join, and BETWEEN and OR are unchanged; in two pairs so is AND."""
     if len(conjuncts_in(inner)) > 1:
         return 2
     kinds = outermost(inner)

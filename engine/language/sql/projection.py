@@ -56,7 +56,7 @@ class Projecting:
         return items
 
     def projected(self, node: exp.Select, relation: Relation, items: Sequence[Item]) -> Relation:
-        """The SELECT of these items; the tuples as they are, if that is what it says."""
+        """Return the SELECT of these items; the tuples unchanged, if the items say so."""
         whole = [field.name for field in relation.schema.fields]
         shown = [each.name for each in relation.columns if each.shown]
         substitute = substitute_of(relation, self._source)
@@ -143,7 +143,7 @@ def _name_of(node: exp.Expr, number: int) -> str:
 
 
 def _as_before(column: Column, before: Column | None) -> Column:
-    """A column of a map's output, with what is known of the one that it repeats."""
+    """Return a column of a map's output, with the known properties of the one that it repeats."""
     if before is None:
         return column
     return replace(column, offset=before.offset, time=before.time, pane=before.pane)

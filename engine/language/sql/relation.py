@@ -143,7 +143,7 @@ class Relation:
         return found[0]
 
     def time_of_window(self, node: exp.Expr, source: Source) -> str | None:
-        """Which time of the window that waits for a GROUP BY the node is; None: none."""
+        """Return which time of the waiting window the node is; None: none."""
         if not isinstance(node, exp.Column) or not isinstance(self.window, Window):
             return None
         column = self.find(node, source)
@@ -201,7 +201,7 @@ def with_times(schema: Schema, table: str, offsets: dict[str, int]) -> Relation:
 
 
 def shifted(offset_us: int) -> str:
-    """The expression of the stime plus so many microseconds."""
+    """Return the expression of the stime plus that many microseconds."""
     if offset_us == 0:
         return STIME
     sign = "+" if offset_us > 0 else "-"

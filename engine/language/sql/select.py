@@ -333,7 +333,7 @@ class Selecting:
         ]
 
     def _results(self, node: exp.Select, grouped: Grouped, items: Sequence[Item]) -> Relation:
-        """The SELECT over the groups; the aggregate's output itself, if that is what it says."""
+        """Return the SELECT over the groups; the aggregate's output itself, if the items say so."""
         substitute = grouped.substitute(self._source)
         if tuple(name for _, name in items) == grouped.natural:
             values = [grouped.values.of(each) for each, _ in items]

@@ -57,7 +57,7 @@ class TypeName(exp.Expression):
 
 
 class TypeParser(WindowParser):
-    """Parses types, and what has one."""
+    """Parses types, and texts that contain one."""
 
     STRICT_CAST: ClassVar = True
 

@@ -132,7 +132,7 @@ def _of_row(name: str, window: Window) -> str:
 
 
 def _spans(size_us: int) -> dict[str, int]:
-    """How much later than its start the times of a window are."""
+    """Return how much later than its start the times of a window are."""
     return {WINDOW_START: 0, WINDOW_END: size_us, WINDOW_TIME: size_us - 1}
 
 

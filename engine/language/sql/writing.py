@@ -105,7 +105,7 @@ def conjuncts_in(tokens: Sequence[Token]) -> Conjuncts:
 
 
 def without_parentheses(tokens: Sequence[Token]) -> Sequence[Token]:
-    """What is within the parentheses that are around all of it."""
+    """Return the text within the parentheses that surround all of it."""
     while tokens[0].token_type is TokenType.L_PAREN and all(
         depth > 0 for _, depth in _depths(tokens[:-1])
     ):
@@ -119,7 +119,7 @@ def outermost(tokens: Sequence[Token]) -> set[TokenType]:
 
 
 def _depths(tokens: Sequence[Token]) -> Iterator[tuple[Token, int]]:
-    """Each token, and in how many parentheses and cases it is; they themselves are."""
+    """Yield each token with the number of parentheses and cases around it."""
     depth = 0
     for token in tokens:
         opens = token.token_type in {TokenType.L_PAREN, TokenType.CASE}

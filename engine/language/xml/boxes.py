@@ -108,7 +108,7 @@ class Parameters:
         return -size if value.strip().startswith("-") else size
 
     def take_choice(self, name: str, *allowed: str) -> str:
-        """One of some words, of which the first stands for none."""
+        """Take one of some words, of which the first stands for none."""
         node = self._nodes.get(name)
         value = self.take(name)
         if node is None or value is None:
@@ -248,7 +248,7 @@ def _read_tuple_windows(
     functions: tuple[AggregateCall, ...],
     parameters: Parameters,
 ) -> Box:
-    """An aggregate whose windows are of so many tuples. streams: its input and its output."""
+    """Read an aggregate over count windows. streams: its input and its output."""
     size = parameters.take_count("window-size")
     if size is None:
         raise InvalidInputError("parameter window-size is missing: the tuples of a window")

@@ -70,7 +70,8 @@ def _unsaid(nodes: Sequence[Node], qualify: Qualify) -> Unsaid:
 
 
 def qualifier(base: str | None) -> Qualify:
-    """What makes whole names of a document's. base: see `medusa.engine.reading.read_document`."""
+    """Return the function that completes a document's names. base: see
+    `medusa.engine.reading.read_document`."""
 
     def qualify(name: str) -> str:
         if not name.startswith(SCHEME) and base is not None and ":" not in name:

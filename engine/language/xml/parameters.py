@@ -72,7 +72,7 @@ def _numbered(prefix: str, values: Sequence[str]) -> list[tuple[str, str]]:
 def _window_parameters(
     box: Aggregate | Sessions | Cumulate | TupleWindows | Totals,
 ) -> list[tuple[str, str]]:
-    """What the functions are of."""
+    """Write the parameters of the windows of the functions."""
     match box:
         case Aggregate():
             order = [("order-on-field", box.order_on)] if box.order_on else []
@@ -106,7 +106,7 @@ def _function_parameters(
 
 
 def _order_parameters(box: Rank | Top) -> list[tuple[str, str]]:
-    """What is kept of each partition, in which order."""
+    """Write the parameters of a rank: the number, the partition, and the order."""
     order = list(map(order_text, box.order_by))
     found = [("most", str(box.most)), *_numbered("order-by", order)]
     if box.partition_by:

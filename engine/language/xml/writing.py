@@ -70,7 +70,8 @@ def _checked(lines: list[str], document: Document, what: str) -> str:
 
 
 def _plain(document: Document) -> tuple[object, ...]:
-    """Without panes, and without outputs that no box reads: those are outputs anyway."""
+    """Return the query without panes, and without outputs that no box reads: those are outputs
+    anyway."""
     return (
         document.schemas,
         document.streams,
@@ -89,7 +90,7 @@ def _plain(document: Document) -> tuple[object, ...]:
 
 
 def _outputs(query: Query) -> tuple[str, ...]:
-    """Its outputs; an element of one says its readers, too."""
+    """Write the outputs; an element also has the readers."""
     declared = (stream for stream, _ in query.readers if stream not in query.outputs)
     return (*query.outputs, *declared)
 
@@ -110,7 +111,7 @@ def _schema(schema: Schema) -> list[str]:
 
 
 def _stream(stream: StreamDefinition) -> str:
-    """A source stream; what is as it is without being said is not said."""
+    """Write a source stream, without defaults."""
     spans = [
         ("slack", stream.slack_us, 0),
         ("lateness", stream.lateness_us, 0),

@@ -18,7 +18,7 @@ from medusa.engine.operators.shared.step import CASE, Part, Step, Windows
 
 
 class Form(Enum):
-    """What an aggregate reads and makes; see `medusa.engine.operators.shared.panes`."""
+    """The input and output of an aggregate; see `medusa.engine.operators.shared.panes`."""
 
     WHOLE = "tuples to results"
     PARTIAL = "tuples to partial results of panes"

@@ -50,12 +50,12 @@ class JoinStep(Step):
 
     @property
     def left_waits_us(self) -> int:
-        """How long after its stime a left tuple may still find its first pair."""
+        """Return how long after its stime a left tuple may still find its first pair."""
         return max(self.after_us, 0)
 
     @property
     def right_waits_us(self) -> int:
-        """How long after its stime a right tuple may still find its first pair."""
+        """Return how long after its stime a right tuple may still find its first pair."""
         return max(self.before_us, 0)
 
     @property

@@ -31,7 +31,7 @@ class Move:
 
 
 def moves(variables: Sequence[Variable], place: int) -> tuple[Move, ...]:
-    """What a way at a variable, or at START, may do, the preferred first."""
+    """Return the moves of a way at a variable, or at START, the preferred first."""
     go = tuple(Move(target, after_least=True) for target in _entered(variables, place + 1))
     if place == START:
         return go
@@ -86,7 +86,7 @@ def most_tuples(step: MatchStep) -> int:
 
 
 class Kept(Enum):
-    """What a register keeps of the values of a field."""
+    """The value that a register keeps of a field."""
 
     FIRST = "first"
     LAST = "last"
@@ -122,14 +122,14 @@ _KEPT: Final = {
 
 
 def registers_of(measure: TypedMeasure) -> tuple[Register, ...]:
-    """What must be remembered for a measure."""
+    """Return the registers that a measure needs."""
     return tuple(
         Register(kept, measure.variable, measure.argument) for kept in _KEPT[measure.function]
     )
 
 
 def remembered(step: MatchStep, field: FieldRef) -> Register | None:
-    """What a field of a condition means; None: the tuple's own field."""
+    """Return the register of a condition's field; None: the tuple's own field."""
     variable, dot, name = field.name.partition(".")
     if not dot:
         return None
@@ -139,7 +139,7 @@ def remembered(step: MatchStep, field: FieldRef) -> Register | None:
 
 
 def all_registers(step: MatchStep) -> tuple[Register, ...]:
-    """All that a way remembers, each once."""
+    """Return all registers of a way, each once."""
     found: dict[Register, None] = {}
     for variable in step.variables:
         for condition in (variable.condition, *variable.forbidden):

@@ -113,7 +113,7 @@ def _quantifier(found: re.Match[str]) -> tuple[int, int | None]:
 
 
 def pattern_text(steps: Sequence[PatternStep]) -> str:
-    """What `read_pattern` reads."""
+    """Write the text that `read_pattern` reads."""
     return " ".join(map(_step_text, steps))
 
 

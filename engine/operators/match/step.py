@@ -32,7 +32,7 @@ class Variable:
 
     @property
     def counted(self) -> int:
-        """Its tuples are counted up to this number: more make no difference."""
+        """The number up to which its tuples are counted: more make no difference."""
         return max(self.least, 1) if self.most is None else self.most
 
 

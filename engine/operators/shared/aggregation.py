@@ -96,7 +96,7 @@ def nodes_of(functions: Sequence[TypedAggregate]) -> int:
 
 
 def nodes_of_groups(groups: Sequence[Field], before: Mapping[str, int]) -> Mapping[str, int]:
-    """As `Step.nodes_after`, of fields to group by: they pass as they are."""
+    """Count as `Step.nodes_after` the fields to group by: they pass unchanged."""
     return {each.name: before.get(each.name, 1) for each in groups}
 
 

@@ -30,7 +30,7 @@ MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
 
 
 class BoxClass(StrEnum):
-    """Which tuples a box gives after a restart; each class contains those before it."""
+    """Says which tuples a box gives after a restart; each class contains those before it."""
 
     REPEATABLE = "repeatable"
     """Restarted empty at any earlier point of its input, it gives the same tuples."""
@@ -44,7 +44,7 @@ class BoxClass(StrEnum):
 
 
 class State(Enum):
-    """What a result of a box depends on."""
+    """The data on which a result of a box depends."""
 
     NONE = "one tuple"
     INPUT = "the tuples of its inputs that are near it in time"
@@ -71,7 +71,8 @@ class TypedBox(Generic[S_co]):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What a box is typed against.
+    """The inputs by which a box is typed.
+
 
     Attributes:
         schemas: of its input streams at least.
@@ -224,12 +225,12 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def fields_made(self) -> int:
-        """How many expressions have the fields of its output."""
+        """Return how many expressions make the fields of its output."""
         return 0
 
     @property
     def gap(self) -> str:
-        """How long its windows are, and how often one begins, if tuples fall between them."""
+        """Return the length of its windows and their distance, if tuples fall between them."""
         return ""
 
     @property

@@ -121,7 +121,7 @@ class Keyed:
 
     @property
     def type(self) -> FieldType:
-        """Of the field `name`."""
+        """Return the type of the field `name`."""
         return self.kind.key_type(self.argument.type)
 
     @property

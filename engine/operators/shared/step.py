@@ -37,7 +37,7 @@ class Windows:
 
     @property
     def span_us(self) -> int:
-        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        """Return how long after a tuple's stime it still contributes to results, microseconds."""
         return self.size_us
 
     def horizon_us(self, stream: str | None = None) -> int:
@@ -65,7 +65,7 @@ class Near:
     sides: tuple[tuple[str, int], ...] = ()
 
     def horizon_us(self, stream: str | None = None) -> int:
-        """As `Windows.horizon_us`."""
+        """Return the horizon, as `Windows.horizon_us`."""
         own = [behind for name, behind in self.sides if name == stream]
         return max(own, default=self.behind_us)
 
@@ -124,8 +124,8 @@ class Step(ABC):
     @property
     @abstractmethod
     def reach(self) -> Windows | Near | None:
-        """How much of its input around it a result depends on. None: on one tuple, or on all that
-        its task has made before."""
+        """Return how far around it in its input a result depends on tuples. None: on one tuple, or
+        on all that its task has made before."""
 
     @abstractmethod
     def by_case(self) -> Self:
@@ -133,7 +133,7 @@ class Step(ABC):
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """Those that may call functions of users."""
+        """Return the expressions that may call functions of users."""
         return ()
 
     @property

@@ -170,7 +170,7 @@ def _state_fields(each: TypedAggregate, state: State) -> Iterator[Field]:
 
 
 def result_steps(step: TotalsStep) -> tuple[FilterStep | MapStep, ...]:
-    """From `OUT/panes` to the results."""
+    """Return the steps from `OUT/panes` to the results."""
     layout = layout_of(step)
     names = [(each.name, each.type) for each in step.group_by]
     names += [(each.output, each.type) for each in step.functions]

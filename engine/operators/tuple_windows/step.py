@@ -81,7 +81,7 @@ class TupleWindowsStep(Step):
         )
 
     def check_succeeds(self, stream: str, old: Step) -> None:
-        """Windows of tuples find the tuples that they go on from."""
+        """Check nothing: count windows find the tuples from which they continue."""
         if not isinstance(old, TupleWindowsStep):
             return
         if self.size > old.size or self.fields != old.fields:
@@ -133,7 +133,7 @@ def tuples_schema(name: str, step: TupleWindowsStep) -> Schema:
 
 
 def result_steps(step: TupleWindowsStep) -> tuple[FilterStep, MapStep]:
-    """From `OUT/panes` to the results."""
+    """Return the steps from `OUT/panes` to the results."""
     names = [(each.name, each.type) for each in step.group_by]
     names += [(each.output, each.type) for each in step.functions]
     layout = layout_of(step)

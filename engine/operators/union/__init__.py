@@ -56,7 +56,7 @@ class UnionOperator(Operator[Union, Never]):
 
 
 def _widest(fields: Sequence[Field]) -> Field:
-    """One field that takes the values of all of these."""
+    """Return one field that takes the values of all of these."""
     sizes = [field.size for field in fields if field.size is not None]
     return Field(
         fields[0].name,

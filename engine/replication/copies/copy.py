@@ -308,7 +308,7 @@ class Copy:
         return bool(self.current.term.holder)
 
     def watch(self, now: float) -> float:
-        """How long a worker has been behind, seconds. now: on trio's clock."""
+        """Return how long a worker has been behind, seconds. now: on trio's clock."""
         reached = self.runner.inputs.boundary
         if self.spared.value and self.reading is not None:
             reached = max(reached, self.reading.boundary)

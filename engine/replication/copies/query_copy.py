@@ -173,7 +173,7 @@ class QueryCopy:
         return self._job.started
 
     def start(self) -> None:
-        """Let the tasks go on, unless they do."""
+        """Let the tasks continue, unless they do."""
         self._job.start(self._shop.nursery, self._run)
 
     async def stop(self) -> None:
@@ -190,7 +190,7 @@ class QueryCopy:
 
     @asynccontextmanager
     async def paused(self, names: Collection[str]) -> AsyncIterator[None]:
-        """The outputs of these tasks stand still within the block."""
+        """Pause the outputs of these tasks within the block."""
         async with AsyncExitStack() as stack:
             for copy in self.tasks:
                 if copy.name in names:

@@ -310,7 +310,7 @@ class _Run:
 
     @property
     def origin(self) -> Origin:
-        """Where the stream comes from."""
+        """Return the origin of the stream."""
         return next(iter(self.origins.values()))
 
     def look(self, look: Look) -> None:

@@ -146,7 +146,7 @@ def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
 
 
 def learn(ballot: Ballot, term: SourceTerm | None) -> Ballot:
-    """The ballot with a term that another voter told, unless that contradicts a promise."""
+    """Return the ballot with a term that another voter sent, unless that contradicts a promise."""
     if term is None or (ballot.term is not None and term.rank <= ballot.term.rank):
         return ballot
     return install(ballot, term) or ballot

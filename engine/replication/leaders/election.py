@@ -159,7 +159,7 @@ class Election(Voter):
         return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
 
     def tell_end(self, reader: str) -> list[Effect] | None:
-        """As the leader: note that a reader is about to be given the end. None: not allowed."""
+        """As the leader: note that the end is about to be sent to a reader. None: not allowed."""
         if self.role is not Role.LEADER:
             return None
         return self._keep(tell(self.ballot, reader))

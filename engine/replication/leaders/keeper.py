@@ -180,7 +180,7 @@ class Keeper:
         return answer
 
     async def try_feed(self, event: Event) -> None:
-        """`feed`, where no caller can be told of a failure."""
+        """Call `feed` where no caller can receive its failure."""
         try:
             await self.feed(event)
         except MedusaError as error:

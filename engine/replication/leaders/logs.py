@@ -140,7 +140,7 @@ class VoterLogs:
                 self.leader.replica.settling.leading = False
 
     def serve_no_more(self) -> None:
-        """Send subscribers away, here too: the log of a peer that is no replica stands still."""
+        """Send subscribers away, local ones too: the log of a peer that is no replica stops."""
         if self.state is None or self.state.role is not Role.SOURCE:
             return
         for state in self._all_states:

@@ -17,7 +17,8 @@ FOLLOW: Final = "leader.follow"
 
 
 class Inquire(Struct, frozen=True, tag="inquire"):
-    """Asks whether a voter still hears a leader; promises nothing (pre-vote: Ongaro, 9.6)."""
+    """Asks whether a voter still receives messages of a leader; promises nothing (pre-vote: Ongaro,
+    9.6)."""
 
 
 class View(Struct, frozen=True, tag="view"):

@@ -32,7 +32,7 @@ class ReplicaSet:
 
     @property
     def everywhere(self) -> Position:
-        """All of them have everything before this position."""
+        """Return whether all of them have everything before this position."""
         return min((self._stored.get(peer, START) for peer in self._in_step), default=START)
 
     def recruit(self, candidates: Iterable[str], now: float) -> list[Effect]:

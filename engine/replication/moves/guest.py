@@ -114,7 +114,7 @@ class Guest:
 
     @property
     def confirm(self) -> Confirm:
-        """The question to the owner, with what it is told of the task."""
+        """Ask the owner to confirm, with a report on the task."""
         if self.copy is None:
             return Confirm(*self.stored.key)
         runner, consumed = self.copy.runner, self.copy.state.log.upkeep.needed(frozenset())
@@ -183,7 +183,7 @@ class AssignmentFiles:
         self._files = JsonFolder(folder, StoredAssignment, mend)
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredAssignment]:
-        """As `JsonFolder.load`."""
+        """Load the files, as `JsonFolder.load`."""
         return self._files.load(damaged)
 
     @kill_point(KillPoint.ASSIGNMENT_SAVE)

@@ -121,7 +121,7 @@ class Mover:
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
 
     def be_patient(self, patience_s: float) -> None:
-        """Set how long a task that runs elsewhere may stand still, seconds."""
+        """Set how long a task that runs elsewhere may stop, seconds."""
         self._patience_s = patience_s
 
     async def move(self, task: str, to: PeerId, deal: Deal) -> MoveRecord:
@@ -286,7 +286,7 @@ class Mover:
         return record
 
     async def _fetch_inputs(self, placed: Copy, *, wait_s: float) -> None:
-        """Have the inputs here again, while the task is being moved; wait for them so long."""
+        """Fetch the inputs while the task is being moved; wait for them that long."""
         self._sparing.look(self._queries.get(placed.task.query))
         with trio.move_on_after(wait_s):
             await placed.runner.inputs.wait(placed.boundary)
@@ -357,7 +357,7 @@ class Mover:
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
-        """Record the move, with the time that the output stood still; 0: no epoch came."""
+        """Record the move, with the time for which the output paused; 0: no epoch came."""
         since = placed.current.term.since
         stood_s = 0.0
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
@@ -384,7 +384,7 @@ class Mover:
         return await connection.call(method, request, response, timeout_s=patience_s)
 
     async def tend(self) -> None:
-        """Tell workers again, and take back tasks that are lost there; for ever."""
+        """Notify workers again, and take back tasks that are lost there; for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.workers_s))
             self._sparing.look_at_all()
@@ -453,7 +453,7 @@ class Mover:
 
 
 def _nobody_minds(_task: str, _placement: Placement) -> None:
-    """Without contracts, no placement is paid for."""
+    """Agree to every placement: without contracts none is paid for."""
 
 
 def _only_siblings(placement: Placement) -> None:

@@ -50,7 +50,7 @@ class Notifier:
         self._telling: set[str] = set()
 
     def untold(self, placed: Copy) -> list[Placement]:
-        """The placements, of the last two, whose worker has not heard the news."""
+        """Return the placements, of the last two, whose worker has not answered yet."""
         told = self._told.get(placed.name, set())
         return [
             placement

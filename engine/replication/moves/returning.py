@@ -84,7 +84,7 @@ class Returning:
                 self._send_back(task, why)
 
     def _crowding(self) -> dict[str, str]:
-        """The tasks to give back, each with the reason, for people."""
+        """Return the tasks to return, each with the reason, for people."""
         quota, own = self._store.quota, self._overlay.identity.participant
         held = [held for guest in self._assignments.all() for held in _held(guest)]
         gone = to_let_go(

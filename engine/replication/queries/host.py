@@ -375,7 +375,7 @@ class QueryHost:
         return self._executor.trouble
 
     def start(self, running: QueryCopy) -> None:
-        """Let its tasks go on."""
+        """Let its tasks continue."""
         self.warm()
         running.start()
 

@@ -135,7 +135,7 @@ class QueryFiles:
         self._files = JsonFolder(folder, StoredQuery, mend)
 
     def load(self, damaged: Callable[[DamagedError], None] = refuse) -> Iterator[StoredQuery]:
-        """As `JsonFolder.load`."""
+        """Load the files, as `JsonFolder.load`."""
         return self._files.load(damaged)
 
     def save(self, stored: StoredQuery) -> None:

@@ -224,7 +224,7 @@ class Primaries:
             self._queries.appoint(running, alone)
 
     def _let_go_on(self, running: QueryCopy) -> None:
-        """Remove the limits of a modification, once all peers that give out results know it."""
+        """Remove the limits of a modification, once all peers that emit results know it."""
         if running.limited and running.wait_s(self._timing.parted_s) <= 0:
             running.go_on()
             self._queries.publish_soon(running)  # its publication had to wait
@@ -303,7 +303,8 @@ class Primaries:
         return True
 
     def _deleted(self, running: QueryCopy) -> None:
-        """Dismiss the secondary of a deleted query; if it does not hear now, then when it asks."""
+        """Dismiss the secondary of a deleted query; if it cannot be reached now, then when it
+        asks."""
         upkeep.hold_no_more(running)
         self._forget(running)
         if running.stored.term.secondary:

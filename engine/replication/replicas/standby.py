@@ -146,7 +146,7 @@ class Standby:
 
     @property
     def behind_us(self) -> int:
-        """The lag of its outputs behind the primary's, as last heard, microseconds."""
+        """Return the lag of its outputs behind the primary's, as last reported, microseconds."""
         gaps = [
             told - self.copy.logs[output].log.boundary
             for output, told in self._told.items()
