@@ -9,7 +9,7 @@ PARALLEL := --dist loadfile --no-loadscope-reorder
 # The versions that are installed. `make setup LOCK=` takes the newest that pyproject.toml allows.
 LOCK := requirements-dev.lock
 
-.PHONY: setup java demo test test-quick fmt check sim docs protocol bench soak clean
+.PHONY: setup java demo test test-quick fmt check sim docs protocol changelog bench soak clean
 
 setup: $(STAMP) java
 
@@ -51,6 +51,9 @@ docs: protocol  ## write docs/generated and the lock of the limits from the code
 
 protocol: $(STAMP)  ## write docs/generated/protocol.md and docs/protocol.lock from the types of the messages
 	@$(BIN)/python -m medusa.testnet.protocol
+
+changelog: $(STAMP)  ## show the items of changes/; make changelog VERSION=0.2.0 moves them to CHANGELOG.md
+	@$(BIN)/python changes/fold.py $(VERSION)
 
 bench: setup  ## ratios against the reference, into bench.json
 	@$(BIN)/python -m medusa.testnet.bench
