@@ -11,7 +11,7 @@ from typing import Final
 from medusa.contracts.documents import Proposal
 from medusa.contracts.market.events import Partner
 from medusa.contracts.market.messages import Item
-from medusa.contracts.terms import LoadTerms, Menu
+from medusa.contracts.terms import EVERY_KIND, LoadTerms, Menu
 
 SHORT_ID: Final = 8
 """Hex digits of a contract's id on screens; commands take any unambiguous beginning."""
@@ -116,7 +116,7 @@ def covers(menu: Menu, item: Item) -> str:
     if not item.kinds or not item.inputs:
         return f"{item.task[:80]}: does not say of which boxes it is made, or what it reads"
     for kind in item.kinds:
-        if kind not in menu.kinds:
+        if kind not in menu.kinds and EVERY_KIND not in menu.kinds:
             return f"{item.task[:80]}: box kind {kind[:40]!a} is not on the menu"
     for stream in item.inputs:
         if not any(fnmatchcase(stream, pattern) for pattern in menu.streams):

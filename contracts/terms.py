@@ -18,20 +18,10 @@ UNITS_PER_CORE: Final = 100
 NS_PER_UNIT_SECOND: Final = 10**9 // UNITS_PER_CORE
 """CPU nanoseconds of one unit of load during one second."""
 
-KINDS: Final = (
-    "filter",
-    "map",
-    "union",
-    "aggregate",
-    "sessions",
-    "cumulate",
-    "rank",
-    "join",
-    "match",
-    "totals",
-    "top",
-)
-"""Box kinds that a menu may name."""
+EVERY_KIND: Final = "*"
+"""On a menu: box kinds of every name, those of later releases included."""
+
+_KIND: Final = re.compile(r"[a-z_]{1,32}", re.ASCII)
 
 MAX_PRICE: Final = 2**40
 """Micros, of any price in a contract: a million of money for one unit of load or one tuple; sums
@@ -56,12 +46,12 @@ class Menu(Struct, frozen=True, array_like=True):
     """The tasks that one side will run for the other.
 
     Attributes:
-        kinds: box kinds (filter, map, union, aggregate); a task may have no other.
+        kinds: box kinds (filter, map, union, aggregate...); a task may have no other. `*`: all.
         streams: patterns (shell style) of the streams its tasks may read, as in medusa://a.edu/*.
         most_load: units of load at once; 0: nothing.
     """
 
-    kinds: tuple[str, ...] = KINDS
+    kinds: tuple[str, ...] = (EVERY_KIND,)
     streams: tuple[str, ...] = ("*",)
     most_load: int = 0
 
@@ -168,11 +158,9 @@ def _check_load(terms: LoadTerms) -> None:
 
 def _check_menu(what: str, menu: Menu) -> None:
     check_within(f"{what}: most_load", menu.most_load, MAX_LOAD)
-    unknown = sorted(set(menu.kinds) - set(KINDS))
-    if unknown:
-        raise InvalidInputError(
-            f"{what}: {unknown[0][:80]!a} is no box kind; known are {', '.join(KINDS)}"
-        )
+    for kind in menu.kinds:
+        if kind != EVERY_KIND and _KIND.fullmatch(kind) is None:
+            raise InvalidInputError(f"{what}: {kind[:80]!a} is no name of a box kind, like filter")
     if not menu.kinds or len(set(menu.kinds)) != len(menu.kinds):
         raise InvalidInputError(f"{what}: name each box kind once, and at least one")
     if not 0 < len(menu.streams) <= MAX_PATTERNS:

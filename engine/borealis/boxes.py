@@ -17,10 +17,11 @@ from medusa.engine.borealis.windows import (
     refuse_slack,
 )
 from medusa.engine.language.operators import can_cast
-from medusa.engine.language.xml.boxes import Parameters, read_box, read_groups
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import Box, Filter, Join, JoinKind, Union
 from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.engine.operators.reading import read_box
+from medusa.engine.operators.shared.parameters import Parameters, read_groups
 from medusa.overlay.errors import InvalidInputError
 
 _RUNNING: Final = (

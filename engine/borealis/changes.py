@@ -23,7 +23,6 @@ from typing import Final
 from medusa.engine.borealis.streams import OldBox, OldTable, Streams
 from medusa.engine.borealis.tables import Names, plain, split, table_of
 from medusa.engine.language.typed import fields_in
-from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
     Box,
     Join,
@@ -34,9 +33,11 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
+from medusa.engine.operators.join import JoinOperator
 from medusa.engine.operators.join.sides import RIGHT
-from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.operators.typing import type_box
+from medusa.engine.operators.shared.operator import Inputs
+from medusa.engine.operators.shared.parameters import Parameters
+from medusa.engine.operators.typing import typed
 from medusa.overlay.errors import InvalidInputError
 
 UPDATE: Final = "update"
@@ -176,8 +177,7 @@ class Changing:
         Args:
             names: the fields that it sets.
         """
-        step = type_box(update, self._streams.schemas).steps[update.output]
-        assert isinstance(step, JoinStep), "of a join"
+        step = typed(JoinOperator(update), Inputs(self._streams.schemas)).steps[update.output]
         for name, value in step.outputs:
             read = {each.removeprefix(RIGHT) for each in fields_in(value) if each.startswith(RIGHT)}
             if name in names and read & names:

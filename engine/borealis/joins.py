@@ -18,7 +18,6 @@ from typing import Final
 
 from medusa.engine.borealis.streams import OldBox, Streams
 from medusa.engine.borealis.windows import number
-from medusa.engine.language.xml.boxes import Parameters
 from medusa.engine.objects.query import (
     AggregateCall,
     Box,
@@ -31,6 +30,7 @@ from medusa.engine.objects.query import (
     order_by,
 )
 from medusa.engine.objects.schema import DELETED, STIME, Schema
+from medusa.engine.operators.shared.parameters import Parameters
 from medusa.engine.operators.tuple_windows import MOST_TUPLES
 from medusa.overlay.errors import InvalidInputError
 

@@ -8,8 +8,9 @@ from typing import Final
 
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.objects.query import Box, Filter, Map, Union
+from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import STIME, FieldType, Schema
+from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
 
@@ -110,8 +111,8 @@ class Streams:
             self.schemas[stream] = made[stream]
             if self.slack.issuperset(inputs):
                 self.slack.add(stream)
-            if passed is not None and (kept := _passed(box, passed)) is not None:
-                self._starts[stream] = kept
+            if passed is not None and (name := operator_of(box).unchanged(passed.field)):
+                self._starts[stream] = Starts(name, passed.size_us)
 
     def starts(self, stream: str, starts: Starts) -> None:
         """Note that a field of the stream has the starts of windows."""
@@ -143,18 +144,6 @@ class Streams:
             f"it is ordered on {name[:64]!a}, but {stream} is ordered by {time}: order on {STIME}, "
             'or declare time="..." in the schema'
         )
-
-
-def _passed(box: Box, starts: Starts) -> Starts | None:
-    """The same field behind a box, if it is there unchanged."""
-    match box:
-        case Filter() | Union():
-            return starts
-        case Map():
-            names = [name for name, text in box.expressions if text.strip() == starts.field]
-            return Starts(names[0], starts.size_us) if names else None
-        case _:
-            return None
 
 
 def inferred_time(schema: Schema, ordered: Collection[str]) -> str | None:

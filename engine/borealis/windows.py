@@ -16,8 +16,6 @@ from msgspec.structs import replace
 
 from medusa.engine.borealis.streams import SECOND_US, OldBox, Starts, Streams
 from medusa.engine.language.aggregates import call_of, function_of
-from medusa.engine.language.xml.boxes import Parameters, read_box, read_functions, read_groups
-from medusa.engine.language.xml.parameters import us_to_seconds
 from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import (
     WINDOW_START,
@@ -32,10 +30,18 @@ from medusa.engine.objects.query import (
     Totals,
 )
 from medusa.engine.objects.schema import STIME, FieldType, Schema
-from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.aggregate import AggregateOperator
+from medusa.engine.operators.reading import read_box
 from medusa.engine.operators.shared.aggregation import TypedAggregate
-from medusa.engine.operators.totals.step import TotalsStep
-from medusa.engine.operators.typing import type_box
+from medusa.engine.operators.shared.operator import Inputs
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    read_functions,
+    read_groups,
+    us_to_seconds,
+)
+from medusa.engine.operators.totals import TotalsOperator
+from medusa.engine.operators.typing import typed
 from medusa.overlay.errors import InvalidInputError
 
 _SMALL: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT})
@@ -118,8 +124,7 @@ def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
         return [read_box(old.node, old.inputs, old.outputs, nodes)]
     # the same functions of a window of time have the same types
     probe = Aggregate(old.name, old.inputs[0], old.outputs[0], 1, 1, groups, functions)
-    step = type_box(probe, streams.schemas).steps[probe.output]
-    assert isinstance(step, AggregateStep), "of an aggregate"
+    step = typed(AggregateOperator(probe), Inputs(streams.schemas)).steps[probe.output]
     fields = (
         *((group, group) for group in groups),
         *((each.output, _result(each)) for each in step.functions),
@@ -213,8 +218,7 @@ def _formed(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
     """
     if not order:
         return [windows]
-    step = type_box(windows, streams.schemas).steps[windows.output]
-    assert isinstance(step, AggregateStep), "of an aggregate"
+    step = typed(AggregateOperator(windows), Inputs(streams.schemas)).steps[windows.output]
     start = _start(streams.schema(windows.input), order)
     return _in_form(windows, streams, (order, start), step.functions)
 
@@ -268,8 +272,7 @@ def _latch(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
         windows.group_by,
         windows.functions,
     )
-    step = type_box(totals, streams.schemas).steps[totals.output]
-    assert isinstance(step, TotalsStep), "of totals"
+    step = typed(TotalsOperator(totals), Inputs(streams.schemas)).steps[totals.output]
     last = tuple(AggregateCall("lastval", each.output, each.output) for each in windows.functions)
     latched = replace(windows, input=totals.output, functions=last)
     if not order:

@@ -11,12 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.language.check import MAX_BOXES
-from medusa.engine.language.xml.boxes import read_box
-from medusa.engine.language.xml.parameters import parameters_of, type_of
 from medusa.engine.language.xml.tree import Node, parse_xml
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.functions import unpinned
-from medusa.engine.objects.query import Aggregate, Box, Query, TupleWindows
+from medusa.engine.objects.query import Box, Query
+from medusa.engine.operators.reading import kind_meant, read_box
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.parameters import Parameters
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -67,7 +68,7 @@ _PARAMETER: Final = "parameter"
 
 
 _ALIASES: Final = {"nexpression": "expression"}
-"""Names of the first paper's dialect, and those of `parameters_of`."""
+"""Names of the first paper's dialect, and those of `Operator.parameters`."""
 
 
 class _Given(Node):
@@ -153,7 +154,7 @@ def differences(
     refused += [f"there is a new {named(name)}" for name in after.keys() - before.keys()]
     for name in before.keys() & after.keys():
         one, two = before[name], after[name]
-        if type_of(one) != type_of(two):
+        if operator_of(one).word != operator_of(two).word:
             refused.append(f"{named(name)} is made in another way")
         elif (one.inputs, one.outputs) != (two.inputs, two.outputs):
             refused.append(f"{named(name)} reads or makes other streams")
@@ -166,7 +167,9 @@ def differences(
     return tuple(
         ParameterChange(name, parameter, one.get(parameter), two.get(parameter))
         for name, box in before.items()
-        for one, two in [(dict(parameters_of(box)), dict(parameters_of(after[name])))]
+        for one, two in [
+            (dict(operator_of(box).parameters()), dict(operator_of(after[name]).parameters()))
+        ]
         for parameter in dict.fromkeys([*one, *two])
         if one.get(parameter) != two.get(parameter)
     )
@@ -193,7 +196,7 @@ def changes_to(edited: Query, differing: Sequence[ParameterChange]) -> tuple[Box
     """The modification that makes a query the edited one. differing: of `differences`."""
     names = {each.box for each in differing}
     return tuple(
-        BoxChange(box.name, tuple(parameters_of(box)), whole=True)
+        BoxChange(box.name, tuple(operator_of(box).parameters()), whole=True)
         for box in edited.boxes
         if box.name in names
     )
@@ -201,24 +204,17 @@ def changes_to(edited: Query, differing: Sequence[ParameterChange]) -> tuple[Box
 
 def _modified_box(box: Box, change: BoxChange) -> Box:
     given = _given(box, change.parameters)
-    state = {} if change.whole else dict(parameters_of(box))
-    tumbling = isinstance(box, Aggregate) and box.size_us == box.advance_us
-    if tumbling and "window-size" in given and "advance" in state:
-        del state["advance"]  # windows that do not overlap stay so, unless `given` has an advance
-    by_tuples = given.get("window-size-by", state.get("window-size-by")) == "TUPLES"
-    if by_tuples != isinstance(box, TupleWindows):
-        raise InvalidInputError(f"box {box.name!a}: windows of time stay so, and those of tuples")
+    operator = operator_of(box)
+    state = {} if change.whole else dict(operator.kept_parameters(given))
     nodes = [
         _Given(_PARAMETER, {"name": name, "value": value}, 0)
         for name, value in {**state, **given}.items()
     ]
-    node = _Given("box", {"name": box.name, "type": type_of(box)}, 0)
+    node = _Given("box", {"name": box.name, "type": operator.word}, 0)
+    if kind_meant(node, operator.word, Parameters(node, nodes)) is not type(operator):
+        raise InvalidInputError(f"box {box.name!a}: windows of time stay so, and those of tuples")
     made = read_box(node, box.inputs, box.outputs, nodes)
-    if isinstance(made, Aggregate) and made.advance_us > made.size_us and "advance" not in given:
-        raise InvalidInputError(
-            f"box {box.name!a}: windows of {made.size_us / 1e6:g} s that advance by "
-            f"{made.advance_us / 1e6:g} s would leave gaps: if they shall, say advance as well"
-        )
+    operator_of(made).check_modified(given)
     return made
 
 

@@ -5,7 +5,7 @@ Each function covers its union: mypy names a kind that one of them forgets.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from medusa.engine.objects.query import (
     Aggregate,
@@ -83,3 +83,10 @@ def operator_of(box: Box) -> Operator[Any, AnyStep]:  # noqa: C901, PLR0911 - on
             return TotalsOperator(box)
         case Top():
             return TopOperator(box)
+
+
+KINDS: Final[tuple[type[Operator[Any, Any]], ...]] = tuple(Operator.__subclasses__())
+"""All kinds: each has to be imported for `operator_of`."""
+
+WORDS: Final = tuple(sorted({kind.word for kind in KINDS}))
+"""Their names in documents and contracts."""

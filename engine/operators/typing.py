@@ -9,7 +9,15 @@ from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.registry import AnyStep, operator_of
-from medusa.engine.operators.shared.operator import Inputs, TypedBox, about, refuse_repeated
+from medusa.engine.operators.shared.operator import (
+    B,
+    Inputs,
+    Operator,
+    S_co,
+    TypedBox,
+    about,
+    refuse_repeated,
+)
 from medusa.overlay.errors import InvalidInputError
 
 MAX_BOX_NAME: Final = 64
@@ -49,9 +57,15 @@ def type_box(
     Raises:
         InvalidInputError: it does not type-check; names the box, the field and the reason.
     """
+    return typed(operator_of(box), Inputs(inputs, nodes, functions))
+
+
+def typed(operator: Operator[B, S_co], inputs: Inputs) -> TypedBox[S_co]:
+    """The box of an operator with typed expressions. Raises: InvalidInputError: see `type_box`."""
+    box = operator.box
     check_shape(box)
     with about(f"box {box.name!a}"):
         for stream in box.inputs:
-            if stream not in inputs:
+            if stream not in inputs.schemas:
                 raise InvalidInputError(f"there is no stream {stream}")
-        return operator_of(box).typed(Inputs(inputs, nodes, functions))
+        return operator.typed(inputs)

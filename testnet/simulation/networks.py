@@ -26,6 +26,8 @@ from medusa.engine.objects.query import (
     Union,
     order_by,
 )
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.operator import State
 
 COUNT: Final = AggregateCall("count", None, "rows")
 TOTAL: Final = AggregateCall("sum", "value", "total")
@@ -34,7 +36,7 @@ TOTAL: Final = AggregateCall("sum", "value", "total")
 def stays(boxes: Sequence[Box]) -> bool:
     """Whether the last box keeps a table of all so far: its task is not moved, and its only standby
     is a passive one."""
-    return any(isinstance(box, (Totals, Top, TupleWindows)) for box in boxes)
+    return any(operator_of(box).state is State.OUTPUT for box in boxes)
 
 
 def draw_boxes(rng: random.Random, base: str, inputs: Sequence[str]) -> tuple[Box, ...]:
@@ -94,7 +96,7 @@ def _table(rng: random.Random, at: str, base: str) -> list[Box]:
     """A table, and perhaps a join of its own input with it."""
     draw: Callable[[str, str], Box] = rng.choice((_totals, _totals, _top))
     box = draw(at, f"{base}/totals")
-    if isinstance(box, Top) or rng.random() < 0.5:
+    if draw is _top or rng.random() < 0.5:
         return [box]
     fields = (("poster", "left.poster"), ("number", "left.number"), ("rows", "right.rows"))
     parts = (at, f"{base}/totals", f"{base}/looked_up")

@@ -318,7 +318,7 @@ def test_good_terms(terms: Terms) -> None:
         (LoadTerms(1, 1), "neither side runs anything"),
         (LoadTerms(1, 1, Menu(most_load=-1)), "what the proposer runs: most_load"),
         (LoadTerms(1, 1, SOME, Menu(most_load=2**40)), "what the accepter runs: most_load"),
-        (LoadTerms(1, 1, Menu(("java",), most_load=1)), "'java' is no box kind"),
+        (LoadTerms(1, 1, Menu(("Java 1",), most_load=1)), "'Java 1' is no name of a box kind"),
         (LoadTerms(1, 1, Menu((), most_load=1)), "at least one"),
         (LoadTerms(1, 1, Menu(("map", "map"), most_load=1)), "each box kind once"),
         (LoadTerms(1, 1, Menu(streams=(), most_load=1)), "1 to 16 stream patterns"),

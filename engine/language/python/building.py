@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
 from medusa.engine.language.aggregates import function_of
-from medusa.engine.language.box_texts import measure_of, order_of
 from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.query import (
     Aggregate,
@@ -38,6 +37,7 @@ from medusa.engine.objects.query import (
     longest_session,
 )
 from medusa.engine.operators.match.pattern import conditioned, read_pattern
+from medusa.engine.operators.shared.texts import measure_of, order_of
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 
@@ -144,7 +144,8 @@ class Stream:
         """
         size_us = span_us(size)
         advance_us = size_us if advance is None else span_us(advance)
-        return Windows(self, Aggregate, (size_us, advance_us))
+        length_us = size_us if size_us == advance_us else None
+        return Windows(self, Aggregate, (size_us, advance_us), length_us)
 
     def instants(self) -> Windows:
         """The tuples of each instant; all results of a window have one."""
@@ -331,11 +332,13 @@ class Windows:
 
     Attributes:
         _spans_us: the box's two lengths of time, microseconds.
+        _length_us: of windows that follow each other; None: of others.
     """
 
     _of: Stream
     _kind: type[Aggregate] | type[Sessions] | type[Cumulate]
     _spans_us: tuple[int, int]
+    _length_us: int | None = None
     _groups: tuple[str, ...] = ()
 
     def group_by(self, *fields: str) -> Windows:
@@ -369,10 +372,9 @@ class Windows:
         Raises:
             InvalidInputError: the windows overlap, or are sessions, or the order is none.
         """
-        size_us, advance_us = self._spans_us
-        if self._kind is not Aggregate or size_us != advance_us:
+        if self._length_us is None:
             raise InvalidInputError("the first tuples are those of windows that follow each other")
-        parts = (size_us, self._groups, tuple(map(order_of, order)), most, place)
+        parts = (self._length_us, self._groups, tuple(map(order_of, order)), most, place)
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
             return Rank(name, inputs[0], outputs[0], *parts)

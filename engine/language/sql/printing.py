@@ -16,7 +16,6 @@ from medusa.engine.language.document import Document
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.errors import PointedError
 from medusa.engine.language.sql.expressions import string_text
-from medusa.engine.language.sql.printing_boxes import select_sql
 from medusa.engine.language.sql.script import Script
 from medusa.engine.language.sql.writing import (
     interval_sql,
@@ -38,8 +37,6 @@ from medusa.engine.objects.functions import UserFunction, unpinned
 from medusa.engine.objects.query import (
     Box,
     Query,
-    Sessions,
-    longest_session,
     streams_read,
     streams_written,
 )
@@ -233,8 +230,7 @@ def _statement(query: Query, box: Box, schemas: Schemas) -> str:
         if box.name == ObjectName.parse(streams[0]).path.rpartition("/")[2]
         else [("box", string_text(box.name))]
     )
-    if isinstance(box, Sessions) and box.longest_us != longest_session(box.gap_us):
-        options.append(("within", interval_sql(box.longest_us)))
+    options += operator_of(box).options_sql
     declared = dict(query.readers)
     for port, stream in enumerate(streams, 1):
         if stream in declared:
@@ -249,7 +245,8 @@ def _statement(query: Query, box: Box, schemas: Schemas) -> str:
             f"TEMPORARY {object_sql(stream)}" if inside else object_sql(stream)
             for stream, inside in zip(streams, hidden, strict=True)
         ]
-    return f"{head} {', '.join(names)}{options_sql(options)} AS\n    {select_sql(box, schemas)}"
+    select = operator_of(box).select_sql(schemas)
+    return f"{head} {', '.join(names)}{options_sql(options)} AS\n    {select}"
 
 
 def _members(names: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from medusa.engine.language.document import Document
 from medusa.engine.language.gaps import gaps
 from medusa.engine.language.unsaid import Unsaid
 from medusa.engine.language.xml import medusa
-from medusa.engine.language.xml.boxes import seconds_to_us
 from medusa.engine.language.xml.medusa import (
     Qualify,
     read_query,
@@ -21,6 +20,7 @@ from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query, longest_session
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
+from medusa.engine.operators.shared.parameters import seconds_to_us
 from medusa.overlay.names import SCHEME, ObjectName
 
 

@@ -11,7 +11,6 @@ from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.document import Document
 from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
 from medusa.engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
-from medusa.engine.language.xml.parameters import parameters_of, type_of, us_to_seconds
 from medusa.engine.language.xml.tree import parse_xml
 from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.definitions import (
@@ -24,6 +23,8 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.query import Query, streams_read
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
+from medusa.engine.operators.registry import operator_of
+from medusa.engine.operators.shared.parameters import us_to_seconds
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -161,7 +162,7 @@ def _query(query: Query) -> list[str]:
     attributes = [("name", query.name), *_availability(query.availability), *_past(query)]
     lines = [_element("query", attributes, "", has_more=True)]
     for box in query.boxes:
-        kind = [("name", box.name), ("type", type_of(box))]
+        kind = [("name", box.name), ("type", operator_of(box).word)]
         lines.append(_element("box", kind, "  ", has_more=True))
         for tag, streams in (("input", box.inputs), ("output", box.outputs)):
             lines += [
@@ -170,7 +171,7 @@ def _query(query: Query) -> list[str]:
             ]
         lines += [
             _element("param", [("name", name), ("value", value)], "    ")
-            for name, value in parameters_of(box)
+            for name, value in operator_of(box).parameters()
         ]
         lines.append("  </box>")
     declared = dict(query.readers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 import msgspec
 
 from medusa.engine.language.unsaid import span_text
@@ -29,6 +31,15 @@ from medusa.engine.operators.shared.operator import (
     seconds,
 )
 from medusa.engine.operators.shared.panes import has_room, pane_us
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    functions_written,
+    read_functions,
+    read_groups,
+    us_to_seconds,
+)
+from medusa.engine.operators.shared.python import call, functions_python, grouped_python, span
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -106,3 +117,65 @@ class AggregateOperator(Operator[Aggregate, AggregateStep]):
         pane_s = None if width_us is None else width_us / 1e6
         lengths = (box.size_us / 1e6, box.advance_us / 1e6)
         return ExplainedWindow(box.name, *lengths, pane_s, why(box, width_us))
+
+    @classmethod
+    def is_meant(cls, parameters: Parameters) -> bool:
+        return parameters.says("window-size-by") != "TUPLES"
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Aggregate:
+        functions = read_functions(parameters)
+        parameters.take_choice("window-size-by", "VALUES", "TUPLES")
+        size = parameters.take_seconds("window-size")
+        if size is None:
+            raise InvalidInputError("parameter window-size is missing")
+        advance = parameters.take_seconds("advance")
+        parameters.take_all_fixed()
+        order_on = parameters.take("order-on-field")
+        lengths = (size, size if advance is None else advance)
+        groups = read_groups(parameters)
+        return Aggregate(name, inputs[0], outputs[0], *lengths, groups, functions, order_on or "")
+
+    def parameters(self) -> Written:
+        box = self.box
+        order = [("order-on-field", box.order_on)] if box.order_on else []
+        return [
+            *functions_written(box.functions, box.group_by),
+            ("window-size", us_to_seconds(box.size_us)),
+            ("advance", us_to_seconds(box.advance_us)),
+            *order,
+        ]
+
+    def kept_parameters(self, given: Collection[str]) -> Written:
+        # windows that do not overlap stay so, unless an advance is given
+        tumbling = self.box.size_us == self.box.advance_us
+        follows = {"advance"} if tumbling and "window-size" in given else set()
+        return [each for each in self.parameters() if each[0] not in follows]
+
+    def check_modified(self, given: Collection[str]) -> None:
+        box = self.box
+        if box.advance_us > box.size_us and "advance" not in given:
+            raise InvalidInputError(
+                f"box {box.name!a}: windows of {box.size_us / 1e6:g} s that advance by "
+                f"{box.advance_us / 1e6:g} s would leave gaps: if they shall, say advance as well"
+            )
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box, schema = self.box, schemas[self.box.input]
+        size, advance = writing.interval_sql(box.size_us), writing.interval_sql(box.advance_us)
+        table = f"TABLE {writing.object_sql(box.input)}, {sql.time_sql(schema)}"
+        windows = (
+            f"TUMBLE({table}, {size})" if size == advance else f"HOP({table}, {advance}, {size})"
+        )
+        groups = sql.fields_sql(box.group_by, box.input)
+        return sql.windows_sql(box, [WINDOW_START, *groups], windows)
+
+    def python(self, streams: Sequence[str]) -> str:
+        size, advance = self.box.size_us, self.box.advance_us
+        windows = call(f"{streams[0]}.window", map(span, dict.fromkeys((size, advance))))
+        return functions_python(grouped_python(windows, self.box.group_by), self.box.functions)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medusa.engine.objects.query import Cumulate
-from medusa.engine.objects.schema import Field
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, Cumulate
+from medusa.engine.objects.schema import Field, Schema
 from medusa.engine.operators.shared.aggregation import (
     MAX_OVERLAP,
     TypedAggregate,
@@ -28,6 +28,15 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     seconds,
 )
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    functions_written,
+    read_functions,
+    read_groups,
+    us_to_seconds,
+)
+from medusa.engine.operators.shared.python import call, functions_python, grouped_python, span
 from medusa.engine.operators.shared.spans import spans_schema
 from medusa.engine.operators.shared.step import CASE, Near, Step
 from medusa.overlay.errors import InvalidInputError
@@ -96,3 +105,36 @@ class CumulateOperator(Operator[Cumulate, CumulateStep]):
             f"windows that grow every {step} up to {size}{groups_in_words(self.box.group_by)}: "
             f"{functions_in_words(self.box.functions)}"
         )
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Cumulate:
+        functions, groups = read_functions(parameters), read_groups(parameters)
+        size, step = (parameters.take_seconds(each) for each in ("window-size", "step"))
+        if size is None or step is None:
+            raise InvalidInputError("parameters window-size and step are needed, both in seconds")
+        return Cumulate(name, inputs[0], outputs[0], step, size, groups, functions)
+
+    def parameters(self) -> Written:
+        return [
+            *functions_written(self.box.functions, self.box.group_by),
+            ("window-size", us_to_seconds(self.box.size_us)),
+            ("step", us_to_seconds(self.box.step_us)),
+        ]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box, schema = self.box, schemas[self.box.input]
+        lengths = f"{writing.interval_sql(box.step_us)}, {writing.interval_sql(box.size_us)}"
+        table = f"TABLE {writing.object_sql(box.input)}, {sql.time_sql(schema)}"
+        groups = sql.fields_sql(box.group_by, box.input)
+        times = [WINDOW_START, WINDOW_END]
+        return sql.windows_sql(box, [*times, *groups], f"CUMULATE({table}, {lengths})")
+
+    def python(self, streams: Sequence[str]) -> str:
+        lengths = (self.box.step_us, self.box.size_us)
+        windows = call(f"{streams[0]}.cumulate", map(span, lengths))
+        return functions_python(grouped_python(windows, self.box.group_by), self.box.functions)

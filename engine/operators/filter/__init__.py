@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -19,6 +19,8 @@ from medusa.engine.operators.shared.operator import (
     about,
     renamed,
 )
+from medusa.engine.operators.shared.parameters import Parameters, Written, numbered
+from medusa.engine.operators.shared.python import call, constant
 from medusa.engine.operators.shared.step import Near, Step, Windows
 from medusa.overlay.errors import InvalidInputError
 
@@ -74,6 +76,7 @@ class FilterStep(Step):
 
 class FilterOperator(Operator[Filter, FilterStep]):
     word = "filter"
+    most_outputs = MAX_PORTS
     state = State.NONE
     box_class = BoxClass.REPEATABLE
 
@@ -96,10 +99,10 @@ class FilterOperator(Operator[Filter, FilterStep]):
         for number, text in enumerate(box.predicates):
             with about(f"expression {number}"):
                 predicates.append(given.predicate(text))
-        for call in (call for each in predicates for call in calls_in(each)):
-            if len(box.outputs) > 1 and not call.function.deterministic:
+        for called in (called for each in predicates for called in calls_in(each)):
+            if len(box.outputs) > 1 and not called.function.deterministic:
                 raise InvalidInputError(
-                    f"a filter with several outputs cannot call {call.function.name}, which may "
+                    f"a filter with several outputs cannot call {called.function.name}, which may "
                     "give another result for each of them: call it in a map, and filter by its "
                     "result"
                 )
@@ -110,6 +113,9 @@ class FilterOperator(Operator[Filter, FilterStep]):
         made = {stream: renamed(given.schema, stream) for stream in box.outputs}
         return TypedBox(box, made, steps)
 
+    def unchanged(self, field: str) -> str | None:
+        return field
+
     def needs_log(self, *, after_state: bool) -> bool:
         return len(self.box.outputs) > 1
 
@@ -117,3 +123,33 @@ class FilterOperator(Operator[Filter, FilterStep]):
         port = self.box.outputs.index(stream)
         before = [f"({text}) is not true" for text in self.box.predicates[:port]]
         return f"filter: {' and '.join([*before, *self.box.predicates[port : port + 1]])}"
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Filter:
+        predicates = parameters.take_numbered("expression", "nexpression")
+        flag = parameters.take_flag("pass-on-false-port")
+        return Filter(name, inputs[0], outputs, tuple(predicates), flag)
+
+    def parameters(self) -> Written:
+        flag = [("pass-on-false-port", "1")] if self.box.pass_on_false else []
+        return [*numbered("expression", self.box.predicates), *flag]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+
+        conditions = list(map(writing.expression_sql, self.box.predicates))
+        table = writing.object_sql(self.box.input)
+        if len(conditions) == 1 and not self.box.pass_on_false:
+            return f"SELECT * FROM {table} WHERE {conditions[0]}"
+        rest = " ELSE" if self.box.pass_on_false else ""
+        return f"SPLIT {table} BY {', '.join(conditions)}{rest}"
+
+    def python(self, streams: Sequence[str]) -> str:
+        conditions = list(map(constant, self.box.predicates))
+        if len(conditions) == 1 and not self.box.pass_on_false:
+            return call(f"{streams[0]}.filter", conditions)
+        rest = ["rest=True"] if self.box.pass_on_false else []
+        made = call(f"{streams[0]}.split", [*conditions, *rest])
+        return made if len(self.box.outputs) > 1 else f"{made}[0]"

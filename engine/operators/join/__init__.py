@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from medusa.engine.language.typed import Expression
 from medusa.engine.language.user_functions import refuse_calls
-from medusa.engine.objects.query import Join
+from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Schema, check_schema
 from medusa.engine.operators.join.sides import (
     AS_OF,
@@ -26,11 +28,14 @@ from medusa.engine.operators.shared.operator import (
     about,
     seconds,
 )
+from medusa.engine.operators.shared.parameters import Parameters, Written, numbered, signed_seconds
+from medusa.engine.operators.shared.python import call, constant, dictionary, span
 from medusa.overlay.errors import InvalidInputError
 
 
 class JoinOperator(Operator[Join, JoinStep]):
     word = "join"
+    most_inputs = 2
     state = State.INPUT
     box_class = BoxClass.DETERMINISTIC
 
@@ -108,3 +113,64 @@ class JoinOperator(Operator[Join, JoinStep]):
     @property
     def fields_made(self) -> int:
         return len(self.box.expressions)
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Join:
+        predicate = parameters.take("predicate")
+        kind = parameters.take("kind") or JoinKind.INNER
+        if kind not in set(JoinKind):
+            raise InvalidInputError(f"kind {kind[:40]!a} is not one of {', '.join(JoinKind)}")
+        texts = parameters.take_numbered("out-field")
+        names = parameters.take_numbered("out-field-name")
+        if len(texts) != len(names):
+            raise InvalidInputError(
+                f"it has {len(texts)} out-fields and {len(names)} out-field-names"
+            )
+        bounds = [parameters.take_signed(each) for each in ("before", "after")]
+        table = parameters.take_flag("table")
+        if not table and None in bounds:
+            raise InvalidInputError(
+                "a join needs before and after, the bounds of time in seconds, or table"
+            )
+        before, after = (each or 0 for each in bounds)
+        fields = tuple(zip(names, texts, strict=True))
+        parts = (JoinKind(kind), before, after, predicate or "true", fields, table)
+        return Join(name, inputs[0], inputs[-1], outputs[0], *parts)
+
+    def parameters(self) -> Written:
+        box = self.box
+        bounds = [
+            ("before", signed_seconds(box.before_us)),
+            ("after", signed_seconds(box.after_us)),
+        ]
+        return [
+            ("predicate", box.predicate),
+            ("kind", str(box.kind)),
+            *([("table", "1")] if box.table else bounds),
+            *numbered("out-field-name", [name for name, _ in box.expressions]),
+            *numbered("out-field", [each for _, each in box.expressions]),
+        ]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.operators.join.sql import join_sql  # it imports sqlglot
+
+        return join_sql(self.box, schemas)
+
+    def python(self, streams: Sequence[str]) -> str:
+        box, left, right = self.box, streams[0], streams[-1]
+        select = f"select={dictionary(dict(box.expressions))}"
+        on = f"on={constant(box.predicate)}"
+        as_of = box.kind in AS_OF and 0 in {box.before_us, box.after_us}
+        usual = JoinKind.ASOF if as_of else JoinKind.INNER
+        kind = [] if box.kind is usual else [f"kind={constant(box.kind.value)}"]
+        if box.table:
+            return call(f"{left}.table_join", [right, on, *kind, select])
+        given = [right, *([] if box.predicate == "true" else [on])]
+        if as_of:
+            within = f"within={span(max(box.before_us, box.after_us))}"
+            kind += ['direction="forward"'] if box.after_us > 0 else []
+            return call(f"{left}.asof_join", [*given, within, *kind, select])
+        within = f"within=({span(-box.before_us)}, {span(box.after_us)})"
+        return call(f"{left}.join", [*given, within, *kind, select])

@@ -19,6 +19,8 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     about,
 )
+from medusa.engine.operators.shared.parameters import Parameters, Written, numbered
+from medusa.engine.operators.shared.python import call, named_arguments
 from medusa.engine.operators.shared.step import Near, Step, Windows
 from medusa.overlay.errors import InvalidInputError
 
@@ -98,9 +100,44 @@ class MapOperator(Operator[Map, MapStep]):
     def makes_table(self, tables: Collection[str]) -> bool:
         return self.box.input in tables
 
+    def unchanged(self, field: str) -> str | None:
+        return next((name for name, text in self.box.expressions if text.strip() == field), None)
+
     @property
     def fields_made(self) -> int:
         return len(self.box.expressions)
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Map:
+        texts = parameters.take_numbered("expression")
+        names = parameters.take_numbered("output-field-name")
+        if len(texts) != len(names):
+            raise InvalidInputError(
+                f"it has {len(texts)} expressions and {len(names)} output field names"
+            )
+        return Map(name, inputs[0], outputs[0], tuple(zip(names, texts, strict=True)))
+
+    def parameters(self) -> Written:
+        return [
+            *numbered("output-field-name", [name for name, _ in self.box.expressions]),
+            *numbered("expression", [text for _, text in self.box.expressions]),
+        ]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        expressions, schema = self.box.expressions, schemas[self.box.input]
+        if sql.is_same(expressions, schema):
+            # one is in parentheses, so that the map is not taken for its input
+            (name, text), *more = expressions
+            expressions = ((name, f"({text})"), *more)
+        return f"SELECT {sql.items_sql(expressions)} FROM {writing.object_sql(self.box.input)}"
+
+    def python(self, streams: Sequence[str]) -> str:
+        return call(f"{streams[0]}.map", named_arguments(dict(self.box.expressions)))
 
 
 def _is_time(expression: Expression, schema: Schema) -> bool:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.typed import Expression, FieldRef
 from medusa.engine.language.user_functions import refuse_calls
-from medusa.engine.objects.query import Match, Measure
+from medusa.engine.objects.query import Contiguity, Match, Measure
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
-from medusa.engine.operators.match.pattern import PREVIOUS, check_pattern, pattern_text
+from medusa.engine.operators.match.pattern import (
+    ANY_TUPLE,
+    PREVIOUS,
+    check_pattern,
+    conditioned,
+    pattern_text,
+    read_pattern,
+)
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable
 from medusa.engine.operators.shared.operator import (
     MAX_WINDOW_US,
@@ -22,6 +29,15 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     seconds,
 )
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    numbered,
+    read_groups,
+    us_to_seconds,
+)
+from medusa.engine.operators.shared.python import call, constant, dictionary, span
+from medusa.engine.operators.shared.texts import measure_of, measure_text
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -60,6 +76,69 @@ class MatchOperator(Operator[Match, MatchStep]):
             f"match of {pattern_text(box.steps)}{by}, within {seconds(box.within_us)}, contiguity "
             f"{box.contiguity}"
         )
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Match:
+        pattern = parameters.take("pattern")
+        within = parameters.take_seconds("within")
+        if pattern is None or within is None:
+            raise InvalidInputError(
+                "a match needs a pattern, and within, its longest time in seconds"
+            )
+        contiguity = parameters.take("contiguity") or Contiguity.STRICT
+        if contiguity not in set(Contiguity):
+            known = ", ".join(Contiguity)
+            raise InvalidInputError(f"contiguity {contiguity[:40]!a} is not one of {known}")
+        variables = parameters.take_numbered("variable")
+        conditions = parameters.take_numbered("condition")
+        steps = conditioned(read_pattern(pattern), variables, conditions)
+        calls = parameters.take_numbered("measure")
+        names = parameters.take_numbered("measure-name")
+        if len(calls) != len(names):
+            raise InvalidInputError(f"it has {len(calls)} measures and {len(names)} measure-names")
+        groups = read_groups(parameters, "partition-by")
+        measures = tuple(measure_of(each, name) for each, name in zip(calls, names, strict=True))
+        parts = (groups, steps, within, measures, Contiguity(contiguity))
+        return Match(name, inputs[0], outputs[0], *parts)
+
+    def parameters(self) -> Written:
+        box = self.box
+        conditions = [each for each in box.steps if each.condition != ANY_TUPLE]
+        found = [
+            ("pattern", pattern_text(box.steps)),
+            ("within", us_to_seconds(box.within_us)),
+            ("contiguity", str(box.contiguity)),
+            *numbered("variable", [each.variable for each in conditions]),
+            *numbered("condition", [each.condition for each in conditions]),
+            *numbered("measure", [measure_text(each) for each in box.measures]),
+            *numbered("measure-name", [each.output for each in box.measures]),
+        ]
+        if box.partition_by:
+            found.append(("partition-by", ",".join(box.partition_by)))
+        return found
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.operators.match.sql import match_sql  # it imports sqlglot
+
+        return match_sql(self.box)
+
+    def python(self, streams: Sequence[str]) -> str:
+        box = self.box
+        where = {each.variable: each.condition for each in box.steps if each.condition != ANY_TUPLE}
+        measures = {each.output: measure_text(each) for each in box.measures}
+        arguments = [constant(pattern_text(box.steps)), f"within={span(box.within_us)}"]
+        if box.partition_by:
+            arguments.append(f"partition_by=[{', '.join(map(constant, box.partition_by))}]")
+        arguments += [
+            f"{name}={dictionary(texts)}"
+            for name, texts in (("where", where), ("measures", measures))
+            if texts
+        ]
+        if box.contiguity is not Contiguity.STRICT:
+            arguments.append(f"contiguity={constant(box.contiguity.value)}")
+        return call(f"{streams[0]}.match", arguments)
 
 
 def _predicate(text: str, seen: Schema, inputs: Inputs) -> Expression:

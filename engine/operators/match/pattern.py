@@ -36,6 +36,8 @@ MAX_TUPLES: Final = 1_024
 """Tuples of its partition, from its first one on, among which a match is looked for. So many are
 held in memory for each tuple."""
 
+ANY_TUPLE: Final = PatternStep("").condition
+
 PREVIOUS: Final = "prev"
 """Before the names of fields of the last tuple of the match, in conditions."""
 

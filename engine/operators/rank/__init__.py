@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 import msgspec
 
-from medusa.engine.language.box_texts import order_text
-from medusa.engine.objects.query import OrderBy, Rank
-from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema, check_schema
+from medusa.engine.objects.query import WINDOW_START, OrderBy, Rank
+from medusa.engine.objects.schema import SCENARIO, STIME, Field, FieldType, Schema, check_schema
 from medusa.engine.operators.shared.operator import (
     MAX_WINDOW_US,
     BoxClass,
@@ -22,7 +21,16 @@ from medusa.engine.operators.shared.operator import (
     seconds,
 )
 from medusa.engine.operators.shared.order import check_order, newest_first
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    order_written,
+    read_order,
+    us_to_seconds,
+)
+from medusa.engine.operators.shared.python import first_python, span
 from medusa.engine.operators.shared.step import CASE, Step, Windows
+from medusa.engine.operators.shared.texts import order_text
 from medusa.overlay.errors import InvalidInputError
 
 MAX_RANKS: Final = 1_000
@@ -103,3 +111,34 @@ class RankOperator(Operator[Rank, RankStep]):
         by = "".join(f" and {name}" for name in box.partition_by)
         window = "instant" if box.size_us == 1 else f"window of {seconds(box.size_us)}"
         return f"the first {box.most:,} of each {window}{by}, by {order}"
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Rank:
+        size = parameters.take_seconds("window-size")
+        order = read_order(parameters)
+        return Rank(name, inputs[0], outputs[0], 1 if size is None else size, *order)
+
+    def parameters(self) -> Written:
+        size = self.box.size_us
+        window = [("window-size", us_to_seconds(size))] if size > 1 else []
+        return [*order_written(self.box), *window]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box, schema = self.box, schemas[self.box.input]
+        table = writing.object_sql(box.input)
+        if box.size_us == 1:
+            return sql.first_sql(box, schema, table, STIME)
+        windows = (
+            f"TUMBLE(TABLE {table}, {sql.time_sql(schema)}, {writing.interval_sql(box.size_us)})"
+        )
+        return sql.first_sql(box, schema, windows, WINDOW_START)
+
+    def python(self, streams: Sequence[str]) -> str:
+        size = self.box.size_us
+        window = f".window({span(size)})" if size > 1 else ".instants()"
+        return first_python(self.box, streams[0] + window)

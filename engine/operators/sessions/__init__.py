@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medusa.engine.objects.query import Sessions
-from medusa.engine.objects.schema import Field
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, Sessions, longest_session
+from medusa.engine.objects.schema import Field, Schema
 from medusa.engine.operators.shared.aggregation import (
     TypedAggregate,
     check_functions,
@@ -27,6 +27,15 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     seconds,
 )
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    functions_written,
+    read_functions,
+    read_groups,
+    us_to_seconds,
+)
+from medusa.engine.operators.shared.python import call, functions_python, grouped_python, span
 from medusa.engine.operators.shared.spans import spans_schema
 from medusa.engine.operators.shared.step import CASE, Near, Step
 from medusa.overlay.errors import InvalidInputError
@@ -97,3 +106,46 @@ class SessionsOperator(Operator[Sessions, SessionsStep]):
             f"sessions with gaps of {gap} at most, cut if longer than {longest}"
             f"{groups_in_words(self.box.group_by)}: {functions_in_words(self.box.functions)}"
         )
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Sessions:
+        functions, groups = read_functions(parameters), read_groups(parameters)
+        gap, longest = (parameters.take_seconds(each) for each in ("gap", "longest"))
+        if gap is None:
+            raise InvalidInputError("parameter gap is missing: the seconds of silence that end one")
+        longest = longest_session(gap) if longest is None else longest
+        return Sessions(name, inputs[0], outputs[0], gap, longest, groups, functions)
+
+    def parameters(self) -> Written:
+        return [
+            *functions_written(self.box.functions, self.box.group_by),
+            ("gap", us_to_seconds(self.box.gap_us)),
+            ("longest", us_to_seconds(self.box.longest_us)),
+        ]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box, schema = self.box, schemas[self.box.input]
+        groups = sql.fields_sql(box.group_by, box.input)
+        partition = f" PARTITION BY {', '.join(groups)}" if groups else ""
+        table = f"TABLE {writing.object_sql(box.input)}{partition}, {sql.time_sql(schema)}"
+        windows = f"SESSION({table}, {writing.interval_sql(box.gap_us)})"
+        return sql.windows_sql(box, [WINDOW_START, WINDOW_END, *groups], windows)
+
+    @property
+    def options_sql(self) -> list[tuple[str, str]]:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+
+        if self.box.longest_us == longest_session(self.box.gap_us):
+            return []
+        return [("within", writing.interval_sql(self.box.longest_us))]
+
+    def python(self, streams: Sequence[str]) -> str:
+        gap, longest = self.box.gap_us, self.box.longest_us
+        lengths = [gap] if longest == longest_session(gap) else [gap, longest]
+        windows = call(f"{streams[0]}.sessions", map(span, lengths))
+        return functions_python(grouped_python(windows, self.box.group_by), self.box.functions)

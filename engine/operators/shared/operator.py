@@ -22,6 +22,7 @@ from medusa.engine.language.typed import Expression, FieldRef
 from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.shared.parameters import Parameters, Written
 from medusa.engine.operators.shared.step import Step
 from medusa.overlay.errors import InvalidInputError
 
@@ -72,7 +73,6 @@ class TypedBox(Generic[S_co]):
 @dataclass(frozen=True, slots=True)
 class Inputs:
     """The inputs by which a box is typed.
-
 
     Attributes:
         schemas: of its input streams at least.
@@ -155,11 +155,14 @@ class Operator(ABC, Generic[B, S_co]):
         word: the kind, as documents and contracts name it.
         state: what its results depend on.
         box_class: its class, unless it calls a function of a user that is not deterministic.
+        most_inputs, most_outputs: streams that it may have.
         has_step: it does something to its tuples, besides putting them into one order.
         made_of_table: its output is made of a table beside it.
     """
 
     word: ClassVar[str]
+    most_inputs: ClassVar[int] = 1
+    most_outputs: ClassVar[int] = 1
     has_step: ClassVar[bool] = True
     made_of_table: ClassVar[bool] = False
 
@@ -199,6 +202,65 @@ class Operator(ABC, Generic[B, S_co]):
             width_us: of the panes that its output is folded from, microseconds, if it is.
         """
 
+    @classmethod
+    @abstractmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> B:
+        """The box of an element of XML.
+
+        Raises:
+            InvalidInputError: a parameter is missing or none.
+        """
+
+    @abstractmethod
+    def parameters(self) -> Written:
+        """Its parameters in XML, as `read` takes them."""
+
+    @abstractmethod
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        """The SELECT that is read as the same box: CREATE STREAM has it behind AS. It imports
+        sqlglot.
+
+        Args:
+            schemas: of the streams that it reads.
+
+        Raises:
+            InvalidInputError: one of its expressions is none.
+        """
+
+    @abstractmethod
+    def python(self, streams: Sequence[str]) -> str:
+        """The expression of a Python program that makes it, as a stream, or several.
+
+        Args:
+            streams: the variables of the streams that it reads.
+        """
+
+    @classmethod
+    def is_meant(cls, parameters: Parameters) -> bool:
+        """Whether an element of that word means this kind."""
+        del parameters
+        return True
+
+    @property
+    def options_sql(self) -> list[tuple[str, str]]:
+        """What the WITH of a CREATE STREAM has to say about it."""
+        return []
+
+    def kept_parameters(self, given: Collection[str]) -> Written:
+        """Those of its parameters that stay, if a modification gives it others."""
+        del given
+        return self.parameters()
+
+    def check_modified(self, given: Collection[str]) -> None:
+        """Check the box of a modification that gave it some parameters.
+
+        Raises:
+            InvalidInputError: it has become what nobody meant.
+        """
+        del given
+
     def needs_log(self, *, after_state: bool) -> bool:
         """Whether a stream that it alone reads must be a log.
 
@@ -222,6 +284,11 @@ class Operator(ABC, Generic[B, S_co]):
         it."""
         del tables
         return False
+
+    def unchanged(self, field: str) -> str | None:
+        """The field of its output that is a field of its input, as it is; None: there is none."""
+        del field
+        return None
 
     @property
     def fields_made(self) -> int:

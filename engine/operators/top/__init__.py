@@ -3,18 +3,20 @@ aggregates do (`medusa.engine.operators.totals.step`)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
 import msgspec
 
-from medusa.engine.language.box_texts import order_text
 from medusa.engine.objects.query import OrderBy, Top
 from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
 from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, State, TypedBox
 from medusa.engine.operators.shared.order import check_order, newest_first
+from medusa.engine.operators.shared.parameters import Parameters, Written, order_written, read_order
+from medusa.engine.operators.shared.python import first_python
 from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.shared.texts import order_text
 from medusa.overlay.errors import InvalidInputError
 
 MOST_PLACES: Final = 32
@@ -97,3 +99,22 @@ class TopOperator(Operator[Top, TopStep]):
 
     def makes_table(self, tables: Collection[str]) -> bool:
         return True
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Top:
+        return Top(name, inputs[0], outputs[0], *read_order(parameters))
+
+    def parameters(self) -> Written:
+        return order_written(self.box)
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        table = writing.object_sql(self.box.input)
+        return sql.first_sql(self.box, schemas[self.box.input], table)
+
+    def python(self, streams: Sequence[str]) -> str:
+        return first_python(self.box, streams[0])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from medusa.engine.objects.query import Totals
@@ -14,6 +14,14 @@ from medusa.engine.operators.shared.aggregation import (
     typed_functions,
 )
 from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, State, TypedBox
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    functions_written,
+    read_functions,
+    read_groups,
+)
+from medusa.engine.operators.shared.python import call, constant, functions_python
 from medusa.engine.operators.totals.step import TotalsStep, totals_schema
 from medusa.overlay.errors import InvalidInputError
 
@@ -72,3 +80,30 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
 
     def makes_table(self, tables: Collection[str]) -> bool:
         return True
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Totals:
+        functions, groups = read_functions(parameters), read_groups(parameters)
+        changes = parameters.take_flag("table")
+        return Totals(name, inputs[0], outputs[0], groups, functions, changes=changes)
+
+    def parameters(self) -> Written:
+        table = [("table", "1")] if self.box.changes else []
+        return [*functions_written(self.box.functions, self.box.group_by), *table]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box, schema = self.box, schemas[self.box.input]
+        groups = [*map(writing.name_sql, box.group_by)]
+        by = ", ".join(sql.no_window(name, writing.name_sql(name), schema) for name in box.group_by)
+        items = ", ".join([*groups, *sql.calls_sql(box.functions)])
+        return f"SELECT {items}\n    FROM {writing.object_sql(box.input)} GROUP BY {by}"
+
+    def python(self, streams: Sequence[str]) -> str:
+        table = ["table=True"] if self.box.changes else []
+        groups = call(f"{streams[0]}.group_by", [*map(constant, self.box.group_by), *table])
+        return functions_python(groups, self.box.functions, "totals")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from medusa.engine.objects.query import TupleWindows
@@ -14,6 +15,14 @@ from medusa.engine.operators.shared.aggregation import (
     typed_functions,
 )
 from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, State, TypedBox
+from medusa.engine.operators.shared.parameters import (
+    Parameters,
+    Written,
+    functions_written,
+    read_functions,
+    read_groups,
+)
+from medusa.engine.operators.shared.python import call, constant, functions_python, grouped_python
 from medusa.engine.operators.tuple_windows.step import (
     TupleWindowsStep,
     fields_taken,
@@ -67,6 +76,68 @@ class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
         if advance <= size:
             return ""
         return f"{size:,} rows long, and one begins each {advance:,} rows"
+
+    @classmethod
+    def is_meant(cls, parameters: Parameters) -> bool:
+        return parameters.says("window-size-by") == "TUPLES"
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> TupleWindows:
+        functions = read_functions(parameters)
+        parameters.take("window-size-by")
+        size = parameters.take_count("window-size")
+        if size is None:
+            raise InvalidInputError("parameter window-size is missing: the tuples of a window")
+        advance = parameters.take_count("advance")
+        parameters.take_all_fixed()
+        return TupleWindows(
+            name,
+            inputs[0],
+            outputs[0],
+            size,
+            size if advance is None else advance,
+            read_groups(parameters),
+            functions,
+            parameters.take_flag("partial-windows"),
+            parameters.take("number-field") or "",
+        )
+
+    def parameters(self) -> Written:
+        box = self.box
+        return [
+            *functions_written(box.functions, box.group_by),
+            ("window-size-by", "TUPLES"),
+            ("window-size", str(box.size)),
+            ("advance", str(box.advance)),
+            *([("partial-windows", "1")] if box.partial else []),
+            *([("number-field", box.number)] if box.number else []),
+        ]
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.operators.shared import sql
+
+        box = self.box
+        table = f"TABLE {writing.object_sql(box.input)}"
+        windows = f"TUMBLE({table}, {box.size} ROWS)"
+        if box.partial or box.size != box.advance:
+            partial = ", PARTIAL" if box.partial else ""
+            windows = f"HOP({table}, {box.advance} ROWS, {box.size} ROWS{partial})"
+        number = [f"ROW_NUMBER() AS {writing.name_sql(box.number)}"] if box.number else []
+        groups = [*map(writing.name_sql, box.group_by)]
+        return sql.windows_sql(box, groups, windows, number, of_time=False)
+
+    def python(self, streams: Sequence[str]) -> str:
+        box = self.box
+        sizes = map(str, dict.fromkeys((box.size, box.advance)))
+        partial = ["partial=True"] if box.partial else []
+        windows = call(f"{streams[0]}.tuple_windows", [*sizes, *partial])
+        windows = grouped_python(windows, box.group_by)
+        if box.number:
+            windows = call(f"{windows}.numbered", [constant(box.number)])
+        return functions_python(windows, box.functions)
 
 
 def check_sizes(size: int, advance: int) -> None:

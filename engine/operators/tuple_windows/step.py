@@ -81,7 +81,7 @@ class TupleWindowsStep(Step):
         )
 
     def check_succeeds(self, stream: str, old: Step) -> None:
-        """Check nothing: count windows find the tuples from which they continue."""
+        """Check that the windows find the tuples from which they continue."""
         if not isinstance(old, TupleWindowsStep):
             return
         if self.size > old.size or self.fields != old.fields:

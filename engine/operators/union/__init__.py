@@ -3,7 +3,7 @@ has no step."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, Never
 
 from medusa.engine.objects.query import Union
@@ -16,6 +16,8 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     listed,
 )
+from medusa.engine.operators.shared.parameters import Parameters, Written
+from medusa.engine.operators.shared.python import call
 from medusa.overlay.errors import InvalidInputError
 
 MAX_INPUTS: Final = 256
@@ -24,6 +26,7 @@ MAX_INPUTS: Final = 256
 
 class UnionOperator(Operator[Union, Never]):
     word = "union"
+    most_inputs = MAX_INPUTS
     state = State.NONE
     box_class = BoxClass.DETERMINISTIC
     has_step = False
@@ -48,11 +51,31 @@ class UnionOperator(Operator[Union, Never]):
         time = first.time if all(schema.time == first.time for schema in schemas) else None
         return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
 
+    def unchanged(self, field: str) -> str | None:
+        return field
+
     def needs_log(self, *, after_state: bool) -> bool:
         return True
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         return "union: into order"
+
+    @classmethod
+    def read(
+        cls, name: str, inputs: tuple[str, ...], outputs: tuple[str, ...], parameters: Parameters
+    ) -> Union:
+        return Union(name, inputs, outputs[0])
+
+    def parameters(self) -> Written:
+        return []
+
+    def select_sql(self, schemas: Mapping[str, Schema]) -> str:
+        from medusa.engine.language.sql import writing  # it imports sqlglot
+
+        return " UNION ALL ".join(f"SELECT * FROM {writing.object_sql(e)}" for e in self.box.inputs)
+
+    def python(self, streams: Sequence[str]) -> str:
+        return call(f"{streams[0]}.union", streams[1:])
 
 
 def _widest(fields: Sequence[Field]) -> Field:

@@ -83,7 +83,7 @@ REFUSED = [
     (document("delay_sel", {}), "delay and random_drop"),
     (document("lock", {"key": "k"}), "boxes never wait for each other: leave the box out"),
     (document("unlock", {"key": "k"}), "a table reads it as of a tuple's time"),
-    (document("pump", {}), "unknown box type 'pump'; there are filter, "),
+    (document("pump", {}), "unknown box type 'pump'; there are aggregate, "),
     (document("filter", {"expression.0": "x > 1", "update_queue": "1"}), "update queue drops"),
     (document("filter", {"expression.0": "x > 1", "queue_type": "3"}), "newest tuple of each"),
     (document("bsort", {"order-on": "x"}), "ordered by arrival: order on stime, or declare"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from medusa.engine.language.xml.boxes import seconds_to_us
 from medusa.engine.language.xml.medusa import max_ahead, members
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import Idle
+from medusa.engine.operators.shared.parameters import seconds_to_us
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.client.at_prompt import ask
 from medusa.tools.client.calls import ClientCalls

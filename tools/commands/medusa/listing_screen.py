@@ -8,11 +8,11 @@ from typing import Final, TypeVar
 from rich.table import Table
 from rich.text import Text
 
-from medusa.engine.language.xml.parameters import parameters_of, type_of
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.readers import names_in_words, readers_in_words
 from medusa.engine.objects.schema import BEGINNING, Field, Schema
+from medusa.engine.operators.registry import operator_of
 from medusa.engine.replication.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.tasks.status import TaskStatus
@@ -275,9 +275,9 @@ def _field(field: Field, schema: Schema) -> str:
 
 
 def _box(box: Box) -> str:
-    told = ", ".join(f"{name} {value}" for name, value in parameters_of(box))
+    told = ", ".join(f"{name} {value}" for name, value in operator_of(box).parameters())
     ends = f"{', '.join(box.inputs)} -> {', '.join(box.outputs)}"
-    return f"{box.name}: {type_of(box)}, {ends}{f'; {told}' if told else ''}"
+    return f"{box.name}: {operator_of(box).word}, {ends}{f'; {told}' if told else ''}"
 
 
 def _now(line: QueryLine) -> Text:

@@ -8,13 +8,14 @@ from typing import Final
 from medusa.contracts.market.cost import QueueingCost
 from medusa.contracts.market.prices import price_range
 from medusa.contracts.terms import (
-    KINDS,
+    EVERY_KIND,
     ContentTerms,
     LoadTerms,
     Menu,
     SuggestedTerms,
     Terms,
 )
+from medusa.engine.operators.registry import WORDS
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.client.times import show_duration
 
@@ -64,7 +65,8 @@ def parse_menu(text: str) -> Menu:
     all kinds are `*`.
 
     Raises:
-        InvalidInputError: the load is no whole number. Its content is checked with the terms.
+        InvalidInputError: the load is no whole number, or there is no such kind. The rest is
+            checked with the terms.
     """
     load, _, rest = text.partition(":")
     kinds, _, streams = rest.partition(":")
@@ -73,8 +75,14 @@ def parse_menu(text: str) -> Menu:
             f"menu {text[:80]!a}: expected LOAD[:KINDS[:STREAMS]] with a whole number of units "
             "(1 % of a core), as in 40 or 40:filter,map:medusa://mit.edu/*"
         )
+    named = tuple((kinds or EVERY_KIND).split(","))
+    for kind in named:
+        if kind not in {EVERY_KIND, *WORDS}:
+            raise InvalidInputError(
+                f"menu {text[:80]!a}: {kind[:80]!a} is no box kind; known are {', '.join(WORDS)}"
+            )
     return Menu(
-        KINDS if kinds in {"", "*"} else tuple(kinds.split(",")),
+        named,
         tuple(streams.split(",")) if streams else ("*",),
         int(load),
     )
@@ -155,7 +163,7 @@ def _load_lines(terms: LoadTerms, proposer: str, accepter: str) -> list[tuple[st
 def _menu(menu: Menu) -> str:
     if menu.most_load == 0:
         return "nothing"
-    kinds = "" if set(menu.kinds) == set(KINDS) else f" of {', '.join(menu.kinds)}"
+    kinds = "" if EVERY_KIND in menu.kinds else f" of {', '.join(menu.kinds)}"
     streams = "" if "*" in menu.streams else f" over {', '.join(menu.streams)}"
     return f"up to {menu.most_load} units{kinds}{streams}"
 

@@ -331,7 +331,7 @@ def test_defaults_of_windows() -> None:
         (STREAM.format('slack="-1"'), 1, "number of seconds"),
         (STREAM.format('readers="A B"'), 1, "lower-case"),
         (STREAM.format('slack="999999999"'), 1, "out of range"),
-        (boxed("resample"), 2, "unknown box type 'resample'; there are filter, map"),
+        (boxed("resample"), 2, "unknown box type 'resample'; there are aggregate, cumulate"),
         (boxed("filter"), 2, "at least one expression"),
         (boxed("filter", ("expression.1", "x")), 2, "expression.0 is missing"),
         (boxed("filter", ("expression.0", "x"), ("nexpression.0", "x")), 6, "occurs twice"),

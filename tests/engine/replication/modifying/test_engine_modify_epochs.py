@@ -23,9 +23,9 @@ from examples import examples
 from medusa.engine.language.check import check_query
 from medusa.engine.language.folding import widths
 from medusa.engine.language.modification import BoxChange, modified_query
-from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.replication.records.query_history import modified, settled
@@ -211,7 +211,7 @@ async def play(
 
 
 def _modify(bench: Bench, box: Box, least: int) -> str:
-    change = BoxChange(box.name, tuple(parameters_of(box)), whole=True)
+    change = BoxChange(box.name, tuple(operator_of(box).parameters()), whole=True)
     try:
         query = modified_query(bench.stored.entry.query, [change])
         check_query(query, SOURCES)

@@ -22,7 +22,6 @@ from medusa.engine.language.modification import (
     modified_query,
     read_modification,
 )
-from medusa.engine.language.xml.parameters import parameters_of
 from medusa.engine.language.xml.tree import MAX_TEXT
 from medusa.engine.objects.query import (
     Aggregate,
@@ -33,6 +32,7 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.step import Windows
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.query_editions import Footing, earliest
@@ -69,7 +69,7 @@ def test_a_box_that_is_given_its_own_parameters_is_itself(
 ) -> None:
     changes = []
     for box in query.boxes:
-        own = parameters_of(box)
+        own = operator_of(box).parameters()
         if own and data.draw(st.booleans()):
             some = data.draw(st.lists(st.sampled_from(own), min_size=1, unique=True))
             changes.append(BoxChange(box.name, tuple(some)))
@@ -83,7 +83,7 @@ def test_any_text_is_a_parameter_or_refused_with_its_box_and_without_a_line(
     query: Query, data: st.DataObject
 ) -> None:
     box = data.draw(st.sampled_from(query.boxes))
-    known = st.sampled_from([name for name, _ in parameters_of(box)] or ["x"])
+    known = st.sampled_from([name for name, _ in operator_of(box).parameters()] or ["x"])
     pair = st.tuples(known | st.text(), st.text())
     parameters = data.draw(st.lists(pair, min_size=1, max_size=3))
     found, refusal = outcome(lambda: ask(query, box.name, *parameters))

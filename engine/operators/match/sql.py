@@ -10,9 +10,7 @@ from sqlglot import Token, TokenType
 from medusa.engine.language.expression_tokens import FUNCTION, tokens_of
 from medusa.engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
-from medusa.engine.operators.match.pattern import PREVIOUS, pattern_text
-
-_ANY: Final = PatternStep("").condition
+from medusa.engine.operators.match.pattern import ANY_TUPLE, PREVIOUS, pattern_text
 
 _NAMES: Final = {"firstval": "first", "lastval": "last"}
 """The functions that SQL calls otherwise."""
@@ -34,7 +32,7 @@ def match_sql(box: Match) -> str:
     defined = [
         f"{name_sql(step.variable)} AS {_condition(step)}"
         for step in box.steps
-        if step.condition != _ANY
+        if step.condition != ANY_TUPLE
     ]
     if defined:
         separator = ",\n        "
