@@ -147,7 +147,7 @@ class Sources:
 
     async def _alter(self, state: StreamState, alteration: Alteration) -> None:
         assert state.leader is not None, "a source"
-        before = state.leader.definition or state.entry.stream
+        before = state.leader.source.definition or state.entry.stream
         definition = altered(before, alteration)
         if definition != before:
             await state.leader.alter(definition)

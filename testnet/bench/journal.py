@@ -96,11 +96,11 @@ async def _post(leader: Leader, rows: int) -> None:
                 )
                 break
             except BusyError:  # as a client does: wait until there is room
-                await leader.log.wait_beyond(leader.log.boundary)
+                await leader.logs.stream.wait_beyond(leader.logs.stream.boundary)
 
 
 async def _move(leader: Leader) -> None:
-    while leader.log.boundary < END:
+    while leader.logs.stream.boundary < END:
         await leader.wait_ready()
         await leader.advance(0.0)
 
@@ -123,7 +123,7 @@ async def _pass(folder: Path, rows: int) -> dict[str, float]:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_post, leader, rows)
             nursery.start_soon(_move, leader)
-            received = await _subscribe(leader.log)
+            received = await _subscribe(leader.logs.stream)
         assert received == rows, f"{received} of {rows} rows arrived"
     elapsed = time.perf_counter() - began
     size = sum(column.nbytes for column in _columns()) + 8 * _POST_ROWS

@@ -141,7 +141,10 @@ async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
             assert (done.rows, done.late, done.inserted) == (12, 6, 4)
             leader = mit.state("s").leader
             assert leader is not None
-            assert (leader.late_rows, leader.inserted_rows) == (6, 4)
+            assert (leader.source.acceptance.late_rows, leader.source.acceptance.inserted_rows) == (
+                6,
+                4,
+            )
 
 
 async def test_a_stream_that_has_ended_is_named_as_such(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ async def alter(keeper: Keeper, alteration: Alteration) -> None:
             come to count, or not; asked again, it does.
     """
     leader = keeper.logs.leader
-    before = leader.definition or keeper.entry.stream
+    before = leader.source.definition or keeper.entry.stream
     definition = altered(before, alteration)
     if definition != before:
         await leader.alter(definition)
@@ -96,7 +96,7 @@ async def reopen(keeper: Keeper) -> Refused | None:
 
 
 def _reopen(keeper: Keeper, now: float) -> list[Effect]:
-    if not keeper.is_leader or not keeper.logs.leader.end_is_logged:
+    if not keeper.is_leader or not keeper.logs.leader.logs.have_end:
         raise UnavailableError(f"{keeper.name}: its end is not settled yet: ask again")
     return keeper.election.reopen(now)
 
@@ -122,7 +122,7 @@ async def tell_end(keeper: Keeper, reader: str) -> None:
     """
 
     def tell(_: float) -> list[Effect]:
-        ended = keeper.logs.state is not None and keeper.logs.leader.end_is_logged
+        ended = keeper.logs.state is not None and keeper.logs.leader.logs.have_end
         effects = keeper.election.tell_end(reader) if ended else None
         if effects is None:
             raise BrokenError(f"{keeper.name}: its leader, or its end, is changing: ask again")

@@ -91,9 +91,9 @@ class _Following:
             await self.keeper.forget()
         leader, ballot = self._leader, self.keeper.election.ballot
         segments = tuple(Segment(*each) for each in leader.source.segments)
-        revised = BEGINNING if leader.revisions_log is None else _stays(leader.revisions_log)
+        revised = BEGINNING if leader.logs.revisions is None else _stays(leader.logs.revisions)
         has = ReplicaState(
-            ballot.joined, segments, _stays(leader.log), leader.late_log.boundary, revised
+            ballot.joined, segments, _stays(leader.logs.stream), leader.logs.late.boundary, revised
         )
         await self.duplex.send(has)
         plan, _ = await self.duplex.receive(Plan)
@@ -130,7 +130,7 @@ class _Following:
             at = part.at
             try:
                 # the start of a segment may shorten the logs
-                async with leader.exclusive() if at[1] else leader.at_rest():
+                async with leader.sources.exclusive() if at[1] else leader.cutter.at_rest():
                     _check(self.keeper, self.peer, self.term_number)
                     leader.note_reopening(at, rest)
                     if len(rest) > INLINE_BYTES:
@@ -190,11 +190,11 @@ class _Following:
         """Our logs in the order of sending, with the boundaries of the sent part of each."""
         leader = self._leader
         planned = [
-            (leader.log, plan.start, plan.boundary),
-            (leader.late_log, plan.late_start, plan.late_boundary),
+            (leader.logs.stream, plan.start, plan.boundary),
+            (leader.logs.late, plan.late_start, plan.late_boundary),
         ]
-        if leader.revisions_log is not None:
-            first = leader.revisions_log, plan.revisions_start, plan.revisions_boundary
+        if leader.logs.revisions is not None:
+            first = leader.logs.revisions, plan.revisions_start, plan.revisions_boundary
             planned.insert(0, first)
         return planned
 
@@ -202,12 +202,12 @@ class _Following:
     async def _at_rest_over(self) -> AsyncIterator[None]:
         """Within the block our old journal's rows are not cut: the logs grow by the leader's."""
         leader, journal = self._leader, self.keeper.election.ballot.journal
-        async with leader.at_rest():
-            before = [log.boundary for log in leader.logs]
+        async with leader.cutter.at_rest():
+            before = [log.boundary for log in leader.logs.all]
             try:
                 yield
             except BaseException:
-                if before != [log.boundary for log in leader.logs]:
+                if before != [log.boundary for log in leader.logs.all]:
                     with trio.CancelScope(shield=True):
                         await self.keeper.around.store.replace_journal(self._state, journal)
                 raise
@@ -248,7 +248,7 @@ class _Following:
 def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
     """Whether the leader's logs can follow ours. Late tuples have no place in time before they are
     in their log: ours must not have more of them than the journal that follows."""
-    ahead = any(log is leader.late_log and log.boundary > upto for log, _, upto in planned)
+    ahead = any(log is leader.logs.late and log.boundary > upto for log, _, upto in planned)
     return not ahead and all(not log.files or _stays(log) >= start for log, start, _ in planned)
 
 

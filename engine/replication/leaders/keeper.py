@@ -154,7 +154,7 @@ class Keeper:
         state = await self.logs.open(self.entry, self.election.ballot.journal)
         leader = self.logs.leader
         if self.election.leader not in {"", self.around.own}:
-            self.logs.hold(*leader.starts)
+            self.logs.hold(*leader.logs.starts)
         lost = leader.lost or not leader.source.segments
         if lost and self.election.ballot.joined > FOUNDED:
             text = f"waits for another member's journal of {self.name}"

@@ -94,8 +94,8 @@ class VoterLogs:
 
     @property
     def definition(self) -> StreamDefinition | None:
-        """See `Leader.definition`."""
-        return None if self.state is None else self.leader.definition
+        """See `Source.definition`."""
+        return None if self.state is None else self.leader.source.definition
 
     async def open(self, entry: StreamEntry, journal: int) -> StreamState:
         """Open or make them. journal: see `Ballot.journal`."""
@@ -104,8 +104,9 @@ class VoterLogs:
         return self.state
 
     def hold(self, *starts: int) -> None:
-        """As a replica: keep the tuples that the leader keeps for readers. starts: see `Leader`."""
-        for log, start in zip((self.leader.log, *self.leader.logs_beside), starts, strict=False):
+        """As a replica: keep what the leader keeps for readers. starts: as `SourceLogs.starts`."""
+        logs = self.leader.logs
+        for log, start in zip((logs.stream, *logs.beside), starts, strict=False):
             log.retention.hold(HOLDER, start)
 
     def hold_for_a_while(self) -> None:
@@ -114,7 +115,7 @@ class VoterLogs:
         The next leader does not know the readers of the last one; no lease of theirs is longer.
         """
         expires = trio.current_time() + self._store.lease_s
-        for log in self.leader.logs:
+        for log in self.leader.logs.all:
             if HOLDER in log.retention.consumers:
                 log.retention.hold(HOLDER, log.start, expires)
 
@@ -123,20 +124,20 @@ class VoterLogs:
         if reopened:
             await self.leader.reopen(term_number)
             return
-        async with self.leader.exclusive():
+        async with self.leader.sources.exclusive():
             self.leader.replica.lead(term_number)
 
     @kill_point(KillPoint.VOTER_SERVE)
     async def serve(self) -> None:
         """As the leader: let posts through, and serve readers."""
-        async with self.leader.exclusive():
+        async with self.leader.sources.exclusive():
             self.leader.replica.settling.leading = True
         for state in self._all_states:
             state.role = Role.at_leader(state.name)
 
     async def take_no_posts(self) -> None:
         if self.state is not None:
-            async with self.leader.exclusive():
+            async with self.leader.sources.exclusive():
                 self.leader.replica.settling.leading = False
 
     def serve_no_more(self) -> None:

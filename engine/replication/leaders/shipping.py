@@ -81,7 +81,7 @@ class _Ship:
 
     async def run(self) -> None:
         has, _ = await self._duplex.receive(ReplicaState)
-        async with self._leader.at_rest():
+        async with self._leader.cutter.at_rest():
             await self._catch_up(has)
         await self._duplex.send(Shipped(Join()))
         stored = Stored(START)
@@ -92,16 +92,22 @@ class _Ship:
 
     async def _catch_up(self, has: ReplicaState) -> None:
         leader = self._leader
-        source, late = leader.source, leader.late_source
+        source, late = leader.source, leader.sources.late
         at = _continues(has, source)
-        log, late_log = leader.log, leader.late_log
-        plan = Plan(at is None, log.boundary, late_log.boundary, *leader.whole_from, leader.revised)
+        log, late_log = leader.logs.stream, leader.logs.late
+        plan = Plan(
+            at is None,
+            log.boundary,
+            late_log.boundary,
+            *leader.logs.whole_from,
+            leader.logs.revised,
+        )
         if at is None and self._keeper.is_leader:
             raise ConflictError("its journal is not that of this term")
         await self._duplex.send(plan)
         if at is None:
-            if leader.revisions_log is not None:
-                await self._send_log(leader.revisions_log, has.revisions_boundary)
+            if leader.logs.revisions is not None:
+                await self._send_log(leader.logs.revisions, has.revisions_boundary)
             await self._send_log(log, has.boundary)
             await self._send_log(late_log, has.late_boundary)
             await self._send_journal(late, (late.segments[0][0], 0), late=True)
@@ -124,11 +130,11 @@ class _Ship:
     async def _send_on(self) -> None:
         while True:
             with trio.move_on_after(self._beat_s):
-                await self._leader.wait_grown(self._at)
+                await self._leader.sources.wait_grown(self._at)
             await self._ahead.acquire()
-            self._at, data = await self._leader.read(self._at, PART_BYTES)
+            self._at, data = await self._leader.sources.read(self._at, PART_BYTES)
             committed = self._keeper.election.committed
-            part = Part(self._at, committed, False, *self._leader.starts)
+            part = Part(self._at, committed, False, *self._leader.logs.starts)
             await self._duplex.send(Shipped(part), data)
             self._at = (self._at[0], self._at[1] + len(data))
 

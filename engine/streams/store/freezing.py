@@ -51,8 +51,10 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
     async with AsyncExitStack() as resting:
         for state in store.all():
             if state.leader is not None and not state.entry.stream.k_safety:
-                await state.leader.log_ready()  # a restored peer may go on behind what is logged
-                await resting.enter_async_context(state.leader.at_rest())
+                await (
+                    state.leader.cutter.log_ready()
+                )  # a restored peer may go on behind what is logged
+                await resting.enter_async_context(state.leader.cutter.at_rest())
         _link(store, data, into)  # without an await: no log moves meanwhile
 
 

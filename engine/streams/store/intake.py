@@ -119,7 +119,7 @@ class Intake:
         while True:
             if state.key in self._broken:
                 raise InternalError(f"{state.name} stands still here: {self._broken[state.key]}")
-            moved = leader.log.boundary
+            moved = leader.logs.stream.boundary
             try:
                 _check_memory(state, leader)
                 if not request.post.revisions:
@@ -138,7 +138,7 @@ class Intake:
                 state.hurry.ring()
                 # a stream that breaks wakes no waiter
                 with trio.move_on_after(self._config.timing.store_again_s):
-                    await leader.log.wait_beyond(moved)
+                    await leader.logs.stream.wait_beyond(moved)
                 continue
             state.memory.set(leader.pending_bytes)
             self._refusals.pop(state.key, None)
@@ -152,7 +152,8 @@ class Intake:
         now = trio.current_time()
         if posted.late and now - self._late_noted.get(state.key, -LATE_NOTED_S) >= LATE_NOTED_S:
             self._late_noted[state.key] = now
-            late = f"{leader.late_rows:,} rows came late so far: they are in {state.name}/late"
+            rows = f"{leader.source.acceptance.late_rows:,} rows came late so far"
+            late = f"{rows}: they are in {state.name}/late"
             self._events.note("warning", f"got late rows of {state.name}: {late}")
 
     def _note_refusal(self, state: StreamState, reason: str) -> None:
@@ -179,9 +180,9 @@ class Intake:
         told = leader.lost
         while True:
             altered = partial(state.altered.changed_from, state.altered.value)
-            clocked = state.entry.stream.idle is Idle.CLOCK or leader.watches_clock
+            clocked = state.entry.stream.idle is Idle.CLOCK or leader.sources.watch_clock
             with trio.move_on_after(self._config.epoch_s if clocked else float("inf")):
-                waits = () if clocked else (leader.wait_clock,)
+                waits = () if clocked else (leader.sources.wait_clock,)
                 await until_one_ends(leader.wait_ready, altered, *waits)
             with trio.move_on_after(pacer.delay(trio.current_time())):
                 await state.hurry.wait()

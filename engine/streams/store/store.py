@@ -337,17 +337,17 @@ class StreamStore:
                 now=self._clock(),
             )
         )
-        if role is Role.SOURCE and leader.definition not in {None, stream}:
+        if role is Role.SOURCE and leader.source.definition not in {None, stream}:
             # A crash came between the journal and the file. Of replicas: `Keeper._take_definition`.
-            entry = replace(entry, stream=leader.definition)
+            entry = replace(entry, stream=leader.source.definition)
             save_json(folder / _FILE, StoredStream(entry, role, variant))
-            for log in leader.logs:
+            for log in leader.logs.all:
                 log.retention.history_us = entry.stream.history_us
         self._tell_lost(entry, leader.lost)
         for text in leader.cut_off:
             self._events.note("warning", f"cut off a torn end of {stream.name}: {text}")
-        state = StreamState(entry, role, leader.log, leader, variant, closing=closing)
-        for of, log in zip(entries_of(entry)[1:], leader.logs_beside, strict=True):
+        state = StreamState(entry, role, leader.logs.stream, leader, variant, closing=closing)
+        for of, log in zip(entries_of(entry)[1:], leader.logs.beside, strict=True):
             role_beside = Role.at_leader(of.stream.name) if role is Role.SOURCE else role
             self._adopt(StreamState(of, role_beside, log, variant=variant))
         self.intake.start(state, leader)
@@ -371,12 +371,12 @@ class StreamStore:
             state.name,
             state.entry.schema,
             self._source_config(state.entry),
-            committed=(leader.log.boundary, leader.late_log.boundary),
-            revised=leader.revised,
+            committed=(leader.logs.stream.boundary, leader.logs.late.boundary),
+            revised=leader.logs.revised,
             journal=journal,
             now=self._clock(),
         )
-        leader.replace(*await trio.to_thread.run_sync(opened))
+        leader.sources.replace(*await trio.to_thread.run_sync(opened))
 
     async def _open_log(
         self, entry: StreamEntry, role: Role, variant: str, folder: Path

@@ -197,14 +197,14 @@ class StreamState:
             boundary=self.log.boundary,
             lag_s=0.0 if self.log.boundary == END else now - self.moved_at,
             rows=self.log.files.rows,
-            late=self.leader.late_rows if self.leader else 0,
+            late=self.leader.source.acceptance.late_rows if self.leader else 0,
             bytes=self.log.files.bytes,
             subscribers=self.subscribers,
             state=str(self.suffix.state),
             version=self.version,
-            waiting=self.leader.pending_rows if self.leader else 0,
-            inserted=self.leader.inserted_rows if self.leader else 0,
-            present=self.leader.present if self.leader else 0,
+            waiting=self.leader.source.waiting.pending.rows if self.leader else 0,
+            inserted=self.leader.source.acceptance.inserted_rows if self.leader else 0,
+            present=self.leader.source.acceptance.presence.count if self.leader else 0,
         )
 
 

@@ -222,7 +222,10 @@ async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Tow
         await gone.post_event(stream, rows([(10, 1)]))
         await gone.flush()
         await town.restart(mit)
-        await until(lambda: mit.state("s").leader.present == 0, "it is waited for no longer")
+        await until(
+            lambda: mit.state("s").leader.source.acceptance.presence.count == 0,
+            "it is waited for no longer",
+        )
         await other.post_event(stream, rows([(20, 1)]))
         await other.flush()
         assert mit.state("s").leader.boundary == 19

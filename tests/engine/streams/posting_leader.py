@@ -18,7 +18,7 @@ async def move(leader: Leader) -> None:
     while True:
         await leader.wait_ready()
         await leader.advance(NOW)
-        await leader.log.upkeep.compact()
+        await leader.logs.stream.upkeep.compact()
 
 
 async def main(folder: Path, first: int) -> None:

@@ -55,17 +55,20 @@ async def test_late_ones_are_insertions_later_ones_are_late(tmp_path: Path) -> N
         assert await post(leader, 3, [(200, 6), (39, 7)]) == (1, 0, 1, 189)
         await leader.advance(NOW)
         assert await post(leader, 4, [(189, 8)]) == (0, 1, 0, 189)
-        assert (leader.late_rows, leader.inserted_rows) == (2, 3)
+        assert (leader.source.acceptance.late_rows, leader.source.acceptance.inserted_rows) == (
+            2,
+            3,
+        )
         assert (await leader.post(PostRequest(P, Post(5, end=True)), now=NOW)).boundary == END
         assert await post(leader, 6, [(210, 9)]) == (0, 0, 1, END)  # it has ended
         await leader.advance(NOW)
-        assert all_rows(leader.log) == [(90, 5), (100, 1), (200, 6)]
-        assert insertions(leader.revisions_log) == [
+        assert all_rows(leader.logs.stream) == [(90, 5), (100, 1), (200, 6)]
+        assert insertions(leader.logs.revisions) == [
             (90, 40, 1, 2),
             (90, 89, 3, 4),
             (190, 189, 7, 8),
         ]
-        assert [value for _, value in all_rows(leader.late_log)] == [3, 7, 9]
+        assert [value for _, value in all_rows(leader.logs.late)] == [3, 7, 9]
 
 
 async def test_a_retry_inserts_nothing_again(tmp_path: Path) -> None:
@@ -76,7 +79,7 @@ async def test_a_retry_inserts_nothing_again(tmp_path: Path) -> None:
         assert (again.duplicate, again.rows, again.inserted) == (True, 0, 0)
         await post(leader, 3, [(300, 3)])
         await leader.advance(NOW)
-        assert insertions(leader.revisions_log) == [(90, 50, 1, 2)]
+        assert insertions(leader.logs.revisions) == [(90, 50, 1, 2)]
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -94,12 +97,12 @@ async def test_a_crash_at_any_moment(tmp_path: Path, steps: int) -> None:
             if advances:
                 await leader.advance(NOW)
     async with leader_in(tmp_path) as leader:
-        assert all_rows(leader.log) == [(100, 1), (200, 3)]
-        assert insertions(leader.revisions_log) == [(90, 50, 1, 2), (190, 150, 4, 5)]
-        assert [value for _, value in all_rows(leader.late_log)] == [4]
+        assert all_rows(leader.logs.stream) == [(100, 1), (200, 3)]
+        assert insertions(leader.logs.revisions) == [(90, 50, 1, 2), (190, 150, 4, 5)]
+        assert [value for _, value in all_rows(leader.logs.late)] == [4]
         await leader.post(PostRequest(P, Post(5, end=True)), now=NOW)
         await leader.advance(NOW)
-        assert all_rows(leader.log) == [(100, 1), (200, 3), (400, 6)]
+        assert all_rows(leader.logs.stream) == [(100, 1), (200, 3), (400, 6)]
 
 
 async def test_the_journal_goes_when_both_logs_have_its_tuples(tmp_path: Path) -> None:
@@ -113,7 +116,7 @@ async def test_the_journal_goes_when_both_logs_have_its_tuples(tmp_path: Path) -
         await post(leader, 30, [(500, 30)])
         await leader.advance(NOW)
         assert len(leader.source.segments) < kept
-        assert len(insertions(leader.revisions_log)) == 28
+        assert len(insertions(leader.logs.revisions)) == 28
 
 
 async def test_they_take_a_share_of_the_memory(tmp_path: Path) -> None:

@@ -93,9 +93,9 @@ async def _at_the_end(leader: Leader, number: int) -> Found:
     await leader.post(PostRequest(P, Post(number, boundary=1000)), now=NOW)
     await leader.advance(NOW)
     return Found(
-        all_rows(leader.log),
-        [value for _, value in all_rows(leader.late_log)],
-        revisions(leader.revisions_log),
+        all_rows(leader.logs.stream),
+        [value for _, value in all_rows(leader.logs.late)],
+        revisions(leader.logs.revisions),
         boundary,
     )
 

@@ -31,9 +31,9 @@ async def test_posts_reach_the_log_and_late_ones_theirs(tmp_path: Path) -> None:
         assert not await leader.advance(NOW)
         await leader.post(PostRequest(P, Post(2, end=True), body([(5, 3)])), now=NOW)
         assert await leader.advance(NOW)
-        assert all_rows(leader.log) == [(10, 1), (20, 2)]
-        assert [value for _, value in all_rows(leader.late_log)] == [3]
-        assert leader.late_rows == 1
+        assert all_rows(leader.logs.stream) == [(10, 1), (20, 2)]
+        assert [value for _, value in all_rows(leader.logs.late)] == [3]
+        assert leader.source.acceptance.late_rows == 1
         assert (leader.boundary, leader.pending_bytes) == (END, 0)
 
 
@@ -48,7 +48,7 @@ async def test_late_tuples_come_into_their_log_after_the_stream_has_ended(tmp_pa
         with trio.fail_after(DEADLINE_S):
             await leader.wait_ready()
         assert await leader.advance(NOW + 1)
-        assert [value for _, value in all_rows(leader.late_log)] == [2]
+        assert [value for _, value in all_rows(leader.logs.late)] == [2]
         assert not await leader.advance(NOW + 1)
 
 
@@ -66,7 +66,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
                 )
 
         async def move() -> None:
-            while leader.log.boundary < END:
+            while leader.logs.stream.boundary < END:
                 await leader.wait_ready()
                 await leader.advance(NOW)
 
@@ -76,10 +76,10 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
                 producers.start_soon(produce, producer, size)
         await leader.post(PostRequest(Writer("last"), Post(1, end=True)), now=NOW)
         nursery.cancel_scope.deadline = trio.current_time() + DEADLINE_S
-        await leader.log.wait_beyond(END - 1)
-        rows = all_rows(leader.log, limit_rows=10**6)
+        await leader.logs.stream.wait_beyond(END - 1)
+        rows = all_rows(leader.logs.stream, limit_rows=10**6)
         assert len(rows) == len({value for _, value in rows}) == 20 * 1504
-        assert leader.late_rows == 0
+        assert leader.source.acceptance.late_rows == 0
 
 
 async def test_one_advance_takes_all_that_is_ready(
@@ -92,7 +92,7 @@ async def test_one_advance_takes_all_that_is_ready(
                 PostRequest(P, Post(n + 1), body([(n * 10 + i, i) for i in range(10)])), now=NOW
             )
         await leader.advance(NOW)
-        assert (leader.log.boundary, leader.log.files.rows) == (48, 49)
+        assert (leader.logs.stream.boundary, leader.logs.stream.files.rows) == (48, 49)
         assert len(list((tmp_path / "log").iterdir())) == 5
 
 
@@ -102,20 +102,20 @@ async def test_advance_cancelled_after_the_commit_goes_on(
     async with home_in(tmp_path) as leader:
         await leader.post(PostRequest(P, Post(1), body([(10, 1), (20, 2)])), now=NOW)
         with trio.CancelScope() as scope:
-            real = leader.log.commit
+            real = leader.logs.stream.commit
 
             async def commit(upto: int, table: Any) -> None:
                 await real(upto, table)
                 scope.cancel()
 
-            monkeypatch.setattr(leader.log, "commit", commit)
+            monkeypatch.setattr(leader.logs.stream, "commit", commit)
             await leader.advance(NOW)
         assert scope.cancelled_caught
         monkeypatch.undo()
         await leader.advance(NOW)
         await leader.post(PostRequest(P, Post(2, end=True)), now=NOW)
         await leader.advance(NOW)
-        assert all_rows(leader.log) == [(10, 1), (20, 2)]
+        assert all_rows(leader.logs.stream) == [(10, 1), (20, 2)]
 
 
 POSTS: list[list[Row]] = [
@@ -185,7 +185,7 @@ def test_a_crash_before_and_after_every_change_of_the_disk(
                 await leader.post(PostRequest(P, Post(number), body(rows)), now=NOW)
             await leader.post(PostRequest(P, Post(len(POSTS) + 1, end=True)), now=NOW)
             await leader.advance(NOW)
-            return all_rows(leader.log), [value for _, value in all_rows(leader.late_log)]
+            return all_rows(leader.logs.stream), [value for _, value in all_rows(leader.logs.late)]
 
     trio.run(run)
     late, rows, boundary = [], [], -(2**63)
@@ -224,8 +224,8 @@ def test_killed_in_mid_posting_again_and_again(tmp_path: Path) -> None:
             assert last.duplicate
             await leader.post(PostRequest(Writer("q"), Post(1, end=True)), now=NOW)
             await leader.advance(NOW)
-            assert leader.late_rows == 0
-            return all_rows(leader.log, limit_rows=10**6)
+            assert leader.source.acceptance.late_rows == 0
+            return all_rows(leader.logs.stream, limit_rows=10**6)
 
     rows = trio.run(read)
     stored = len(rows) // 20
@@ -287,8 +287,8 @@ async def test_a_full_disk_refuses_and_loses_nothing(small_disk: Path) -> None:
             PostRequest(P, Post(len(acknowledged) // 1000 + 1, end=True), body(rows)), now=NOW
         )
         await leader.advance(NOW)
-        assert all_rows(leader.log, limit_rows=10**6) == acknowledged + rows
-        assert leader.boundary == END == leader.log.boundary
+        assert all_rows(leader.logs.stream, limit_rows=10**6) == acknowledged + rows
+        assert leader.boundary == END == leader.logs.stream.boundary
     assert not list(small_disk.rglob(".tmp*"))  # noqa: ASYNC240
 
 
@@ -310,7 +310,7 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
         path.unlink()
     for again in range(2):
         async with home_in(tmp_path, config) as leader:
-            log = leader.log
+            log = leader.logs.stream
             if kept == 9:
                 assert not log.files.lost
             elif kept or not again:

@@ -301,7 +301,7 @@ TOLD = r"has ended, and that was told a subscriber of mit\.edu, whose answers ma
 
 def has_end(place: Place, stream: str) -> bool:
     home = state_at(place, stream).leader
-    return home is not None and home.end_is_logged
+    return home is not None and home.logs.have_end
 
 
 async def ended(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:

@@ -73,16 +73,16 @@ def folded(place: Place, stream: str) -> dict[int, int]:
     value."""
     home = state_at(place, stream).leader
     assert home is not None
-    assert home.revisions_log is not None
+    assert home.logs.revisions is not None
     found: Counter[tuple[int, int]] = Counter()
-    epoch = home.log.reader.read(home.log.start)
-    after = home.log.start
-    while (epoch := home.log.reader.read(after)) is not None:
+    epoch = home.logs.stream.reader.read(home.logs.stream.start)
+    after = home.logs.stream.start
+    while (epoch := home.logs.stream.reader.read(after)) is not None:
         columns = (epoch.table.column(name).to_pylist() for name in ("stime", "value"))
         found += Counter(zip(*columns, strict=True))
         after = epoch.upto
-    after = home.revisions_log.start
-    while (epoch := home.revisions_log.reader.read(after)) is not None:
+    after = home.logs.revisions.start
+    while (epoch := home.logs.revisions.reader.read(after)) is not None:
         for _, kind, time, value in changes_of(epoch.table):
             found[time, value] += 1 if kind == "INSERTION" else -1
         after = epoch.upto
@@ -215,27 +215,27 @@ async def test_they_are_acknowledged_only_once_settled(
 
     home = state_at(first, stream).leader
     assert home is not None
-    read = home.read
+    read = home.sources.read
 
     async def later(*args: object) -> object:
         await held.wait()
         return await read(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(home, "read", later)
+    monkeypatch.setattr(home.sources, "read", later)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(revise)
         await until(lambda: home.boundary == 50, "it is journaled here")
         await trio.sleep(0.2)
         assert not done.is_set()
-        assert home.revisions_log is not None
-        assert home.revisions_log.boundary <= 30, "and nobody has seen it"
+        assert home.logs.revisions is not None
+        assert home.logs.revisions.boundary <= 30, "and nobody has seen it"
         held.set()
     assert done.is_set()
     await until(lambda: logged_at(replica, stream) == [(31, "DELETION", 10, 1)])
 
 
 def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
-    log = state_at(place, stream).leader.revisions_log  # type: ignore[union-attr]
+    log = state_at(place, stream).leader.logs.revisions  # type: ignore[union-attr]
     assert log is not None
     epoch = log.reader.read(log.start)
     return [] if epoch is None else changes_of(epoch.table)
@@ -308,15 +308,15 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
         await client.post_event(stream, None, boundary=500)
         home = state_at(first, stream).leader
         assert home is not None
-        await until(lambda: home.log.boundary == 500)
+        await until(lambda: home.logs.stream.boundary == 500)
         # in one post: an empty epoch before it would make the one that is to go a longer one
         await client.post_event(stream, rows([(600, 600), (700, 700)]))
         oracle.values |= {600: 600, 700: 700}
-        await until(lambda: home.log.start == 500, "it lets go")
+        await until(lambda: home.logs.stream.start == 500, "it lets go")
         await oracle.post(client, stream, range(1000, 1050, 10))
         await oracle.delete(client, stream, [1010])
         await oracle.post(client, stream, range(1050, 1060, 10))
-        await until(lambda: home.log.boundary == 1049)
+        await until(lambda: home.logs.stream.boundary == 1049)
         await town.start(replica)
         await town.stop(witness)
         await until(lambda: replica in replicas_of(places, stream, first), "it is back")

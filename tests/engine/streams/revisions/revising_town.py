@@ -85,18 +85,22 @@ class Peer:
 
     async def advance(self, full: int = 3) -> None:
         """Move the boundary. full: the number of the log that has no room."""
-        log = self.leader.logs[full % 3]
+        log = self.leader.logs.all[full % 3]
         commit = log.commit if full > 2 else no_room
         with patch.object(log, "commit", commit), suppress(StorageFullError):
             await self.leader.advance(0.0)
-        assert self.leader.revised >= self.leader.log.boundary, "whoever has those finds these"
-        for number, log in enumerate(self.leader.logs):
+        assert self.leader.logs.revised >= self.leader.logs.stream.boundary, (
+            "whoever has those finds these"
+        )
+        for number, log in enumerate(self.leader.logs.all):
             self.seen.append((number, _stays(log), contents(log)))
             log.upkeep.retain(0.0)
 
     def has(self) -> ReplicaState:
         segments = tuple(Segment(*each) for each in self.leader.source.segments)
-        return ReplicaState(bool(segments), segments, *(_stays(log) for log in self.leader.logs))
+        return ReplicaState(
+            bool(segments), segments, *(_stays(log) for log in self.leader.logs.all)
+        )
 
     def lead(self, term_number: int) -> None:
         self.leader.replica.lead(term_number)
@@ -127,7 +131,7 @@ class Peer:
             shutil.rmtree(self.folder)
             self.journal += 1
             await self.open()
-        for (log, start, _), source in zip(self._planned(leader), leader.logs, strict=True):
+        for (log, start, _), source in zip(self._planned(leader), leader.logs.all, strict=True):
             if log.boundary == BEGINNING and start > BEGINNING:
                 log.begin(start)
             if log.boundary == END:
@@ -142,23 +146,23 @@ class Peer:
         self.journal += 1
         folders = journal_folders(self.folder, self.journal)
         copy_journal(leader.source, folders[0])
-        copy_journal(leader.late_source, folders[1])
-        async with self.leader.at_rest():
-            self.leader.replace(
+        copy_journal(leader.sources.late, folders[1])
+        async with self.leader.cutter.at_rest():
+            self.leader.sources.replace(
                 *open_sources(
                     self.folder,
                     "s",
                     KEYED,
                     self.config,
-                    committed=(self.leader.log.boundary, self.leader.late_log.boundary),
-                    revised=self.leader.revised,
+                    committed=(self.leader.logs.stream.boundary, self.leader.logs.late.boundary),
+                    revised=self.leader.logs.revised,
                     journal=self.journal,
                     now=0.0,
                 )
             )
 
     def _planned(self, leader: Leader) -> list[tuple[StreamLog, int, int]]:
-        both = zip(self.leader.logs, leader.logs, strict=True)
+        both = zip(self.leader.logs.all, leader.logs.all, strict=True)
         return [(ours, log.start, log.boundary) for ours, log in both]
 
 
@@ -227,7 +231,7 @@ class Town:
     async def reopen(self, how: int) -> None:
         """Let the leader reopen the ended stream, with one of the others. how: which one, and when
         it breaks; or the replica takes over, with or without knowing of the reopening."""
-        if not self.leader.leader.end_is_logged:
+        if not self.leader.leader.logs.have_end:
             return
         self._stand_down()
         await self.leader.leader.reopen(self.term_number)
@@ -352,7 +356,7 @@ class Town:
     async def finish(self) -> None:
         while self.leader.leader.boundary == END:
             await self.all_settled()
-            while not self.leader.leader.end_is_logged:
+            while not self.leader.leader.logs.have_end:
                 await self.leader.advance()
             await self.reopen(1)
         for client, done in self.acts.items():
@@ -372,7 +376,7 @@ class Town:
         await self.third.join(self.leader, 7)
         await self.third.leader.settle(self.third.leader.source.position, 0.0)
         for peer in self.peers:
-            while peer.leader.log.boundary < END:
+            while peer.leader.logs.stream.boundary < END:
                 await peer.leader.advance(0.0)
 
     async def all_settled(self) -> None:
@@ -411,11 +415,11 @@ def check(town: Town) -> None:
             model.reopen()
             continue
         assert model.take(town.acts[client][number]) == town.answers[client, number]
-    times = [time for log in town.leader.leader.logs[:2] for time in stimes(contents(log))]
+    times = [time for log in town.leader.leader.logs.all[:2] for time in stimes(contents(log))]
     earliest = max(times, default=0) - town.history_us
-    last = [contents(log) for log in town.leader.leader.logs]
+    last = [contents(log) for log in town.leader.leader.logs.all]
     for peer in town.peers:
-        revised, stable, late = (contents(log) for log in peer.leader.logs)
+        revised, stable, late = (contents(log) for log in peer.leader.logs.all)
         found = folded(stable, [revised])
         known = [{name: row[name] for name in found.column_names} for row in model.rows]
         assert after(as_rows(found), earliest) == after(known, earliest)
@@ -423,7 +427,9 @@ def check(town: Town) -> None:
         assert values(late)[late.num_rows - common :] == values(last[2])[-common or END :]
         assert late.column("seq").to_pylist() == sorted(set(late.column("seq").to_pylist()))
         for number, upto, table in peer.seen:
-            since = max(peer.leader.logs[number].start, town.leader.leader.logs[number].start)
+            since = max(
+                peer.leader.logs.all[number].start, town.leader.leader.logs.all[number].start
+            )
             assert cut(table, since, END) == cut(last[number], since, upto)
 
 

@@ -120,7 +120,7 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
         assert (await poster.revise(gone("a", 2))).missed == ()
         await poster.post(end=True)
         await leader.advance(1.0)
-        assert logged(leader.revisions_log) == [
+        assert logged(leader.logs.revisions) == [
             (41, "DELETION", 20, 2),
             (41, "DELETION", 10, 1),
             (41, "DELETION", 20, 3),
@@ -144,7 +144,7 @@ async def test_what_is_behind_the_history_counts_for_nothing(
         await poster.post((2000, "b", 1, 2), boundary=1990)
         await leader.advance(1.0)
         if retained:
-            assert leader.log.upkeep.retain(0.0) == 1
+            assert leader.logs.stream.upkeep.retain(0.0) == 1
         posted = await poster.revise(replaced(3100, "a", 1, 3), gone("b", 1))
         assert posted.missed == (0,)
 
@@ -158,8 +158,8 @@ async def test_where_stime_is_the_time_of_arrival(tmp_path: Path) -> None:
         await poster.revise(gone("a", 1))
         await leader.advance(1.0)
         at = leader.boundary
-        assert leader.log.boundary == at
-        assert logged(leader.revisions_log) == [
+        assert leader.logs.stream.boundary == at
+        assert logged(leader.logs.revisions) == [
             (at - 1, "DELETION", at - 2, 1),
             (at - 1, "INSERTION", at - 2, 2),
             (at, "DELETION", at - 2, 2),
@@ -184,7 +184,7 @@ async def test_a_crash_at_any_moment(tmp_path: Path) -> None:
         assert (await poster.revise(gone("a", 1), replaced(20, "b", 1, 7))).missed == (0,)
         await poster.post(end=True)
         await leader.advance(1.0)
-        assert logged(leader.revisions_log) == [
+        assert logged(leader.logs.revisions) == [
             (31, "DELETION", 10, 1),
             (31, "DELETION", 20, 2),
             (31, "INSERTION", 20, 7),
@@ -197,8 +197,8 @@ async def test_the_stream_is_never_ahead_of_its_revisions(
     async with home_in(tmp_path) as leader:
         poster = Poster(leader)
         await poster.post((10, "a", 1, 1), boundary=20)
-        assert leader.revisions_log is not None
-        commit = leader.revisions_log.commit
+        assert leader.logs.revisions is not None
+        commit = leader.logs.revisions.commit
 
         async def commit_and_be_overtaken(upto: int, table: pa.Table) -> float:
             await poster.revise(gone("a", 1))
@@ -206,11 +206,11 @@ async def test_the_stream_is_never_ahead_of_its_revisions(
             return await commit(upto, table)
 
         with monkeypatch.context() as patch:
-            patch.setattr(leader.revisions_log, "commit", commit_and_be_overtaken)
+            patch.setattr(leader.logs.revisions, "commit", commit_and_be_overtaken)
             await leader.advance(1.0)
-        assert leader.log.boundary == leader.revisions_log.boundary == 20
+        assert leader.logs.stream.boundary == leader.logs.revisions.boundary == 20
         await leader.advance(1.0)
-        assert leader.log.boundary == leader.revisions_log.boundary == 50
+        assert leader.logs.stream.boundary == leader.logs.revisions.boundary == 50
 
 
 async def test_what_is_refused(tmp_path: Path) -> None:
@@ -244,13 +244,13 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(InvalidInputError, match="has ended"):
             await leader.revise(PostRequest(P, Post(4, revisions=True)), history_us=1000, now=1.0)
         await leader.advance(1.0)
-        assert leader.log.boundary == END
+        assert leader.logs.stream.boundary == END
     plain = Schema("medusa://mit.edu/plain", FIELDS, time="t")
     async with home_in(tmp_path / "plain", plain) as leader:
         with pytest.raises(InvalidInputError, match="takes no revisions"):
             await leader.revise(PostRequest(P, Post(1, revisions=True)), history_us=1000, now=1.0)
-        assert leader.revisions_log is None
-        assert leader.log.boundary == BEGINNING
+        assert leader.logs.revisions is None
+        assert leader.logs.stream.boundary == BEGINNING
         assert not (tmp_path / "plain" / "revisions").exists()
 
 
@@ -270,7 +270,7 @@ async def test_deletions_alone_whatever_the_time_is(
             assert (posted.rows, posted.missed) == (1, ())
             await poster.post(boundary=upto)
             await leader.advance(1.0)
-        assert [row[2] for row in logged(leader.revisions_log)] == [244, 488]
+        assert [row[2] for row in logged(leader.logs.revisions)] == [244, 488]
 
 
 @pytest.mark.parametrize(

@@ -97,9 +97,9 @@ class Plant:
                 )
             )
             self.homes[name] = leader
-            self.logs[name] = leader.log
-            if leader.revisions_log is not None:
-                self.logs[revisions_name(name)] = leader.revisions_log
+            self.logs[name] = leader.logs.stream
+            if leader.logs.revisions is not None:
+                self.logs[revisions_name(name)] = leader.logs.revisions
         for task in self.tasks:
             log = StreamLog.open(
                 self.folder / task.output / "log",

@@ -147,8 +147,8 @@ async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
     """A loss of power has left the journal shorter than the logs."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
-    peer.leader.logs[0].append(500, None)
-    peer.leader.logs[1].append(400, None)
+    peer.leader.logs.all[0].append(500, None)
+    peer.leader.logs.all[1].append(400, None)
     await peer.crash()
     peer.lead(2)
     assert peer.leader.boundary == 500
@@ -161,8 +161,8 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
     revisions."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
-    peer.leader.logs[late].begin(500)
-    peer.leader.logs[1 - late].append(500, None)
+    peer.leader.logs.all[late].begin(500)
+    peer.leader.logs.all[1 - late].append(500, None)
     await peer.crash()
     peer.lead(2)
     replica = peer.leader.replica

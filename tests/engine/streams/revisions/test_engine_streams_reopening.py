@@ -58,7 +58,7 @@ async def ended(folder: Path, *acts: Act) -> Town:
     await town.end()
     await town.ship(10_000)
     await town.settle()
-    while not town.leader.leader.end_is_logged:
+    while not town.leader.leader.logs.have_end:
         await town.leader.advance()
     return town
 
@@ -69,7 +69,7 @@ async def close(town: Town) -> None:
 
 
 async def to_the_end(peer: Peer) -> None:
-    while peer.leader.log.boundary < END:
+    while peer.leader.logs.stream.boundary < END:
         await peer.advance()
 
 
@@ -99,7 +99,7 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
     await town.replica.crash()
     await town.replica.leader.settle(town.replica.leader.source.position, 0.0)
     await town.replica.advance()
-    assert town.replica.leader.log.boundary == 40
+    assert town.replica.leader.logs.stream.boundary == 40
     await town.finish()
     check(town)
     await close(town)
@@ -125,7 +125,7 @@ async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     await town.reopen(1)
     assert town.leader.leader.boundary == 61
     await town.leader.crash()
-    revisions = town.leader.leader.revisions_log
+    revisions = town.leader.leader.logs.revisions
     assert revisions is not None
     assert not revisions.files.lost
     assert contents(revisions).num_rows == 1
@@ -145,7 +145,7 @@ async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
     await town.post(0)
     await town.finish()
     check(town)
-    assert away.leader.log.start == BEGINNING or away.leader.log.files.rows
+    assert away.leader.logs.stream.start == BEGINNING or away.leader.logs.stream.files.rows
     await close(town)
 
 
@@ -160,7 +160,7 @@ async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) 
         await leader.post(PostRequest(Writer("p"), Post(3), one), now=4.0)
         await leader.advance(5.0)
         await leader.reopen()
-        assert leader.boundary == leader.log.boundary == 3_000_000
+        assert leader.boundary == leader.logs.stream.boundary == 3_000_000
 
 
 async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
@@ -171,16 +171,16 @@ async def test_an_end_that_is_being_read_stays(tmp_path: Path) -> None:
         await leader.post(PostRequest(Writer("p"), Post(1, end=True), rows_of(act(10))), now=0.0)
         await leader.advance(0.0)
         with (
-            leader.log.reader.pinned(BEGINNING, END),
+            leader.logs.stream.reader.pinned(BEGINNING, END),
             pytest.raises(UnavailableError, match="is being read: try again"),
         ):
             await leader.reopen()
-        assert leader.boundary == leader.log.boundary == END
+        assert leader.boundary == leader.logs.stream.boundary == END
         await leader.reopen()
-        assert leader.log.boundary == 10
+        assert leader.logs.stream.boundary == 10
     opened = open_leader(tmp_path, "s", KEYED, SourceConfig(), history_us=10**9, now=0.0)
     async with opened as leader:
-        assert (leader.boundary, leader.log.boundary) == (10, 10)
+        assert (leader.boundary, leader.logs.stream.boundary) == (10, 10)
 
 
 def rows_of(done: Act) -> memoryview:
