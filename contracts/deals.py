@@ -52,7 +52,7 @@ class DealKey(NamedTuple):
     term_number: int
 
 
-class LoadRate(Struct, frozen=True, array_like=True, tag="load"):
+class LoadRate(Struct, frozen=True, array_like=True, tag="load_rate"):
     """The rate of a load contract: payment for a task's input tuples.
 
     Attributes:
@@ -68,7 +68,7 @@ class LoadRate(Struct, frozen=True, array_like=True, tag="load"):
         return amount_of(rows, self.cost_ns, self.price)
 
 
-class ContentRate(Struct, frozen=True, array_like=True, tag="content"):
+class ContentRate(Struct, frozen=True, array_like=True, tag="content_rate"):
     """The rate of a content contract: payment for a stream's tuples, and for periods.
 
     A period is due when the stream's boundary passes its end. So the price of an interval depends

@@ -56,7 +56,7 @@ class Menu(Struct, frozen=True, array_like=True):
     most_load: int = 0
 
 
-class LoadTerms(Struct, frozen=True, array_like=True, tag="load"):
+class LoadTerms(Struct, frozen=True, array_like=True, tag="load_terms"):
     """Each side runs tasks for the other at a price within a range (NSDI 2004: bounded price).
 
     Attributes:
@@ -80,7 +80,7 @@ class LoadTerms(Struct, frozen=True, array_like=True, tag="load"):
     replicas: int = 0
 
 
-class ContentTerms(Struct, frozen=True, array_like=True, tag="content"):
+class ContentTerms(Struct, frozen=True, array_like=True, tag="content_terms"):
     """The receiver pays the sender for a stream (Cherniack et al., CIDR 2003: content contract).
 
     Attributes:
@@ -97,7 +97,7 @@ class ContentTerms(Struct, frozen=True, array_like=True, tag="content"):
     availability_s: int = 0
 
 
-class SuggestedTerms(Struct, frozen=True, array_like=True, tag="suggested"):
+class SuggestedTerms(Struct, frozen=True, array_like=True, tag="suggested_terms"):
     """The proposer suggests another source of a stream; the receiver may ignore it, or accept it
     and read from there from then on.
 

@@ -96,7 +96,7 @@ class Entry(Struct, frozen=True, array_like=True, tag="entry"):
     entered_at: float
 
 
-class PolicyChange(Struct, frozen=True, array_like=True, tag="policy"):
+class PolicyChange(Struct, frozen=True, array_like=True, tag="policy_change"):
     """A new admission policy; signed by the members that may change the policy before.
 
     Attributes:

@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 from typing import Annotated, Final
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
-from medusa.testnet.protocol.chapters import read_methods, write
+from medusa.testnet.protocol.chapters import messages_of, read_methods, write
 from medusa.testnet.protocol.lock import write_lock
-from medusa.testnet.protocol.page import COLUMNS
+from medusa.testnet.protocol.page import COLUMNS, closure
 from medusa.testnet.protocol.words import describe, type_words
 
 LOCK: Final = Path(__file__).parents[2] / "docs/protocol.lock"
@@ -33,6 +33,16 @@ async def test_the_page_tells_of_every_call_and_message_and_wraps() -> None:
     assert set(re.findall(r"^\| `([\w.]+)` \| \[", calls, re.MULTILINE)) == methods.keys()
     prose = [line for line in page.splitlines() if not line.startswith("|")]
     assert max(map(len, prose)) <= COLUMNS
+
+
+async def test_names_on_the_wire_are_the_names_in_the_code() -> None:
+    """A class, and each of its fields, has one name (ADR 27)."""
+    for kind in closure(messages_of(await read_methods())):
+        assert {each.name: each.encode_name for each in structs.fields(kind)} == {
+            name: name for name in kind.__struct_fields__
+        }
+        snake = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
+        assert kind.__struct_config__.tag in {None, snake}, kind
 
 
 async def test_every_streaming_call_names_its_messages() -> None:
