@@ -5,9 +5,11 @@ Property tests try the same examples in every run, so that a change is judged by
 
 `make test` runs the tests in more processes than there are cores (pytest-xdist): most tests wait.
 The tests of one file run in one process. All tests that share a Spark are one group as well, and
-all that share the besieged federation. At most two tests with processes of their own run at a time:
-real peers that start all at once keep two cores so busy that they take each other for dead. So two
-of the processes begin with those tests, the longest first, and the others with the rest.
+all that share the besieged federation. Files whose tests stop the shared Spark, or start their own,
+stay out of its group: a JVM that goes on has its code compiled, and a new one has not. At most two
+tests with processes of their own run at a time: real peers that start all at once keep two cores so
+busy that they take each other for dead. So three of the workers begin with the longest groups (the
+shared Spark, and two with such tests), and the others with the rest.
 
 Temporary files lie in memory, where the machine has room for them: peers sync what they write, and
 a disk would make the tests wait.
@@ -73,10 +75,21 @@ SHARED = {"siege": "siege", "shared_spark": "spark"}
 """Fixtures of a whole run, and the group of the tests that use one."""
 SPARK = ("_spark", "_load_measured.py", "_api_queries.py")
 """Parts of the names of files whose tests share the Spark."""
+OWN_SPARK = (
+    "_spark_archive.py",
+    "_spark_cluster.py",
+    "_spark_cluster_settings.py",
+    "_spark_connect.py",
+    "_spark_java.py",
+    "_spark_session.py",
+    "_spark_trouble.py",
+    "_spark_workforce.py",
+)
+"""Of these, files whose tests stop it, or that have a Spark of their own, or none."""
 ALONE = ("_failover.py", "_frozen.py", "_secrets.py")
 """Of files of attacks: with federations of their own."""
 
-LONGEST = ("siege", "spark", "_docs_commands.py", "_testnet_", "_kills", "_failover")
+LONGEST = ("spark", "_docs_commands.py", "siege", "_testnet_", "_kills", "_failover")
 """Parts of the names of groups that take longest."""
 
 LARGE = {"docs", "testnet"}
@@ -84,6 +97,9 @@ LARGE = {"docs", "testnet"}
 
 AT_ONCE = 2
 """Tests with processes of their own."""
+FIRST = 3
+"""Workers that begin with the groups that take longest: the shared Spark, and two with processes of
+their own."""
 LOOK_S = 0.1
 
 MOST = 8
@@ -93,13 +109,13 @@ LOOK_AT_CORES_S = 1.0
 
 class Groups(LoadFileScheduling):  # type: ignore[misc]
     """Gives the tests of a group to one process. The groups that start processes come first in the
-    queue: `AT_ONCE` of the workers begin there, the others at its end."""
+    queue: `FIRST` of the workers begin there, the others at its end."""
 
     def _split_scope(self, nodeid: str) -> str:
         return group_of(nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if self.nodes.index(node) >= AT_ONCE:
+        if self.nodes.index(node) >= FIRST:
             self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
         super()._assign_work_unit(node)
 
@@ -122,7 +138,8 @@ def group_of(nodeid: str) -> str:
     folder, _, name = file.rpartition("/")
     if folder.endswith("hostile") and not name.endswith(ALONE):
         return "siege"
-    return "spark" if any(part in name for part in SPARK) else file
+    shares = any(part in name for part in SPARK) and not name.endswith(OWN_SPARK)
+    return "spark" if shares else file
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest reads the marks
@@ -131,6 +148,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         turn, group = turn_of(item), group_of(item.nodeid)
         for fixture in SHARED.keys() & getattr(item, "fixturenames", ()):
+            if item.path.name.endswith(OWN_SPARK):
+                continue
             assert group == SHARED[fixture], f"{item.nodeid} shares the {SHARED[fixture]}"
         if turn == COMPUTES and item.path.parent.name not in LARGE:
             item.add_marker(pytest.mark.quick)

@@ -6,9 +6,7 @@ import functools
 import itertools
 import math
 import operator
-import os
 import random
-import signal
 import tempfile
 from collections.abc import Hashable, Mapping, Sequence
 from functools import partial
@@ -37,11 +35,11 @@ from reference_sketch import define
 
 from examples import examples
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
+from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.program import Program
-from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.engine.spark.session import Spark
 from medusa.engine.spark.shared_jobs import Order, SharedJob, is_small
 from medusa.engine.spark.sharing import go_together
 from medusa.engine.tasks.plan import Task, plan
@@ -258,24 +256,6 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
 def test_any_task_can_be_rehearsed(spark: Spark, network: Network) -> None:
     for task in plan(network.query, network.schemas, frozenset()):
         spark.run(partial(Program(task).rehearse, within=Path(tempfile.gettempdir())))
-
-
-def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> None:
-    query = Query("q", (Filter("f", "s0", ("t",), ("k > 1",)),))
-    (task,) = plan(query, check_query(query, SOURCES))
-    rows = [{"stime": n, "seq": n, "k": n, "b": 0, "y": 0.0} for n in range(5)]
-    table = pa.Table.from_pylist(rows, schema=SOURCES["s0"].source)
-    run = ({"s0": write(table, tmp_path, "s0", [2, END])}, 1, 3, Interval(1, 3))
-    program = Program(task)
-    before = spark.run(lambda session: program.run(session, *run))
-    assert before.table["k"].to_pylist() == [2, 3]
-    assert before.cpu_s > 0
-    assert spark.pid is not None
-    os.kill(spark.pid, signal.SIGKILL)
-    with pytest.raises(SparkLostError):
-        spark.run(lambda session: program.run(session, *run))
-    spark.restart()
-    assert spark.run(lambda session: program.run(session, *run)).table.equals(before.table)
 
 
 def test_sums_of_floats_do_not_depend_on_the_order_of_reading(spark: Spark, tmp_path: Path) -> None:

@@ -8,15 +8,24 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
+from epoch_files import write
+from epoch_networks import SOURCES
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from medusa.engine.language.check import check_query
+from medusa.engine.objects.query import Filter, Query
+from medusa.engine.objects.schema import END
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import SparkExecutor
+from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark, SparkLostError
+from medusa.engine.tasks.plan import plan
+from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
 from medusa.overlay.events import Events
 
@@ -110,6 +119,24 @@ async def test_a_late_error_of_the_jvm_before_says_nothing_of_the_next(
         await executor.run(late)
     assert executor.state == "running"
     assert not [event for event in events.recent() if "lost" in event.text]
+
+
+def test_a_program_goes_on_with_the_next_jvm(spark: Spark, tmp_path: Path) -> None:
+    query = Query("q", (Filter("f", "s0", ("t",), ("k > 1",)),))
+    (task,) = plan(query, check_query(query, SOURCES))
+    rows = [{"stime": n, "seq": n, "k": n, "b": 0, "y": 0.0} for n in range(5)]
+    table = pa.Table.from_pylist(rows, schema=SOURCES["s0"].source)
+    run = ({"s0": write(table, tmp_path, "s0", [2, END])}, 1, 3, Interval(1, 3))
+    program = Program(task)
+    before = spark.run(lambda session: program.run(session, *run))
+    assert before.table["k"].to_pylist() == [2, 3]
+    assert before.cpu_s > 0
+    assert spark.pid is not None
+    os.kill(spark.pid, signal.SIGKILL)
+    with pytest.raises(SparkLostError):
+        spark.run(lambda session: program.run(session, *run))
+    spark.restart()
+    assert spark.run(lambda session: program.run(session, *run)).table.equals(before.table)
 
 
 def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
