@@ -56,6 +56,10 @@ class MapStep(Step):
         return MapStep((*self.outputs, (SCENARIO, FieldRef(SCENARIO, FieldType.LONG))))
 
     @property
+    def mapping(self) -> tuple[tuple[str, Expression], ...] | None:
+        return self.outputs
+
+    @property
     def projection(self) -> tuple[tuple[str, FieldRef], ...] | None:
         chosen = [(name, each) for name, each in self.outputs if isinstance(each, FieldRef)]
         return tuple(chosen) if len(chosen) == len(self.outputs) else None

@@ -161,6 +161,12 @@ class Step(ABC):
         raise AssertionError("it calls no function of a user")
 
     @property
+    def mapping(self) -> tuple[tuple[str, Expression], ...] | None:
+        """Return the (output field, expression) pairs, if it computes all fields of one tuple of
+        those of one; None: it leaves them, or does something else."""
+        return None
+
+    @property
     def projection(self) -> tuple[tuple[str, FieldRef], ...] | None:
         """The (output field, field) pairs, if it only chooses and renames fields."""
         return None

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
 from medusa.engine.language.check import check_query, ordered_boxes
@@ -46,6 +45,8 @@ from medusa.engine.objects.query import (
     Sessions,
     Union,
 )
+from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.interpreter import run_query
 from medusa.overlay.errors import InvalidInputError
 
 PEER = "ab" * 20

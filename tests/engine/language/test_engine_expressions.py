@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import evaluate
 
 from medusa.engine.language.expression_tokens import FUNCTIONS, MAX_NESTING, MAX_TEXT
 from medusa.engine.language.operators import CAST, NUMBERS, OPERATORS, common_type
@@ -15,6 +14,7 @@ from medusa.engine.language.parse_expression import MAX_DEPTH, parse_expression,
 from medusa.engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
 from medusa.engine.language.typed import Constant, Expression, FieldRef, Operation
 from medusa.engine.objects.schema import STIME, FieldType
+from medusa.engine.reference.expressions import evaluate
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

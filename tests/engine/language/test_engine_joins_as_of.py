@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import run_task
 from reference_networks import cuts
 
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Join, JoinKind, Query
 from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import needs
 from medusa.overlay.errors import InvalidInputError

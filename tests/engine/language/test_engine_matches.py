@@ -22,11 +22,12 @@ from medusa.engine.operators.match.pattern import (
     pattern_text,
     read_pattern,
 )
+from medusa.engine.operators.match.reference import matched
 from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document
 from medusa.engine.reference.interpreter import Row, canonical, run_task
-from medusa.engine.reference.matches import matched
+from medusa.engine.reference.job import Job
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 from medusa.overlay.errors import InvalidInputError
@@ -62,7 +63,7 @@ def found(box: Match, *prices: int | None, apart_us: int = 10) -> list[tuple[Any
         {"stime": n * apart_us, "seq": n, "name": "x", "price": price}
         for n, price in enumerate(prices)
     ]
-    made = matched(step_of(box), given, ["name", "price"])
+    made = matched(step_of(box), given, Job(["name", "price"], BEGINNING))
     return sorted((row["stime"], *list(row.values())[2:]) for row in made)
 
 

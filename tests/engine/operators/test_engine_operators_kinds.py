@@ -1,4 +1,4 @@
-"""Nobody asks which kind a box or a step is, but its room and the registry (ADR 44)."""
+"""Nobody asks which kind a box or a step is, but its room and the registry (ADR 45)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FOLDERS: Final = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
 NAMES: Final = {kind.__name__ for kind in (*get_args(Box), *get_args(AnyStep))}
 WHERE: Final = ("objects.query", "operators.")
 
-MOST_FUNCTIONS: Final = 21
-MOST_FILES: Final = 10
+MOST_FUNCTIONS: Final = 16
+MOST_FILES: Final = 9
 """Of those that ask: fewer is better. Both only go down."""
 
 

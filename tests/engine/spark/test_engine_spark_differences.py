@@ -17,12 +17,12 @@ import pytest
 from engine_differences import DIFFERENCES, FLINK, ORDERS, UNKNOWN, Difference
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
-from reference_interpreter import run_query
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.reference.interpreter import run_query
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import plan

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import run_query, run_task
 from reference_networks import SOURCES, cuts, queries, rows
 
 from medusa.engine.language.check import check_query
@@ -23,6 +22,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
+from medusa.engine.reference.interpreter import run_query, run_task
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 

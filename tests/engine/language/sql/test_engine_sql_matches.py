@@ -3,13 +3,13 @@ from __future__ import annotations
 import re
 
 import pytest
-from reference_interpreter import run_query
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Box, Contiguity, Map, Match, Measure
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.match.pattern import pattern_text
+from medusa.engine.reference.interpreter import run_query
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from reference_interpreter import evaluate
 
 from medusa.engine.language.parse_expression import parse_expression
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Map
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.reference.expressions import evaluate
 from medusa.overlay.errors import InvalidInputError
 
 S = Schema(

@@ -11,7 +11,6 @@ import trio
 from engine_peers import DEADLINE_S, Place, schema_of
 from hypothesis import strategies as st
 from moving_tasks import Reader
-from reference_interpreter import run_query
 from reference_networks import SOURCES, predicates, projections
 
 from medusa.engine.language.check import check_query
@@ -36,6 +35,7 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.reference.interpreter import run_query
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.tools.client.async_client import AsyncMedusaClient
 

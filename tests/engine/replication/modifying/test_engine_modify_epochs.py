@@ -16,7 +16,6 @@ import trio
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from modified_queries import chains, folded, other_box, stored_query
-from reference_interpreter import Row, run_query
 from reference_networks import SOURCES, queries, rows
 
 from examples import examples
@@ -28,6 +27,8 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
+from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.interpreter import run_query
 from medusa.engine.replication.records.query_history import modified, settled
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.config import EngineConfig

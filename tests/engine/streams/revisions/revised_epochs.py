@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 from hypothesis import strategies as st
-from reference_interpreter import Row
 from reference_networks import SOURCE_FIELDS
 
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
@@ -20,6 +19,7 @@ from medusa.engine.objects.query import (
     Union,
 )
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.reference.expressions import Row
 
 SLACK_US = 20
 

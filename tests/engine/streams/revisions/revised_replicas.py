@@ -7,9 +7,10 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
-from reference_interpreter import Row
 from revised_epochs import Act
 from revising_town import Town, check
+
+from medusa.engine.reference.expressions import Row
 
 
 async def lived_through(

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 import trio
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_interpreter import canonical, run_query
 from reference_networks import queries
 from revised_epochs import (
     DENSE,
@@ -37,6 +36,7 @@ from examples import examples
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import END, REVISION_KIND
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
+from medusa.engine.reference.interpreter import canonical, run_query
 from medusa.engine.streams.config import EngineConfig, SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog

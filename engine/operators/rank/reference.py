@@ -1,18 +1,17 @@
-"""The interpreter's ranks."""
+"""The reference of ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import itemgetter
 from typing import Any
 
-from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.rank import RankStep
 from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.job import Job, in_order
 
 
-def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:
+def ranked(step: RankStep, rows: Sequence[Row], job: Job) -> list[Row]:
     """The first rows of each window and partition. rows: in the order of their stream."""
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -24,15 +23,4 @@ def ranked(step: RankStep, rows: Sequence[Row]) -> list[Row]:
         for place, row in enumerate(ordered[: step.most], start=1):
             made = {key: value for key, value in row.items() if key != "seq"}
             found.append({**made, STIME: end, **({step.place: place} if step.place else {})})
-    return found
-
-
-def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
-    """The rows in an order; equal ones as they were."""
-    found = list(rows)
-    for by in reversed(order):
-        none = [row for row in found if row[by.field] is None]
-        present = [row for row in found if row[by.field] is not None]
-        present.sort(key=itemgetter(by.field), reverse=by.descending)
-        found = [*none, *present] if by.nulls_first else [*present, *none]
     return found

@@ -1,28 +1,25 @@
-"""The interpreter's count windows."""
+"""The reference of count windows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of
 from medusa.engine.reference.expressions import Row
+from medusa.engine.reference.job import Job
 from medusa.engine.reference.windows import folded
 
 
-def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], own: Iterable[Row]) -> list[Row]:
-    """The tuples with their numbers, and the windows that end with one of them.
-
-    Args:
-        rows: the new tuples, in the order of their stream. own: what was made before.
-    """
+def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], job: Job) -> list[Row]:
+    """Return the new tuples with their numbers, and the windows that end with one of them."""
     layout = layout_of(step)
     groups = [each.name for each in step.group_by]
     outputs = [each.output for each in step.functions]
     blank: Row = dict.fromkeys([layout.number, *(name for _, name in layout.kept), *outputs])
     last: dict[tuple[Any, ...], list[tuple[int, Row]]] = {}
-    for row in sorted((r for r in own if r[layout.part]), key=lambda r: r[layout.number]):
+    for row in sorted((r for r in job.own if r[layout.part]), key=lambda r: r[layout.number]):
         before = {each.name: row[name] for each, name in layout.kept}
         tuples = last.setdefault(tuple(row[name] for name in groups), [])
         tuples.append((row[layout.number], {STIME: row[STIME], **before}))

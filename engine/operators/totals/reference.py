@@ -1,9 +1,9 @@
-"""The interpreter's tables: group aggregates, and top-N of partitions."""
+"""The reference of totals."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from medusa.engine.aggregates.extremes import MIN
@@ -11,26 +11,24 @@ from medusa.engine.aggregates.sums import AVG
 from medusa.engine.language.operators import FLOATS
 from medusa.engine.objects.schema import DELETED, STIME, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
-from medusa.engine.operators.top import TopStep
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
 from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.ranks import in_order
+from medusa.engine.reference.job import Job
 
 _MASK = 2**32 - 1
 
 
-def totals(step: TotalsStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> list[Row]:
-    """The tuples of `OUT/panes` after a boundary.
+def totals(step: TotalsStep, rows: Sequence[Row], job: Job) -> list[Row]:
+    """Return the tuples of `OUT/panes` after a boundary.
 
     Args:
         rows: the input's tuples in order; those after the boundary, or all if it is a table.
-        own: what was made before.
     """
     layout = layout_of(step)
     groups = [field.name for field in step.group_by]
     known: dict[tuple[Any, ...], Row] = {}
     seen: set[tuple[Any, ...]] = set()
-    for row in sorted(own, key=lambda row: row[STIME]):
+    for row in sorted(job.own, key=lambda row: row[STIME]):
         key = tuple(row[name] for name in groups)
         if row[layout.part] == 0:
             known[key] = row
@@ -39,7 +37,7 @@ def totals(step: TotalsStep, rows: Sequence[Row], own: Iterable[Row], after: int
             seen.add((key, row[layout.part], row[state.value]))
     made: list[Row] = []
     blank = _blank(step)
-    for stime, key, signed in _by_group(step, rows, groups, after):
+    for stime, key, signed in _by_group(step, rows, groups, job.after):
         total = {**blank, **known.get(key, {}), STIME: stime}
         total |= dict(zip(groups, key, strict=True))
         if layout.rows:
@@ -138,34 +136,3 @@ def _result(total: Row, each: TypedAggregate, state: State) -> Any:  # noqa: ANN
     if each.type is FieldType.LONG and not -(2**63) <= value < 2**63:
         return None
     return value if each.type in FLOATS else int(value)
-
-
-def top(step: TopStep, rows: Sequence[Row], own: Iterable[Row], after: int) -> list[Row]:
-    """The tuples of places that change after a boundary.
-
-    Args:
-        rows: the input's tuples after it, in order. own: what was made before.
-    """
-    names = [field.name for field in step.fields]
-    places: dict[tuple[Any, ...], dict[int, Row]] = {}
-    for row in sorted(own, key=lambda row: row[STIME]):
-        key = tuple(row[name] for name in step.partition_by)
-        places.setdefault(key, {})[row[step.place] if step.place else 1] = row
-    kept = {key: [found[place] for place in sorted(found)] for key, found in places.items()}
-    made: list[Row] = []
-    at: dict[tuple[int, tuple[Any, ...]], list[Row]] = {}
-    for row in rows:
-        if row[STIME] > after:
-            key = tuple(row[name] for name in step.partition_by)
-            at.setdefault((row[STIME], key), []).append(row)
-    for stime, key in sorted(at, key=lambda each: each[0]):
-        before = kept.get(key, [])
-        new = at[stime, key][::-1] if step.newest_first else at[stime, key]
-        now = in_order(step.order_by, [*before, *new])  # of equal ones those that were there first
-        kept[key] = now[: step.most]
-        for place, row in enumerate(kept[key]):
-            if place < len(before) and before[place] is row:
-                continue
-            found = {STIME: stime, **{name: row[name] for name in names}}
-            made.append(found | ({step.place: place + 1} if step.place else {}))
-    return made

@@ -1,4 +1,4 @@
-"""The interpreter's joins, which examine every pair."""
+"""The reference of joins, which examines every pair."""
 
 from __future__ import annotations
 
@@ -9,19 +9,12 @@ from medusa.engine.objects.schema import END, STIME
 from medusa.engine.operators.join.sides import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.reference.job import Job
 
 
-def joined(
-    step: JoinStep,
-    sides: tuple[Sequence[Row], Sequence[Row]],
-    fields: tuple[Sequence[str], Sequence[str]],
-) -> list[Row]:
-    """The join's results over all tuples of both sides, left and right, in no order.
-
-    Args:
-        fields: of each side.
-    """
-    (left, right), (left_fields, right_fields) = sides, fields
+def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:
+    """Return the join's results over all tuples of both sides, in no order."""
+    right, left_fields, right_fields = job.right, job.fields, job.right_fields
     if step.table:
         right = _with_validity(step, right, right_fields)
     found: list[Row] = []

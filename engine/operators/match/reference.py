@@ -1,5 +1,4 @@
-"""The interpreter's patterns: each tuple begins a match, and the interpreter follows its ways one
-by one."""
+"""The reference of patterns: each tuple begins a match, whose ways are followed one by one."""
 
 from __future__ import annotations
 
@@ -14,6 +13,7 @@ from medusa.engine.operators.match.automaton import START, ends_at_most, may_end
 from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.reference.job import Job
 from medusa.engine.reference.values import Value
 
 _LONG = range(-(2**63), 2**63)
@@ -37,14 +37,10 @@ class _Way:
         return [row for place, row in self.taken if variable in {None, place}]
 
 
-def matched(step: MatchStep, rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
-    """The matches over all of these tuples, in no order.
-
-    Args:
-        fields: of the tuples.
-    """
+def matched(step: MatchStep, rows: Sequence[Row], job: Job) -> list[Row]:
+    """Return the matches over all of these tuples, in no order."""
     partitions: dict[tuple[Value, ...], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: _age(row, fields)):
+    for row in sorted(rows, key=lambda row: _age(row, job.fields)):
         key = tuple(row[each.name] for each in step.partition_by)
         partitions.setdefault(key, []).append(row)
     found = []
