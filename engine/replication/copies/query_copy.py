@@ -15,6 +15,7 @@ from medusa.engine.replication.copies.copy import Copy, Workshop
 from medusa.engine.replication.copies.positions import needed
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.following.origin import FOR_QUERIES, short_digest
+from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.store.store import REPLICA
 from medusa.engine.streams.store.stream_state import Role, StreamState
@@ -44,7 +45,7 @@ class QueryCopy:
     """A query at this peer: a primary serves it, and `Standby` decides on a secondary's.
 
     Args:
-        stored: the query as written down; replaced by each writer.
+        record: the query as it counts here, and its file.
         plan: its tasks, each after those whose output it reads.
 
     Attributes:
@@ -56,8 +57,8 @@ class QueryCopy:
             clock, seconds.
     """
 
-    def __init__(self, shop: Workshop, stored: StoredQuery, plan: Sequence[Task]) -> None:
-        self.stored = stored
+    def __init__(self, shop: Workshop, record: QueryRecord, plan: Sequence[Task]) -> None:
+        self.record = record
         self.plan = tuple(plan)
         self.logs: dict[str, StreamState] = {}
         self.tasks: list[Copy] = []
@@ -66,6 +67,11 @@ class QueryCopy:
         self.modifying = trio.Lock()
         self._shop = shop
         self._job = Job()
+
+    @property
+    def stored(self) -> StoredQuery:
+        """The query as it counts here; `record` writes it."""
+        return self.record.stored
 
     @property
     def name(self) -> str:

@@ -20,6 +20,7 @@ from medusa.engine.replication.copies.query_copy import QueryCopy, drop_logs
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.queries.creation import Creation
 from medusa.engine.replication.records.placements import Placement, replaced
+from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery, written
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.store.stream_state import LogKey
@@ -122,7 +123,7 @@ class QueryHost:
             running = await self.prepare(stored)
             self.admit(running)
             await running.publish(self.announcements)
-            self.files.save(stored)
+            running.record.save()
         except BaseException:
             await self._remove(stored)
             raise
@@ -318,8 +319,7 @@ class QueryHost:
         if self._queries.get(running.name) is not running:
             raise NotFoundError(f"{running.name} is not kept by this peer any more")
         stored = msgspec.structs.replace(running.stored, **changes)
-        self.files.save(stored)
-        running.stored = stored
+        running.record.write(stored)
 
     def appoint(self, running: QueryCopy, term: Term) -> None:
         """Write down another term, then announce it. Blocking. Raises: as `write`."""
@@ -352,7 +352,7 @@ class QueryHost:
         """
         participant = self.shop.overlay.identity.participant
         plan = await self.shop.overlay.threads.run(participant, stored.network.tasks)
-        copy = QueryCopy(self.shop, stored, plan)
+        copy = QueryCopy(self.shop, QueryRecord(self.files, stored), plan)
         await copy.prepare()
         return copy
 

@@ -19,6 +19,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.query_history import follows
 from medusa.engine.replication.records.stored_query import StoredQuery, written
+from medusa.engine.replication.replicas.kept_streams import GRACE_S, PRIMARY
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -27,7 +28,7 @@ from medusa.engine.replication.replicas.messages import (
     KeptUp,
     StandBy,
 )
-from medusa.engine.replication.replicas.standby import GRACE_S, PRIMARY, Standby
+from medusa.engine.replication.replicas.standby import Standby
 from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.messages import Done
@@ -248,14 +249,14 @@ class Standbys:
                         await self.resume()
 
     def _look_at(self, standby: Standby) -> None:
-        if standby.decided is not None:
+        if standby.record.decided is not None:
             self._apply(standby, [TakeOver("as it was decided")])
             return
         standby.note_boundaries(trio.current_time())
         standby.note_silence(trio.current_time())
         self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
-        if standby.lost:
+        if standby.streams.lost:
             self._nursery.start_soon(self._give_up, standby)  # its primary notices, and asks anew
 
     def _detected(self, peer: PeerId, health: Health) -> None:
@@ -280,7 +281,7 @@ class Standbys:
 
     async def _ask(self, standby: Standby) -> None:
         """Ask the primary whether this peer is still its secondary; if not, give the standby up."""
-        if standby.decided is not None:
+        if standby.record.decided is not None:
             return
         question = Incumbent(standby.name, standby.term.number)
         with suppress(MedusaError):
@@ -292,7 +293,7 @@ class Standbys:
 
     async def _give_up(self, standby: Standby) -> None:
         async with self._changing:
-            if self._standbys.get(standby.name) is standby and standby.decided is None:
+            if self._standbys.get(standby.name) is standby and standby.record.decided is None:
                 await self._drop(standby)
 
     # -- afterwards ------------------------------------------------------------------------------
@@ -393,17 +394,16 @@ class Standbys:
         before_us = standby.stored.parted_from(standby.term.holder)
         parted = tuple(peer for peer in before_us if peer != self._here.hex())
         stored = msgspec.structs.replace(standby.stored, entry=entry, parted=parted).under(term)
-        self._queries.files.save(stored)
-        standby.decided = stored
+        standby.record.decide(stored)
         return stored
 
     async def _succeed(self, standby: Standby) -> int:
         """Complete the takeover; gives the number of the term."""
-        stored = standby.decided or self._decide(standby)
+        stored = standby.record.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()
             running = standby.copy
-            running.stored = stored
+            standby.record.take_over()
             if not standby.computes:
                 await running.prepare()
             for task in running.tasks:
@@ -412,7 +412,7 @@ class Standbys:
                 task.state.log.retention.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
             del self._standbys[standby.name]
             self._queries.take_over(running)
-            standby.let_go()
+            standby.streams.let_go()
             for task in running.tasks:
                 self._followers.read_anew(task.name)
         return stored.term.number
@@ -423,4 +423,4 @@ def _outputs(standby: Standby) -> tuple[str, ...]:
 
 
 def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:
-    return KeptUp(written(standby.term), standby.boundaries, standby.saved, earliest)
+    return KeptUp(written(standby.term), standby.boundaries, standby.record.saved, earliest)

@@ -8,9 +8,11 @@ whose consumers wait for longer, dead or not (a stalled stream is evidence).
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.config import Timing
 from medusa.overlay.gossip.events import Health
 
@@ -147,3 +149,41 @@ class Lag:
         while self._passed and self._passed[0][0] <= boundary:
             self._passed.popleft()
         return now - self._passed[0][1] if self._passed else 0.0
+
+
+class Comparison:
+    """A standby's boundaries, compared with those that its primary reports."""
+
+    def __init__(self) -> None:
+        self._reported: Mapping[str, int] = {}
+        self._lags: dict[str, Lag] = {}
+
+    def hear(self, boundaries: Mapping[str, int]) -> None:
+        """Take the primary's report: its boundaries, by output, microseconds."""
+        self._reported = boundaries
+
+    def note(self, boundaries: Mapping[str, int], now: float) -> None:
+        """Note our own. now: on any clock, seconds; the same for all calls."""
+        for output, boundary in boundaries.items():
+            self._lag(output).note(boundary, now)
+
+    def behind_us(self, boundaries: Mapping[str, int]) -> int:
+        """Our lag behind the primary, as last reported, microseconds. boundaries: ours."""
+        gaps = [
+            reported - boundaries[output]
+            for output, reported in self._reported.items()
+            if output in boundaries and BEGINNING < reported < END
+        ]
+        return max(0, *gaps) if gaps else 0
+
+    def ahead_us(self, outputs: Collection[str], now: float) -> int:
+        """How long we have had tuples of these outputs that the primary has not, microseconds."""
+        ahead_s = [
+            self._lag(output).over(reported, now)
+            for output, reported in self._reported.items()
+            if output in outputs and reported > BEGINNING
+        ]
+        return int(1e6 * max(ahead_s, default=0.0))
+
+    def _lag(self, output: str) -> Lag:
+        return self._lags.setdefault(output, Lag())

@@ -19,7 +19,8 @@ from medusa.engine.replication.copies.copy import Workshop
 from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.directory.directory import Directory
-from medusa.engine.replication.records.stored_query import StoredQuery
+from medusa.engine.replication.records.query_record import QueryRecord
+from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError
@@ -61,7 +62,8 @@ async def test_a_task_that_moves_while_its_query_is_published_is_published_where
     stored = SimpleNamespace(
         name=name, term=Term(name, 7, PeerId(b"a"), (PeerId(b"b"),)), entry=query, published=query
     )
-    running = QueryCopy(cast("Workshop", None), cast("StoredQuery", stored), ())
+    record = QueryRecord(cast("QueryFiles", None), cast("StoredQuery", stored))
+    running = QueryCopy(cast("Workshop", None), record, ())
     running.tasks.append(placed)
     directory = SimpleNamespace(believe=believed.append)
     async with trio.open_nursery() as nursery:

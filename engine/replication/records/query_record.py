@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery
+
+
+class QueryRecord:
+    """A query as one peer knows it, and its file there. All methods but `note` block.
+
+    Attributes:
+        saved: the positions that are on disk.
+        decided: the query as a takeover has written it down, until the takeover is complete.
+    """
+
+    def __init__(self, files: QueryFiles, stored: StoredQuery) -> None:
+        self._files = files
+        self._stored = stored
+        self.saved: dict[str, int] = {}
+        self.decided: StoredQuery | None = None
+
+    @property
+    def stored(self) -> StoredQuery:
+        """The query as it counts here."""
+        return self._stored
+
+    def write(self, stored: StoredQuery) -> None:
+        """Write a change of the query down; it counts from then on.
+
+        Raises:
+            StorageError: the disk does not take it; nothing has changed.
+        """
+        self._files.save(stored)
+        self._stored, self.saved = stored, stored.positions
+
+    def note(self, stored: StoredQuery) -> None:
+        """Take other positions, which a loss of power may take back; see `save`."""
+        self._stored = stored
+
+    def save(self) -> None:
+        """Save the query. Raises: StorageError: the disk does not take it; the old file stays."""
+        self.write(self._stored)
+
+    def decide(self, stored: StoredQuery) -> None:
+        """Write down that this peer has the query now; it counts here with `take_over`.
+
+        Raises:
+            StorageError: as `write`.
+        """
+        self._files.save(stored)
+        self.decided = stored
+
+    def take_over(self) -> None:
+        """Go on as was decided."""
+        assert self.decided is not None, "it is written down first"
+        self._stored = self.decided
