@@ -33,9 +33,10 @@ import math
 import struct
 from typing import Final
 
-from medusa.engine.aggregates.function import Constant, Kind, Value
+from medusa.engine.aggregates.function import Constant, Kind
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.late import Column, F
+from medusa.engine.scalars.values import Value
 
 PART_BITS: Final = 6
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
-from medusa.engine.aggregates.function import ANY_TYPE, Folded, State, Value
+from medusa.engine.aggregates.function import Folded, State
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F
+from medusa.engine.scalars.type_rules import ANY
+from medusa.engine.scalars.values import Value
 
 
 class Count(Folded):
@@ -27,7 +29,7 @@ class Count(Folded):
 
 COUNT: Final = Count(
     name="count",
-    takes=ANY_TYPE,
+    takes=ANY,
     argument="any",
     result=FieldType.LONG,
     gives="How many values there are; `count()` and `count(*)` count the tuples.",

@@ -41,20 +41,13 @@ from typing import ClassVar, Final
 
 from xxhash import xxh64_intdigest
 
-from medusa.engine.aggregates.function import (
-    ANY_TYPE,
-    Constant,
-    Entries,
-    Fold,
-    Kind,
-    OfSet,
-    State,
-    Value,
-)
+from medusa.engine.aggregates.function import Constant, Entries, Fold, Kind, OfSet, State
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
+from medusa.engine.scalars.hashes import SEED
 from medusa.engine.scalars.late import Column, F, long_of
-from medusa.engine.scalars.type_rules import FLOATS
+from medusa.engine.scalars.type_rules import ANY, FLOATS
+from medusa.engine.scalars.values import Value
 
 REGISTER_BITS: Final = 12
 """The standard error is 1.04 / sqrt(2**12), 1.6 %."""
@@ -63,9 +56,6 @@ REGISTERS: Final = 2**REGISTER_BITS
 
 RANK_BITS: Final = 40
 """As many as keep the sum of 2^-rank exact in a double."""
-
-SEED: Final = 42
-"""Spark's `xxhash64` hashes with this seed."""
 
 SIGMA_TERMS: Final = 18
 """With x at most 1 - 1 / REGISTERS, a further one does not change the sum. With x = 1 the sum is so
@@ -251,7 +241,7 @@ def _bytes(value: Value) -> bytes:
 
 COUNT_DISTINCT: Final = CountDistinct(
     name="count_distinct",
-    takes=ANY_TYPE,
+    takes=ANY,
     argument="any",
     result=FieldType.LONG,
     kind=Values(),
@@ -260,7 +250,7 @@ COUNT_DISTINCT: Final = CountDistinct(
 )
 APPROX_COUNT_DISTINCT: Final = ApproxCountDistinct(
     name="approx_count_distinct",
-    takes=ANY_TYPE,
+    takes=ANY,
     argument="any",
     result=FieldType.LONG,
     kind=Registers(),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from medusa.engine.aggregates.function import ANY_TYPE, End
+from medusa.engine.aggregates.function import End
 from medusa.engine.scalars.examples import Example
+from medusa.engine.scalars.type_rules import ANY
 
 FIRSTVAL: Final = End(
     name="firstval",
     other_names=("first_value",),
-    takes=ANY_TYPE,
+    takes=ANY,
     argument="any",
     spark="min_by",
     place=0,
@@ -20,7 +21,7 @@ FIRSTVAL: Final = End(
 LASTVAL: Final = End(
     name="lastval",
     other_names=("last_value",),
-    takes=ANY_TYPE,
+    takes=ANY,
     argument="any",
     spark="max_by",
     place=-1,

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from medusa.engine.aggregates.function import FOLDS, Fold, Folded, State, Value
+from medusa.engine.aggregates.function import FOLDS, Fold, Folded, State
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F
 from medusa.engine.scalars.type_rules import ORDERED, SOME_BOOL
+from medusa.engine.scalars.values import Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

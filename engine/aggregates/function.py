@@ -19,22 +19,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar, Final, TypeAlias
+from typing import ClassVar, Final, TypeAlias
 
 from medusa.engine.aggregates.constants import ConstantKind
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F
-from medusa.engine.scalars.type_rules import FLOATS, NUMBERS
-
-Value: TypeAlias = Any
-"""Of a field: a number, a text, a truth value, or None."""
+from medusa.engine.scalars.type_rules import ANY, FLOATS
+from medusa.engine.scalars.values import Value
 
 Constant: TypeAlias = int | float | str | None
 
-ANY_TYPE: Final = frozenset(FieldType)
-NUMBER: Final = frozenset(NUMBERS)
-EXACT: Final = ANY_TYPE - {*FLOATS}
+EXACT: Final = ANY - {*FLOATS}
 
 
 class Fold(StrEnum):

@@ -15,19 +15,12 @@ from typing import ClassVar, Final
 
 from medusa.engine.aggregates.buckets import BUCKETS, estimate, spark_estimate
 from medusa.engine.aggregates.constants import FRACTION, MILLION, millionths
-from medusa.engine.aggregates.function import (
-    NUMBER,
-    NUMBERS_OF,
-    Bag,
-    Constant,
-    Entries,
-    OfBag,
-    Value,
-)
+from medusa.engine.aggregates.function import NUMBERS_OF, Bag, Constant, Entries, OfBag
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import SPARK_NAMES, Column, F, long_of
-from medusa.engine.scalars.type_rules import ORDERED
+from medusa.engine.scalars.type_rules import ORDERED, SOME_NUMBER
+from medusa.engine.scalars.values import Value
 
 
 class _Between(OfBag):
@@ -134,7 +127,7 @@ def _at(entries: Entries, place: int) -> Value:
 
 MEDIAN: Final = _Median(
     name="median",
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     result=FieldType.DOUBLE,
     kind=NUMBERS_OF,
@@ -144,7 +137,7 @@ MEDIAN: Final = _Median(
 PERCENTILE: Final = _Between(
     name="percentile",
     other_names=("percentile_cont",),
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     result=FieldType.DOUBLE,
     kind=NUMBERS_OF,
@@ -167,7 +160,7 @@ PERCENTILE_DISC: Final = _Discrete(
 )
 APPROX_PERCENTILE: Final = _Approximate(
     name="approx_percentile",
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     result=FieldType.DOUBLE,
     kind=BUCKETS,
@@ -175,7 +168,7 @@ APPROX_PERCENTILE: Final = _Approximate(
     gives="A number within 1 % of `percentile_disc`.",
     example=Example(
         "approx_percentile(x, 0.5)",
-        2.015503875968992,
+        2.0155038759689923,
         values=(1, 2, None, 4, 7),
         differs="DuckDB's approx_quantile is a t-digest, whose answers depend on order",
     ),

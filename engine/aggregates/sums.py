@@ -11,11 +11,12 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import ClassVar, Final
 
-from medusa.engine.aggregates.function import NUMBER, Fold, Folded, State, Value, nan_last
+from medusa.engine.aggregates.function import Fold, Folded, State, nan_last
 from medusa.engine.objects.schema import STIME, FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F
-from medusa.engine.scalars.type_rules import FLOATS, INTEGER_RANGE
+from medusa.engine.scalars.type_rules import FLOATS, INTEGER_RANGE, SOME_NUMBER
+from medusa.engine.scalars.values import Value
 
 BITS: Final = 32
 """Of the lower half of a sum."""
@@ -152,14 +153,14 @@ class Average(_Total):
 
 SUM: Final = Sum(
     name="sum",
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     gives="The sum: of integers a long, null if it does not fit; of floats a double.",
     example=Example("sum(x)", 9, values=(2, 7, None)),
 )
 AVG: Final = Average(
     name="avg",
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     result=FieldType.DOUBLE,
     gives="The average.",

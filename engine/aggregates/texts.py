@@ -30,21 +30,12 @@ from typing import ClassVar, Final
 
 from medusa.engine.aggregates.constants import NUMBER as COUNT_CONSTANT
 from medusa.engine.aggregates.constants import SEPARATOR, WIDTH
-from medusa.engine.aggregates.function import (
-    EXACT,
-    NUMBER,
-    NUMBERS_OF,
-    Bag,
-    Constant,
-    Entries,
-    Kind,
-    OfBag,
-    Value,
-)
+from medusa.engine.aggregates.function import EXACT, NUMBERS_OF, Bag, Constant, Entries, Kind, OfBag
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F, long_of
-from medusa.engine.scalars.type_rules import INTEGER_RANGE, INTEGERS, SOME_STRING
+from medusa.engine.scalars.type_rules import INTEGER_RANGE, INTEGERS, SOME_NUMBER, SOME_STRING
+from medusa.engine.scalars.values import Value
 
 TEXT_LIMIT: Final = 16_384
 """Characters of a text: at most 64 KiB in a tuple."""
@@ -319,7 +310,7 @@ ARRAY_AGG: Final = _ArrayAgg(
 )
 HISTOGRAM: Final = _Histogram(
     name="histogram",
-    takes=NUMBER,
+    takes=SOME_NUMBER,
     argument="numbers",
     result=FieldType.STRING,
     kind=Bins(),

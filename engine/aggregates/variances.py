@@ -23,12 +23,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from medusa.engine.aggregates.function import NUMBER, Fold, Folded, State, Value, nan_last
+from medusa.engine.aggregates.function import Fold, Folded, State, nan_last
 from medusa.engine.aggregates.sums import BITS, MASK, in_order
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.late import Column, F
-from medusa.engine.scalars.type_rules import FLOATS
+from medusa.engine.scalars.type_rules import FLOATS, SOME_NUMBER
+from medusa.engine.scalars.values import Value
 
 SUMS: Final = ("n", "h", "l", "hhh", "hhl", "hlh", "hll", "llh", "lll")
 """What is summed of integers x = h 2^32 + l, 0 <= l < 2^32: 1, h, l, and the halves of h h, h l and
@@ -253,7 +254,7 @@ def _row(name: str, gives: str, result: float, *others: str, less: int, root: bo
     return Variance(
         name=name,
         other_names=others,
-        takes=NUMBER,
+        takes=SOME_NUMBER,
         argument="numbers",
         result=FieldType.DOUBLE,
         less=less,

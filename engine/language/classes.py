@@ -61,7 +61,7 @@ def class_of(box: Box, functions: Sequence[UserFunction] = ()) -> BoxClass:
     """The class of a box.
 
     * Filters and maps make a tuple of one tuple. Their expressions have neither clock nor chance
-      (`engine/language/operators.py`), unless they call a user's function that is not declared
+      (`engine/scalars/`), unless they call a user's function that is not declared
       deterministic: such a box is arbitrary, and no other is.
     * An aggregate's windows are aligned to the epoch, not to its first tuple. Restarted empty, it
       agrees from the first window that begins after its start (as Borealis' aggregate with

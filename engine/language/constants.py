@@ -6,10 +6,10 @@ import re
 import struct
 from typing import cast
 
-from medusa.engine.language.operators import CAST, can_cast
 from medusa.engine.language.typed import Constant, Expression, Operation
 from medusa.engine.objects.moments import moment_of
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.casts import CAST, can_cast
 from medusa.engine.scalars.type_rules import INTEGER_RANGE, INTEGERS, NUMBERS, common_type
 
 _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)

@@ -17,10 +17,10 @@ import sqlglot
 from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
-from medusa.engine.language.operators import CAST, OPERATORS
-from medusa.engine.language.rewriting import OTHER_NAMES, SHORT_FORMS
 from medusa.engine.language.written_forms import FormError, as_calls
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.casts import CAST
+from medusa.engine.scalars.rows import FUNCTIONS
 from medusa.overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 8192
@@ -35,10 +35,6 @@ frames a level, of the 1,000 there are by default."""
 
 FUNCTION: Final = "function "
 """Precedes the name of a function in the tokens; no field's name has a blank."""
-
-FUNCTIONS: Final = frozenset(
-    name for name in (*OPERATORS, *SHORT_FORMS, *OTHER_NAMES) if name.isidentifier()
-) - {"and", "or", "not", "neg", "is_null", "in", "like", "case"}
 
 _CHANGING: Final = ": a result must be the same wherever and whenever it is computed"
 
@@ -249,7 +245,7 @@ def no_function(name: str, others: Collection[str]) -> str:
 
 def _alike(name: str, others: Collection[str]) -> str:
     alike = get_close_matches(name[:80], sorted({*FUNCTIONS, *others, CAST}))
-    known = f"alike are {', '.join(alike)}" if alike else "docs/reference/functions.md names all"
+    known = f"alike are {', '.join(alike)}" if alike else "`medusa function list` names all"
     return f"; {known}; CREATE FUNCTION names one of your own"
 
 

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar, cast
+from typing import Final, TypeAlias, TypeVar, cast
 
 from sqlglot import Dialect, Token, exp
 from sqlglot.errors import ParseError, SqlglotError
 
 from medusa.engine.language.constants import folded, number, widened
 from medusa.engine.language.expression_tokens import FUNCTION, TYPE_TOKENS, refusal, tokens_of
-from medusa.engine.language.operators import (
-    CAST,
-    INTEGER_RANGE,
-    IS_SAME,
-    OPERATORS,
-    can_cast,
-    common_type,
-)
-from medusa.engine.language.operators_time import PLUS_INTERVAL
-from medusa.engine.language.rewriting import (
-    OTHER_NAMES,
-    SHORT_FORMS,
-    Typed,
-    completed,
-    interval_us,
-    with_backslashes,
-)
 from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
 from medusa.engine.language.unread import unread, watch
 from medusa.engine.language.user_functions import Declared
@@ -36,10 +18,20 @@ from medusa.engine.language.words import OURS, NotingParser, own_words, position
 from medusa.engine.language.written_forms import INTERVAL
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, FieldType
-from medusa.engine.scalars.type_rules import fixed
+from medusa.engine.scalars.casts import CAST, can_cast
+from medusa.engine.scalars.moments import PLUS_INTERVAL, interval_us
+from medusa.engine.scalars.rows import OTHER_NAMES, SCALARS, SHORT_FORMS
+from medusa.engine.scalars.signs import IS_SAME, with_backslashes
+from medusa.engine.scalars.type_rules import INTEGER_RANGE, Literal, common_type, fixed
 from medusa.overlay.errors import InvalidInputError
 
 T = TypeVar("T")
+
+Typed: TypeAlias = Expression | None
+"""None: a bare `null`; it gets the type of its neighbours."""
+
+Plain = bool | int | float | str
+"""The constants that short forms have."""
 
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||`: one."""
@@ -52,10 +44,6 @@ s to build so many, and 0.4 s of an epoch."""
 SHORT_TEXT: Final = 64
 """Characters of a text whose tree is remembered: a `*` writes the same names in each box, and
 parsing is most of what they cost. 512 such trees take 5 MB at most."""
-
-ROUND_DIGITS: Final = range(10)
-
-_ESCAPED = re.compile(r"(?:[^\\]|\\[\\%_])*", re.DOTALL)
 
 _BINARY: Final[dict[type[exp.Expression], str]] = {
     exp.Add: "+",
@@ -357,9 +345,9 @@ class _Typer:
         name = OTHER_NAMES.get(name, name)
         if name in SHORT_FORMS:
             return self._short(name, operands, node)
-        operands = completed(name, operands)
-        if name == "round":
-            self._check_digits(operands, node)
+        given = SCALARS[name].left_out
+        if given is not None and len(operands) == given[0]:
+            operands.append(_constant(given[1]))
         return self._operation(name, operands, node)
 
     def _call(
@@ -381,10 +369,12 @@ class _Typer:
         if len(operands) != form.count:
             raise self._refusal(f"`{name}` takes {form.takes}", node)
 
-        def make(name: str, of: Sequence[Typed]) -> Operation:
-            return self._choice(of, node) if name == "case" else self._operation(name, of, node)
+        def make(name: str, of: Sequence[Typed | Literal]) -> Operation:
+            made = [_constant(each) if isinstance(each, Plain) else each for each in of]
+            return self._choice(made, node) if name == "case" else self._operation(name, made, node)
 
-        return self._said(lambda: form.build(make, operands), node)
+        built: Typed = self._said(lambda: form.build(make, operands), node)
+        return built
 
     def _escape(self, node: exp.Expression, depth: int) -> Typed:
         """`like` with an escape character: the pattern is written with backslashes."""
@@ -403,8 +393,6 @@ class _Typer:
                 if isinstance(interval, exp.Anonymous) and interval.name == INTERVAL:
                     return self._moved(node, moment, interval, depth)
         operands = [self.of(node.this, depth), self.of(node.expression, depth)]
-        if isinstance(node, exp.Like):
-            self._check_pattern(operands[1], node)
         operation = self._operation(_BINARY[kind], operands, node)
         negative = isinstance(node, exp.NullSafeNEQ) or node.args.get("negate")
         return self._operation("not", [operation], node) if negative else operation
@@ -437,10 +425,10 @@ class _Typer:
 
     def _operation(self, name: str, operands: Sequence[Typed], node: exp.Expression) -> Operation:
         filled = self._fill(operands, node)
-        resolution = OPERATORS[name].resolve([operand.type for operand in filled])
+        resolution = SCALARS[name].types([operand.type for operand in filled])
         if resolution is None:
             given = ", ".join(operand.type for operand in filled[:8])
-            takes, said = OPERATORS[name].takes, "||" if isinstance(node, exp.DPipe) else name
+            takes, said = SCALARS[name].takes, "||" if isinstance(node, exp.DPipe) else name
             mend = _one_type(name, {operand.type for operand in filled})
             raise self._refusal(f"`{said}` takes {takes}, not ({given}){mend}", node)
         self._check_constants(name, filled, node)
@@ -450,15 +438,15 @@ class _Typer:
     def _check_constants(
         self, name: str, operands: Sequence[Expression], node: exp.Expression
     ) -> None:
-        operator = OPERATORS[name]
-        values = []
-        for place in operator.constants:
+        row = SCALARS[name]
+        values: list[Literal] = []
+        for place in row.constants:
             if place < len(operands):
                 operand = operands[place]
-                if not isinstance(operand, Constant) or operand.value is None:
+                if not isinstance(operand, Constant):
                     raise self._refusal(f"operand {place + 1} of `{name}` must be a constant", node)
                 values.append(operand.value)
-        wrong = operator.check(values)
+        wrong = row.check(values)
         if wrong is not None:
             raise self._refusal(f"`{name}`: {wrong}", node)
 
@@ -472,21 +460,6 @@ class _Typer:
         null = Constant(None, common_type(types) or types[0])
         return [null if operand is None else operand for operand in operands]
 
-    def _check_pattern(self, pattern: Typed, node: exp.Expression) -> None:
-        if pattern is None:
-            return
-        if not isinstance(pattern, Constant) or not isinstance(pattern.value, str):
-            raise self._refusal("the pattern of `like` must be a string constant", node)
-        if _ESCAPED.fullmatch(pattern.value) is None:
-            raise self._refusal(
-                "a backslash in the pattern of `like` must precede %, _ or a backslash", node
-            )
-
-    def _check_digits(self, operands: list[Typed], node: exp.Expression) -> None:
-        digits = operands[-1]
-        if not isinstance(digits, Constant) or digits.value not in ROUND_DIGITS:
-            raise self._refusal("the digits of `round` must be a constant from 0 to 9", node)
-
     def _said(self, make: Callable[[], T], node: exp.Expression) -> T:
         """Return the result of `make`; its ValueError is the reason of a refusal."""
         try:
@@ -496,6 +469,13 @@ class _Typer:
 
     def _refusal(self, reason: str, node: exp.Expression) -> InvalidInputError:
         return refusal(self._text, reason, _position_of(node))
+
+
+def _constant(value: Literal) -> Constant:
+    """Make a constant of a row: an int, a double or a string."""
+    if isinstance(value, str):
+        return Constant(value, FieldType.STRING)
+    return Constant(value, FieldType.DOUBLE if isinstance(value, float) else FieldType.INT)
 
 
 def _position_of(node: exp.Expr) -> int:

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
-from medusa.engine.language.time_units import UNITS_US
+from medusa.engine.scalars.time_units import UNITS_US
 from medusa.overlay.errors import InvalidInputError
 
 Span = str | timedelta

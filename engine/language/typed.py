@@ -6,51 +6,15 @@ function that walks the expression, visits it once in each place. So `nodes` cou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Final
+from typing import ClassVar
 
-from medusa.engine.language.casts import CAST
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import FieldType
-from medusa.engine.scalars.type_rules import INTEGERS
-
-_REPEATED: Final = {
-    "floor": (3,),
-    "ceil": (3,),
-    "sqrt": (2,),
-    "shiftleft": (1, 2),
-    "shiftright": (1, 2),
-    "date_trunc": (1, 2),
-    "date_format": (3,),
-    "to_timestamp": (2,),
-    "replace": (2, 3, 3),
-    "lpad": (1, 2),
-    "rpad": (1, 2),
-    "repeat": (2, 2),
-    "regexp_like": (2,),
-    "regexp_extract": (3,),
-    "regexp_replace": (2,),
-    "json_value": (10,),
-    "json_double": (3,),
-    "hash64": (2,),
-}
-"""How often Spark's form (`medusa.engine.spark.columns`) of an operation has each operand; others:
-1."""
-
-_REPEATED_CASTS: Final = {
-    **{(FieldType.STRING, integer): 2 for integer in INTEGERS},
-    (FieldType.STRING, FieldType.SINGLE): 15,
-    (FieldType.STRING, FieldType.DOUBLE): 5,
-    (FieldType.SINGLE, FieldType.LONG): 2,
-    (FieldType.DOUBLE, FieldType.LONG): 2,
-    (FieldType.DOUBLE, FieldType.SINGLE): 3,
-}
-"""The same of casts, by the types of the operand and of the result."""
-
-_OWN: Final = {"ip_in_cidr": 50, "ip_prefix": 128}
-"""How many Spark's form of an operation is, without its operands; others: 1. Measured: Spark takes
-as long to plan as for so many."""
+from medusa.engine.scalars.casts import REPEATS
+from medusa.engine.scalars.rows import SCALARS
+from medusa.engine.scalars.type_rules import Nulls
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +42,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operator or function of the allow-list over typed operands, widened to a common type.
+    """A sign or function of the rows over typed operands, widened to a common type.
 
     Attributes:
         nodes: operations, constants and fields that a walk over it visits, itself included.
@@ -90,12 +54,13 @@ class Operation:
     nodes: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        repeated: tuple[int, ...] = _REPEATED.get(self.operator, ())
-        if self.operator == CAST:
-            repeated = (_REPEATED_CASTS.get((self.operands[0].type, self.type), 1),)
-        times = dict(enumerate(repeated))
+        row = SCALARS.get(self.operator)
+        if row is None:  # a cast
+            own, times = 1, {0: REPEATS.get((self.operands[0].type, self.type), 1)}
+        else:
+            own, times = row.own, dict(enumerate(row.repeats))
         below = sum(each.nodes * times.get(place, 1) for place, each in enumerate(self.operands))
-        object.__setattr__(self, "nodes", _OWN.get(self.operator, 1) + below)
+        object.__setattr__(self, "nodes", own + below)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +119,23 @@ def without_calls(expression: Expression, results: Mapping[Call, FieldRef]) -> E
         case Operation(operator=operator, operands=operands, type=type_):
             inner = tuple(without_calls(each, results) for each in operands)
             return Operation(operator, inner, type_)
+
+
+def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
+    """Return whether the expression may give null. `fields(name)` says whether a field may."""
+    match expression:
+        case FieldRef():
+            return fields(expression.name)
+        case Constant(value=value):
+            return value is None
+        case Call():
+            return True
+        case Operation(operator=operator, operands=operands):
+            rule = SCALARS[operator].nulls if operator in SCALARS else Nulls.POSSIBLE
+            if operator == "case":
+                operands = (*operands[1::2], operands[-1])
+            if rule is Nulls.IF_ANY:
+                return any(nullable(operand, fields) for operand in operands)
+            if rule is Nulls.IF_ALL:
+                return all(nullable(operand, fields) for operand in operands)
+            return rule is Nulls.POSSIBLE

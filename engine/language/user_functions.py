@@ -16,6 +16,7 @@ from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.typed import Expression, calls_in
 from medusa.engine.objects.functions import UserFunction, check_functions
 from medusa.engine.objects.query import Box, Query
+from medusa.engine.scalars.rows import FUNCTIONS
 from medusa.overlay.errors import InvalidInputError
 
 Declared = Mapping[str, UserFunction]
@@ -40,7 +41,7 @@ def check_declared(query: Query) -> None:
 
 def check_names(functions: Sequence[UserFunction]) -> None:
     """Check that they are no names of the language. Raises: InvalidInputError: one is."""
-    from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS  # they import sqlglot
+    from medusa.engine.language.expression_tokens import KEYWORDS  # it imports sqlglot
 
     for each in functions:
         if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in AGGREGATES:

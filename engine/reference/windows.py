@@ -16,12 +16,12 @@ from medusa.engine.aggregates.function import (
     Kind,
     OfBag,
     OfSet,
-    Value,
     nan_last,
 )
 from medusa.engine.language.typed import Expression
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.reference.expressions import Row, evaluate
+from medusa.engine.scalars.values import Value
 
 
 def folded(each: TypedAggregate, rows: list[Row]) -> Value:

@@ -1,10 +1,9 @@
-"""The rules of operators: the operands of each, the type of its result, and the cases that give
+"""The rules of functions: the operands of each, the type of its result, and the cases that give
 null."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -53,24 +52,6 @@ class Resolution(NamedTuple):
 
     operands: tuple[FieldType, ...]
     result: FieldType
-
-
-@dataclass(frozen=True, slots=True)
-class Operator:
-    """One row of the table.
-
-    Attributes:
-        takes: the operands, in words for an error message.
-        resolve: operand types to their resolution; None if they do not fit.
-        constants: positions of operands that must be constants; the last ones may be left out.
-        check: the values of these constants to what is wrong with them, or None.
-    """
-
-    takes: str
-    resolve: Callable[[Types], Resolution | None]
-    nulls: Nulls
-    constants: tuple[int, ...] = ()
-    check: Callable[[Literals], str | None] = lambda _: None
 
 
 def common_type(types: Types) -> FieldType | None:

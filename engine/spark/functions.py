@@ -8,11 +8,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from medusa.engine.aggregates.function import Bag, Counted, End, Folded, OfBag, OfSet
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.schema import SEQ, STIME, Field, FieldType
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
 from medusa.engine.operators.shared.panes import Layout, layout
+from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.columns import column, quoted, without_negative_zero
 
 

@@ -12,7 +12,6 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.language.typed import fields_in
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
@@ -25,6 +24,7 @@ from medusa.engine.operators.join.sides import (
     necessary_equalities,
 )
 from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
 from medusa.engine.spark.rows import row_schema
 from medusa.engine.spark.scans import reader_of

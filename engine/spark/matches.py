@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.operators import FLOATS, INTEGERS
 from medusa.engine.language.typed import Expression, FieldRef
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import END, SEQ, STIME, Field, FieldType
@@ -34,6 +33,7 @@ from medusa.engine.operators.match.automaton import (
     remembered,
 )
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
+from medusa.engine.scalars.type_rules import FLOATS, INTEGERS
 from medusa.engine.spark.columns import SPARK_TYPES, column, field_column, quoted, within
 
 _TUPLES: Final = "tuples "

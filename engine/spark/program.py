@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
 from medusa.engine.operators.cumulate import CumulateStep
@@ -31,6 +30,7 @@ from medusa.engine.operators.shared.step import Step
 from medusa.engine.operators.top import TopStep
 from medusa.engine.operators.totals.step import TotalsStep
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
+from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
 from medusa.engine.spark.cpu import meter_of
 from medusa.engine.spark.joins import Joins

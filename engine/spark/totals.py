@@ -16,10 +16,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from medusa.engine.aggregates.extremes import MIN
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of, totals_schema
+from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
 
 _SIGN: Final = "sign "

@@ -15,9 +15,10 @@ from typing import Final
 from sqlglot import exp
 
 from medusa.engine.aggregates.rows import NAMES as AGGREGATES
-from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS, no_function
+from medusa.engine.language.expression_tokens import KEYWORDS, no_function
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.type_grammar import type_of
+from medusa.engine.scalars.rows import FUNCTIONS
 
 Substitute = Callable[[exp.Expr], str | None]
 """The text that stands for a node, or None: the node is printed as it is. It must answer for every

@@ -10,13 +10,13 @@ from typing import Final
 from sqlglot import Token, TokenType
 
 from medusa.engine.language.expression_tokens import FUNCTION, KEYWORDS, TYPE_TOKENS, tokens_of
-from medusa.engine.language.operators import CAST
 from medusa.engine.language.spans import in_units
 from medusa.engine.language.sql.dialect import Medusa
 from medusa.engine.language.sql.expressions import string_text
 from medusa.engine.language.sql.type_grammar import TYPES
 from medusa.engine.language.written_forms import INTERVAL
 from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.casts import CAST
 from medusa.overlay.names import ObjectName
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

@@ -14,7 +14,7 @@ from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.reference.job import Job
-from medusa.engine.reference.values import Value
+from medusa.engine.scalars.values import Value
 
 _LONG = range(-(2**63), 2**63)
 

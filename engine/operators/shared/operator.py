@@ -17,8 +17,7 @@ from typing import ClassVar, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.language.operators import nullable
-from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.language.typed import Expression, FieldRef, nullable
 from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import Field, FieldType, Schema

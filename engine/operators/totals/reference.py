@@ -8,12 +8,12 @@ from typing import Any
 
 from medusa.engine.aggregates.extremes import MIN
 from medusa.engine.aggregates.sums import AVG
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.objects.schema import DELETED, STIME, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
 from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.reference.job import Job
+from medusa.engine.scalars.type_rules import FLOATS
 
 _MASK = 2**32 - 1
 

@@ -16,7 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.language.typed import Constant, FieldRef, Operation
 from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
@@ -25,6 +24,7 @@ from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of
 from medusa.engine.operators.shared.panes import made_of_table, panes_name
 from medusa.engine.operators.shared.step import Part, Step
+from medusa.engine.scalars.type_rules import FLOATS
 from medusa.overlay.errors import InvalidInputError
 
 

@@ -21,7 +21,6 @@ from medusa.engine.language.classes import (
     strongest_recovery,
     weakest_box,
 )
-from medusa.engine.language.operators import OPERATORS
 from medusa.engine.objects.availability import (
     MODE_WORDS,
     Availability,
@@ -47,6 +46,7 @@ from medusa.engine.objects.query import (
 )
 from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.interpreter import run_query
+from medusa.engine.scalars.rows import SCALARS
 from medusa.overlay.errors import InvalidInputError
 
 PEER = "ab" * 20
@@ -145,7 +145,7 @@ def test_no_expression_knows_clock_or_chance() -> None:
     """Filters and maps are repeatable only as long as this holds."""
     words = ("now", "rand", "uuid", "current", "clock", "unix_timestamp", "input_file", "partition")
     words += ("_id", "id_")
-    assert not [name for name in OPERATORS for word in words if word in name]
+    assert not [name for name in SCALARS for word in words if word in name]
 
 
 def test_the_weakest_box_is_the_network_s_class() -> None:

@@ -12,19 +12,19 @@ from typing import Any
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.expression_tokens import FUNCTIONS
-from medusa.engine.language.operators import CAST, OPERATORS, nullable
 from medusa.engine.language.parse_expression import MAX_NODES, parse_expression, tree_of_short_text
-from medusa.engine.language.pattern_work import longest_text
-from medusa.engine.language.patterns import read_pattern
-from medusa.engine.language.time_units import PARTS
-from medusa.engine.language.typed import Expression, Operation
+from medusa.engine.language.typed import Expression, Operation, nullable
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.filter import MAX_PORTS
 from medusa.engine.reading import read_document
+from medusa.engine.scalars.casts import CAST
+from medusa.engine.scalars.pattern_work import longest_text
+from medusa.engine.scalars.patterns import read_pattern
+from medusa.engine.scalars.rows import FUNCTIONS, SCALARS
+from medusa.engine.scalars.time_units import PARTS
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import plan
 from medusa.overlay.errors import InvalidInputError
@@ -267,7 +267,7 @@ def test_every_operator_is_among_them() -> None:
         return {expression.operator}.union(*map(names, expression.operands))
 
     texts = [text(3) for text in (*DEEP.values(), *(text for text, _ in WIDE.values()))]
-    assert set().union(*(names(typed(text)) for text in texts)) == {CAST, *OPERATORS}
+    assert set().union(*(names(typed(text)) for text in texts)) == {CAST, *SCALARS}
     assert all(any(f"{name}(" in text for text in texts) for name in FUNCTIONS)
 
 

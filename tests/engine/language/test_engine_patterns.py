@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 
 from medusa.engine.language.parse_expression import parse_expression
-from medusa.engine.language.pattern_nodes import (
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.pattern_nodes import (
     Anchor,
     Branches,
     Chars,
@@ -23,15 +24,14 @@ from medusa.engine.language.pattern_nodes import (
     Repeat,
     Sequence,
 )
-from medusa.engine.language.pattern_work import (
+from medusa.engine.scalars.pattern_work import (
     LEAST_MATCHED,
     MAX_MATCHED,
     MAX_STEPS,
     longest_text,
     most_steps,
 )
-from medusa.engine.language.patterns import MAX_PATTERN, PatternError, read_pattern
-from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.patterns import MAX_PATTERN, PatternError, read_pattern
 from medusa.overlay.errors import InvalidInputError
 
 

@@ -14,7 +14,7 @@ from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.expression_tokens import FUNCTIONS, KEYWORDS
+from medusa.engine.language.expression_tokens import KEYWORDS
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.dialect import Medusa
@@ -54,6 +54,7 @@ from medusa.engine.objects.query import (
 from medusa.engine.objects.schema import BEGINNING, END, RESERVED, Field, FieldType, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.reading import read_document
+from medusa.engine.scalars.rows import FUNCTIONS
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

@@ -15,9 +15,9 @@ from functools import wraps
 import duckdb
 
 from medusa.engine.aggregates.rows import AGGREGATES
-from medusa.engine.language.operators import FLOATS
 from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.scalars.type_rules import FLOATS
 
 MILLION = 1_000_000
 LIMIT = 16_384

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from medusa.engine.language.pattern_nodes import (
+from medusa.engine.scalars.pattern_nodes import (
     Anchor,
     Branches,
     Chars,

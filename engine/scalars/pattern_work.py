@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from medusa.engine.language.pattern_nodes import (
+from medusa.engine.scalars.pattern_nodes import (
     Anchor,
     Branches,
     Chars,
@@ -26,7 +26,7 @@ from medusa.engine.language.pattern_nodes import (
     least_length,
     union,
 )
-from medusa.engine.language.patterns import Pattern, PatternError, read_pattern
+from medusa.engine.scalars.patterns import Pattern, PatternError, read_pattern
 
 MAX_STEPS: Final = 2**24
 """Of one match: some 0.1 s in Java, a second in Python."""

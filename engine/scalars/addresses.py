@@ -1,23 +1,49 @@
-"""IP addresses as Spark columns; `medusa.engine.language.operators_text` defines their operations.
+"""Functions of IP addresses.
 
-Inside these columns an address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6). A part that
-is needed several times is the variable of a function over an array of one element: so Spark's plan
-has it once, and Spark computes it once.
+A text is an IPv4 or IPv6 address (RFC 4291, IPv4 in dotted form at its end, no zone), or the result
+is null. In Spark, an address is a text of hexadecimal digits, 8 (IPv4) or 32 (IPv6), while it is
+worked with. Where a part is needed several times, it is the variable of a function over an array of
+one: so it is written, and made, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable
 from functools import reduce
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from pyspark.sql import Column
-from pyspark.sql import functions as F
+from medusa.engine.objects.schema import FieldType
+from medusa.engine.scalars.examples import Example
+from medusa.engine.scalars.late import Column, F
+from medusa.engine.scalars.scalar import Family, Scalar
+from medusa.engine.scalars.type_rules import Literals, Nulls, either, fixed
 
-from medusa.engine.scalars.type_rules import Literals
+_STRING: Final = FieldType.STRING
+_INT: Final = FieldType.INT
 
-Columns = Sequence[Column]
+
+def _check_network(values: Literals) -> str | None:
+    given = values[0]
+    try:
+        network = ip_network(given) if isinstance(given, str) else None
+    except ValueError as error:
+        return f"the network must be one like '10.0.0.0/8' or '2001:db8::/32': {error}"
+    if network is None or "%" in str(given) or "/" not in str(given):
+        return "the network must be one like '10.0.0.0/8' or '2001:db8::/32'"
+    return None
+
+
+def _check_bits(values: Literals) -> str | None:
+    for value, most in zip(values, (32, 128), strict=False):
+        if value not in range(most + 1):
+            return f"the bits must be 0 to {most}"
+    return None
+
+
+# -- in Spark --------------------------------------------------------------------------------------
+
 
 _DIGITS: Final = "0123456789abcdef"
 
@@ -42,7 +68,7 @@ def _once(made: Column, of: Callable[[Column], Column]) -> Column:
     return F.get(F.transform(F.array(made), of), F.lit(0))
 
 
-def _address(text: Column) -> Column:
+def _spark_address(text: Column) -> Column:
     """The digits of an address; null if the text is none."""
 
     def digits(text: Column) -> Column:
@@ -100,8 +126,8 @@ def _masked(digits: Column, bits: int, length: int) -> Column:
     return F.concat(*parts, F.lit(zeros))
 
 
-def _in_cidr(operands: Columns, constants: Literals) -> Column:
-    network: IPv4Network | IPv6Network = ip_network(str(constants[1]))
+def _spark_in_cidr(text: Column, given: str) -> Column:
+    network: IPv4Network | IPv6Network = ip_network(given)
     length = network.max_prefixlen // 4
     wanted = F.lit(network.network_address.packed.hex())
     bits = network.prefixlen
@@ -112,21 +138,18 @@ def _in_cidr(operands: Columns, constants: Literals) -> Column:
             digits.isNotNull(), F.lit(False)
         )
 
-    return _once(_address(operands[0]), inside)
+    return _once(_spark_address(text), inside)
 
 
-def _prefix(operands: Columns, constants: Literals) -> Column:
-    bits, bits_of_6 = constants[1], constants[2] if len(constants) > 2 else None
-    assert isinstance(bits, int)
-
+def _spark_prefix(text: Column, bits: int, bits_of_6: int | None = None) -> Column:
     def shown(digits: Column) -> Column:
         made = F.when(F.length(digits) == F.lit(8), _shown_4(_masked(digits, bits, 8), bits))
-        if isinstance(bits_of_6, int):
+        if bits_of_6 is not None:
             masked = _masked(digits, bits_of_6, 32)
             made = made.when(F.length(digits) == F.lit(32), _shown_6(masked, bits_of_6))
         return made
 
-    return _once(_address(operands[0]), shown)
+    return _once(_spark_address(text), shown)
 
 
 def _shown_4(digits: Column, bits: int) -> Column:
@@ -166,7 +189,89 @@ def _shortened(text: Column) -> Column:
     return chain.otherwise(F.trim(text, F.lit(":")))
 
 
-ADDRESS_COLUMNS: Final[Mapping[str, Callable[[Columns, Literals], Column]]] = {
-    "ip_in_cidr": _in_cidr,
-    "ip_prefix": _prefix,
-}
+# -- in Python -------------------------------------------------------------------------------------
+
+
+def _address(text: str) -> IPv4Address | IPv6Address | None:
+    try:
+        return ip_address(text) if text.isascii() and "%" not in text else None
+    except ValueError:
+        return None
+
+
+def _in_cidr(text: str, network: str) -> bool | None:
+    address = _address(text)
+    return None if address is None else address in ip_network(network)
+
+
+def _prefix(text: str, bits: int, bits_of_6: int | None = None) -> str | None:
+    address = _address(text)
+    if address is None:
+        return None
+    length = bits if address.version == 4 else bits_of_6
+    if length is None:
+        return None
+    zeros = address.max_prefixlen - length
+    masked = type(address)(int(address) >> zeros << zeros)
+    return f"{masked if address.version == 4 else _shortest(int(masked))}/{length}"
+
+
+def _shortest(address: int) -> str:
+    """An IPv6 address as RFC 5952 has it; `str` differs between Python's versions for some."""
+    parts = [f"{address >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)]
+    rows = [(len(row[0]), -row.start()) for row in re.finditer(r"(?:\b0\b:?)+", ":".join(parts))]
+    text = ":".join(parts)
+    longest = max(rows, default=(0, 0))
+    if longest[0] < len("0:0"):
+        return text
+    begin = -longest[1]
+    end = begin + longest[0]
+    return f"{text[:begin].removesuffix(':')}::{text[end:]}"
+
+
+ADDRESSES: Final = Family(
+    "Addresses",
+    (
+        Scalar(
+            "ip_in_cidr",
+            "ip_in_cidr(text, '10.0.0.0/8')",
+            "a string and a constant network",
+            fixed((_STRING, _STRING), FieldType.BOOL),
+            Nulls.POSSIBLE,
+            spark=_spark_in_cidr,
+            value=_in_cidr,
+            gives="Whether the address is in the network, and of its version.",
+            examples=(
+                Example(
+                    "ip_in_cidr('10.1.2.3', '10.0.0.0/8')",
+                    True,
+                    differs="DuckDB has it in an extension, `inet`",
+                ),
+            ),
+            constants=(1,),
+            check=_check_network,
+            own=50,
+        ),
+        Scalar(
+            "ip_prefix",
+            "ip_prefix(text, 24, 48)",
+            "a string and constant bits, of IPv4 and perhaps of IPv6",
+            either(fixed((_STRING, _INT), _STRING), fixed((_STRING, _INT, _INT), _STRING)),
+            Nulls.POSSIBLE,
+            spark=_spark_prefix,
+            value=_prefix,
+            gives="The network of the address, as 10.1.2.0/24 or 2001:db8::/32 (RFC 5952), of so "
+            "many bits of IPv4 and of IPv6; without the latter an IPv6 address gives null.",
+            examples=(
+                Example(
+                    "ip_prefix('10.1.2.3', 24)",
+                    "10.1.2.0/24",
+                    differs="DuckDB has it in an extension, `inet`",
+                ),
+            ),
+            constants=(1, 2),
+            check=_check_bits,
+            own=128,
+        ),
+    ),
+)

@@ -1,4 +1,4 @@
-"""Regular expressions as trees; `medusa.engine.language.patterns` reads them."""
+"""Regular expressions as trees; `medusa.engine.scalars.patterns` reads them."""
 
 from __future__ import annotations
 

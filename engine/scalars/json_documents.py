@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from medusa.engine.language.json_paths import read_path
+from medusa.engine.scalars.json_paths import read_path
 
 MAX_LEVELS: Final = 1_000
 """Levels of a document, as in Spark's parser (Jackson): a deeper one gives null."""

@@ -1,0 +1,90 @@
+"""What each scalar function says of itself: one row, from which types, Spark, the reference,
+documentation and completion come. Signs, like `+`, are rows too.
+
+All are total: on any data they give a value or null and never fail. Operands already have the types
+that `Scalar.types` asks for: the parser puts an explicit `cast` where a number is widened, so no
+engine coerces by rules of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from medusa.engine.scalars.examples import Example
+from medusa.engine.scalars.late import Column
+from medusa.engine.scalars.type_rules import Literal, Literals, Nulls, Resolution, Types
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scalar:
+    """A function or a sign over the values of one tuple.
+
+    Attributes:
+        call: as the documentation writes it. takes: the operands, in words for an error message.
+        types: operand types to their resolution; None if they do not fit.
+        spark: its column, given those of the operands.
+        value: the same in Python; it fits the result's type later.
+        gives: in a sentence of the documentation; a sign has none.
+        constants: positions of operands that must be constants; the last ones may be left out. The
+            forms get their values.
+        check: the values of these constants to what is wrong with them, or None.
+        left_out: how many operands may be given, and the one behind them then.
+        repeats: how often Spark's form has each operand; the others it has once.
+        own: how many nodes Spark's form is, without its operands. Measured: Spark takes as long to
+            plan as for so many.
+        by_types: its forms get the types of the operands and the result first.
+        of_nulls: `value` is asked of nulls, too; else one null makes the result null.
+    """
+
+    name: str
+    call: str
+    takes: str
+    types: Callable[[Types], Resolution | None]
+    nulls: Nulls
+    spark: Callable[..., Column]
+    value: Callable[..., Any]
+    gives: str = ""
+    examples: tuple[Example, ...] = ()
+    other_names: tuple[str, ...] = ()
+    constants: tuple[int, ...] = ()
+    check: Callable[[Literals], str | None] = lambda _: None
+    left_out: tuple[int, Literal] | None = None
+    repeats: tuple[int, ...] = ()
+    own: int = 1
+    by_types: bool = False
+    of_nulls: bool = False
+
+
+class Make(Protocol):
+    """Makes the operation of a row's name. An operand that is a plain value is a constant."""
+
+    def __call__(self, name: str, operands: Sequence[Any], /) -> Any: ...  # noqa: ANN401
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ShortForm:
+    """A function that is written as other operations.
+
+    Attributes:
+        count: of operands. takes: they, in words for an error message.
+        build: raises ValueError, with the reason, for operands that it refuses.
+    """
+
+    name: str
+    call: str
+    takes: str
+    count: int
+    build: Callable[[Make, Sequence[Any]], Any]
+    gives: str
+    examples: tuple[Example, ...]
+    other_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """Rows of one subject, under its title in the documentation."""
+
+    title: str
+    rows: tuple[Scalar | ShortForm, ...]
