@@ -75,6 +75,45 @@ class Standing:
         return self.end is not None and self.billed >= self.end
 
 
+class Standings:
+    """The stored deals, in memory: by key, by contract and by placement."""
+
+    def __init__(self) -> None:
+        self._deals: dict[DealKey, Standing] = {}
+        self._of_contract = Counter[str]()
+        self._of_task: dict[tuple[str, int], list[Standing]] = {}
+
+    def __len__(self) -> int:
+        return len(self._deals)
+
+    def add(self, standing: Standing) -> None:
+        key = standing.deal.key
+        self._deals[key] = standing
+        self._of_contract[key.account.contract] += 1
+        self._of_task.setdefault((key.task, key.term_number), []).append(standing)
+
+    def remove(self, standing: Standing) -> None:
+        key = standing.deal.key
+        del self._deals[key]
+        self._of_contract[key.account.contract] -= 1
+        self._of_task[key.task, key.term_number].remove(standing)
+        if not self._of_task[key.task, key.term_number]:
+            del self._of_task[key.task, key.term_number]
+
+    def get(self, key: DealKey) -> Standing | None:
+        return self._deals.get(key)
+
+    def all(self) -> tuple[Standing, ...]:
+        return tuple(self._deals.values())
+
+    def count(self, contract: str) -> int:
+        """How many deals of that contract there are."""
+        return self._of_contract[contract]
+
+    def of_placement(self, task: str, term_number: int) -> tuple[Standing, ...]:
+        return tuple(self._of_task.get((task, term_number), ()))
+
+
 class Ledger:
     """One peer's ledger.
 
@@ -95,9 +134,7 @@ class Ledger:
         self._connection = connection
         self.path = path
         self._key_of = key_of
-        self._deals: dict[DealKey, Standing] = {}
-        self._of_contract = Counter[str]()
-        self._of_task: dict[tuple[str, int], list[Standing]] = {}
+        self._standings = Standings()
         with translated(path):
             for data, end, ended_at, after, rows in connection.execute(
                 "SELECT data, ending, ended_at, tail_after, tail_rows FROM deals"
@@ -106,7 +143,7 @@ class Ledger:
                 tail = None if after is None else (after, rows)
                 billed = self.billed(deal.key)
                 start = deal.start if billed is None else billed
-                self._remember(Standing(deal, start, end, ended_at or 0, tail))
+                self._standings.add(Standing(deal, start, end, ended_at or 0, tail))
 
     # -- the chain ---------------------------------------------------------------------------------
 
@@ -131,7 +168,7 @@ class Ledger:
                 f"receipt of {receipt.task!a}: placement {receipt.term_number} is another account's"
             )
         self._insert(columns, encode(entry), (receipt.payer, receipt.payee))
-        standing = self._deals.get(receipt.key)
+        standing = self._standings.get(receipt.key)
         if standing is not None and isinstance(entry, Settled):
             standing.billed = receipt.upto
         return receipt
@@ -225,7 +262,7 @@ class Ledger:
             BusyError: MAX_DEALS are, or MAX_DEALS_OF_CONTRACT of this contract.
             UntrustedError: we are no party to it.
         """
-        known = self._deals.get(deal.key)
+        known = self._standings.get(deal.key)
         if known is not None:
             if (known.deal.rate, known.deal.start) != (deal.rate, deal.start):
                 raise ConflictError(
@@ -240,9 +277,9 @@ class Ledger:
                 raise ConflictError(
                     f"{deal.task}: placement {deal.term_number} is another account's"
                 )
-        if len(self._deals) >= MAX_DEALS:
+        if len(self._standings) >= MAX_DEALS:
             raise BusyError(f"{MAX_DEALS} deals are open or ended lately; no more are taken")
-        if self._of_contract[deal.contract] >= MAX_DEALS_OF_CONTRACT:
+        if self._standings.count(deal.contract) >= MAX_DEALS_OF_CONTRACT:
             raise BusyError(
                 f"contract {deal.contract[:8]}: {MAX_DEALS_OF_CONTRACT} deals are open or ended "
                 "lately; no more are taken"
@@ -254,7 +291,7 @@ class Ledger:
             *_arguments(deal.key),
             encode(deal),
         )
-        self._remember(standing)
+        self._standings.add(standing)
         return standing
 
     def end_deal(self, standing: Standing, end: int, at: int) -> None:
@@ -278,30 +315,20 @@ class Ledger:
         key = standing.deal.key
         where = f"{_OF_ACCOUNT} AND task = ? AND term_number = ?"
         self._change(f"DELETE FROM deals WHERE {where}", *_arguments(key))  # noqa: S608
-        del self._deals[key]
-        self._of_contract[key.account.contract] -= 1
-        self._of_task[key.task, key.term_number].remove(standing)
-        if not self._of_task[key.task, key.term_number]:
-            del self._of_task[key.task, key.term_number]
+        self._standings.remove(standing)
 
     def deals(self) -> tuple[Standing, ...]:
         """All stored deals."""
-        return tuple(self._deals.values())
+        return self._standings.all()
 
     def deal(self, key: DealKey) -> Standing | None:
-        return self._deals.get(key)
+        return self._standings.get(key)
 
     def deals_of(self, task: str, term_number: int) -> tuple[Standing, ...]:
         """The deals of that placement: one, or two if this peer passed the task on."""
-        return tuple(self._of_task.get((task, term_number), ()))
+        return self._standings.of_placement(task, term_number)
 
     # -- SQL ---------------------------------------------------------------------------------------
-
-    def _remember(self, standing: Standing) -> None:
-        key = standing.deal.key
-        self._deals[key] = standing
-        self._of_contract[key.account.contract] += 1
-        self._of_task.setdefault((key.task, key.term_number), []).append(standing)
 
     def _of_deal(
         self, what: str, key: DealKey, kind: str, more: str = "", *arguments: int

@@ -23,6 +23,7 @@ from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.mending import Mending
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.moves.assignments import Assignments
+from medusa.engine.replication.moves.confirming import Confirming
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.queries.host import QueryHost
@@ -154,6 +155,7 @@ class Engine:
         self.mover = Mover(self.queries)
         self.modifier = Modifier(self.queries, self.mover, self.primaries)
         self.assignments = Assignments(home / "assignments", shop)
+        self._confirming = Confirming(self.assignments, shop)
         self.returning = Returning(self.assignments, shop)
 
     def _look_after_streams(self, home: Path) -> None:
@@ -276,7 +278,7 @@ class Engine:
             self.store.tending,
             self.mover,
             self.modifier,
-            self.assignments,
+            self._confirming,
             self.returning,
             self.primaries,
             self.standbys,

@@ -79,7 +79,7 @@ class MovingCalls:
 
     async def confirm(self, caller: Caller, request: Confirm, _: bytes) -> Confirmed:
         await trio.lowlevel.checkpoint()
-        return self.mover.confirm(_peer(caller), request)
+        return self.mover.workers.confirm(_peer(caller), request)
 
     async def pass_on(self, caller: Caller, request: PassOn, _: bytes) -> MoveRecord:
         return await self.mover.pass_on(_peer(caller), request)
@@ -90,7 +90,7 @@ class MovingCalls:
     @kill_point(KillPoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """Send the suffix of an input that the owner keeps for itself, up to its present end."""
-        placed = self.mover.worker_of(request.task, request.term_number, _peer(caller))
+        placed = self.mover.workers.prepared_by(_peer(caller), request.task, request.term_number)
         stored, _ = self.queries.find(request.task)
         check_worker(placed.task, stored.network, caller.participant, self.readers)
         state = placed.inputs.get(request.stream)

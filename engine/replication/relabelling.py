@@ -87,7 +87,7 @@ class QueryLabels:
     async def _look_at_worker(self, placed: Copy, network: Network) -> None:
         if not placed.current.term.holder or placed.moving.locked():
             return
-        worker = self.mover.participant_of(placed.current.term.holder)
+        worker = self.mover.workers.participant_of(placed.current.term.holder)
         try:
             check_worker(placed.task, network, worker, self.readers)
         except NotAuthorisedError as error:

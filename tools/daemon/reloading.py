@@ -25,7 +25,7 @@ def live_settings(engine: Engine) -> dict[str, Take]:
         "engine.disk_bytes": lambda new: store.quota.allow(new.engine.disk_bytes),
         "engine.foreign_hold_s": lambda new: store.tending.be_patient(new.engine.foreign_hold_s),
         "functions.allowed": lambda new: engine.functions.allow(new.functions.allowed),
-        "engine.patience_s": lambda new: mover.be_patient(new.engine.patience_s),
+        "engine.patience_s": lambda new: mover.home.be_patient(new.engine.patience_s),
     }
 
 

@@ -128,7 +128,7 @@ def _let_decide(tasks: Tasks, trader: Trader) -> None:
     tasks.assignments.expect.made_by(trader.expect)
     tasks.assignments.admit.made_by(trader.admit)
     tasks.mover.may_pass_on.made_by(trader.check_pass_on)
-    tasks.mover.missed.add(trader.missed)
+    tasks.mover.home.missed.add(trader.missed)
 
 
 def _let_bill(tasks: Tasks, settler: Settler) -> None:

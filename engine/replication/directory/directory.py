@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -15,6 +14,7 @@ from medusa.dht.catalog import Catalog, Published
 from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM, lookup
 from medusa.engine.objects.definitions import Producer, QueryEntry, StreamEntry
 from medusa.engine.replication.directory.book import Book, Rendition, remember
+from medusa.engine.replication.directory.questions import Questions
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.connection import Connection
@@ -29,10 +29,6 @@ from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 from medusa.overlay.node.node import Overlay
-
-LOOK_UP_S: Final = 0.25
-"""How long the catalog is waited for if an earlier answer of it is known, seconds: it is slow when
-peers die, and then consumers are in a hurry."""
 
 HANDOVER_S: Final = 1.0
 """How long a stream without a producer waits for a takeover, seconds: longer than a failure
@@ -52,10 +48,9 @@ class Directory:
     def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:
         self._overlay = overlay
         self._catalog = catalog
-        self._nursery = nursery
         self._book = Book()
         self._believed: Watched[Term | None] = Watched(None)
-        self._asked: dict[tuple[str, str], trio.Event] = {}
+        self._questions = Questions(nursery)
         self._entries: dict[str, StreamEntry] = {}
         self._preferred: dict[str, PeerId] = {}
         self._read_from: dict[str, PeerId] = {}
@@ -117,7 +112,7 @@ class Directory:
 
     def learn_soon(self, stream: str) -> None:
         """`learn`, in the background."""
-        self._ask_soon(stream, self.learn)
+        self._questions.ask_soon(stream, self.learn)
 
     async def edition(self, stream: str) -> int:
         """The newest edition of its query in which any peer produces the stream.
@@ -174,7 +169,7 @@ class Directory:
         Raises: see `medusa.engine.objects.catalog_records.lookup`.
         """
         if stream in self._entries:
-            await self._wait_for(stream, self._learn_entry)
+            await self._questions.wait_for(stream, self._learn_entry)
         known = self._entries.get(stream)
         return await self._learn_entry(stream) if known is None else known
 
@@ -192,28 +187,6 @@ class Directory:
             raise
         remember(self._entries, stream, found)
         return found
-
-    async def _wait_for(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> None:
-        """Ask the catalog, one question at a time; wait a little. A later answer counts as well."""
-        question = self._ask_soon(stream, ask)
-        with trio.move_on_after(LOOK_UP_S):
-            await self._asked[question].wait()
-
-    def _ask_soon(self, stream: str, ask: Callable[[str], Awaitable[object]]) -> tuple[str, str]:
-        question = (ask.__name__, stream)
-        if question not in self._asked:
-            self._asked[question] = trio.Event()
-            self._nursery.start_soon(self._ask, question, ask)
-        return question
-
-    async def _ask(
-        self, question: tuple[str, str], ask: Callable[[str], Awaitable[object]]
-    ) -> None:
-        try:
-            with suppress(MedusaError):  # the last answer counts
-                await ask(question[1])
-        finally:
-            self._asked.pop(question).set()
 
     # -- finding ----------------------------------------------------------------------------------
 
@@ -294,7 +267,7 @@ class Directory:
         if self._book.is_ahead(stream, self._overlay.clock()):
             return  # the holder's own claim is newer
         if self._book.learned(stream):
-            await self._wait_for(stream, self.learn)
+            await self._questions.wait_for(stream, self.learn)
         else:
             await self.learn(stream)
 

@@ -47,7 +47,7 @@ from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.engine.tasks.windows import read_after
-from medusa.overlay.concurrency import Locks, next_beat
+from medusa.overlay.concurrency import Locks
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,
@@ -59,9 +59,6 @@ from medusa.overlay.errors import (
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.listeners import Decision, Listeners
 from medusa.overlay.names import PeerId
-
-ORPHAN_S: Final = 300.0
-"""How long an assignment that was never activated waits for its owner, seconds."""
 
 MAX_ASSIGNMENTS: Final = 1000
 """Tasks run for others at once: each has logs, followers and a job per epoch."""
@@ -171,7 +168,7 @@ class Assignments:
         """End an assignment that another term replaces: the owner knows how much of it was used."""
         answer = Confirmed(PlacementStatus.RELEASED)
         with suppress(MedusaError):
-            answer = await self._ask(assigned)
+            answer = await ask_owner(self._overlay, self._shop.directory, assigned)
         await self._end(assigned, answer.until, answer.since)
 
     async def _start(self, assigned: Guest, resumed: bool) -> None:
@@ -334,41 +331,6 @@ class Assignments:
         for state in self._store.all():
             if state.role is Role.ASSIGNED and state.key not in outputs:
                 await self._store.drop(state.key)
-
-    async def tend(self) -> None:
-        """Ask the owners, for ever."""
-        while True:
-            await trio.sleep_until(next_beat(self._shop.config.timing.confirm_s))
-            async with trio.open_nursery() as nursery:
-                for assigned in self.all():
-                    nursery.start_soon(self._confirm, assigned)
-
-    async def _confirm(self, assigned: Guest) -> None:
-        stored, known_s = assigned.stored, trio.current_time() - assigned.known_at
-        try:
-            try:
-                answer = await self._ask(assigned)
-            except MedusaError:
-                # in a partition a task goes on; one that was never ours waits a while for its owner
-                if stored.since is None and known_s > ORPHAN_S:
-                    await self.release(stored.owner_id, Release(*stored.key))
-            else:
-                await self._act_on(stored, answer)
-        except MedusaError as error:  # a full disk, say: it is asked again
-            self._overlay.events.note(
-                "warning", f"could not confirm {stored.assignment.task}: {error}"
-            )
-
-    async def _ask(self, assigned: Guest) -> Confirmed:
-        return await ask_owner(self._overlay, self._shop.directory, assigned)
-
-    async def _act_on(self, stored: StoredAssignment, answer: Confirmed) -> None:
-        if answer.status is PlacementStatus.RELEASED:
-            await self.release(stored.owner_id, Release(*stored.key, answer.until, answer.since))
-        elif answer.since is not None and answer.since != stored.since:
-            with suppress(NotFoundError):
-                known = stored.assignment.altered
-                await self.activate(stored.owner_id, Activate(*stored.key, answer.since, known))
 
     def _remember(self, stored: StoredAssignment, reached: int) -> None:
         """Remember a release: the owner asks again if our answer is lost."""

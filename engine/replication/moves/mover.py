@@ -24,8 +24,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,20 +34,17 @@ from msgspec.structs import replace
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.copies.copy import Copy
 from medusa.engine.replication.moves.checks import check_worker
-from medusa.engine.replication.moves.homecoming import Away, to_take_home
 from medusa.engine.replication.moves.messages import (
     Assignment,
-    Confirm,
-    Confirmed,
     GiveBackTask,
     MoveRecord,
     PassOn,
-    PlacementStatus,
     Progress,
 )
 from medusa.engine.replication.moves.notifications import Notifier
 from medusa.engine.replication.moves.sparing import Sparing
-from medusa.engine.replication.moves.workers import status_of
+from medusa.engine.replication.moves.taking_home import TakingHome
+from medusa.engine.replication.moves.workers import Workers
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.placements import Deal, Placement
 from medusa.engine.replication.records.stored_query import StoredQuery
@@ -67,7 +63,7 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.killpoints import KillPoint, kill_point
-from medusa.overlay.listeners import Decision, Listeners
+from medusa.overlay.listeners import Decision
 from medusa.overlay.names import NO_PEER, PeerId
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -82,10 +78,6 @@ FETCH_S: Final = 5.0
 """How long a task that comes home may wait for inputs that were not here, while its worker still
 works, seconds: the worker may be dead, and the peer that has the inputs with it."""
 
-REACH_S: Final = 3.0
-"""How long a worker that is called dead may take to accept a connection, seconds: some times what a
-busy machine takes."""
-
 FIRST_EPOCH_S: Final = 60.0
 """How long the first epoch after a switch is waited for, to measure the standstill, seconds."""
 
@@ -97,8 +89,8 @@ class Mover:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises
             NotAuthorisedError if not. The market decides it.
+        workers: of the tasks. home: takes back tasks that are lost.
         teller: tells workers of their placements.
-        missed: told of a worker that let a task stand still, or is gone; once, whatever it had.
         agree: asked about a placement before it counts: (task, placement). An error stops the move.
     """
 
@@ -106,23 +98,17 @@ class Mover:
         shop = queries.shop
         self._queries = queries
         self._overlay = shop.overlay
-        self._patience_s = shop.config.patience_s
         self._timing = shop.config.timing
         self._nursery = shop.nursery
         self._here = shop.here
         self._sparing = Sparing(queries)
-        self._preparing: dict[tuple[str, PeerId], int] = {}
-        self._dialling: set[PeerId] = set()
+        self.workers = Workers(queries)
+        self.home = TakingHome(queries, self.take_back)
         self.teller = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
-        self.teller.gone.add(self._fetch)
+        self.teller.gone.add(self.home.fetch)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
-        self.missed: Listeners[[PeerId]] = Listeners()
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
-
-    def be_patient(self, patience_s: float) -> None:
-        """Set how long a task that runs elsewhere may stop, seconds."""
-        self._patience_s = patience_s
 
     async def move(self, task: str, to: PeerId, deal: Deal) -> MoveRecord:
         """Move a task to another peer, or back to this one.
@@ -151,14 +137,14 @@ class Mover:
             NotAuthorisedError: it is not the task's worker, or may not pass it on.
             MedusaError: as `move`.
         """
-        current = self._working(request.task, request.term_number, worker).current
+        current = self.workers.task_of(worker, request.task, request.term_number).current
         to = parse_optional_peer_id(request.to)
         if to in {NO_PEER, self._here}:  # else we would pay the worker for our own computing
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
         if not deal.contract:  # to a peer of its own participant, which takes its place
-            same = self.participant_of(worker) == self.participant_of(to)
+            same = self.workers.participant_of(worker) == self.workers.participant_of(to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, to
@@ -176,67 +162,18 @@ class Mover:
             NotAuthorisedError: it is not the task's worker.
             MedusaError: as `move`.
         """
-        return await self.take_back(self._working(request.task, request.term_number, worker).name)
-
-    def _working(self, task: str, term_number: int, worker: PeerId) -> Copy:
-        _, placed = self._queries.find(task)
-        if (placed.current.term.holder, placed.current.term.number) != (worker, term_number):
-            raise NotAuthorisedError(f"{task}: you are not its worker")
-        return placed
-
-    def participant_of(self, peer: PeerId) -> str:
-        record = self._overlay.peers.get(peer)
-        if record is None:
-            raise UnavailableError(f"peer {peer.hex()[:8]} is unknown here, or revoked")
-        return record.participant
+        placed = self.workers.task_of(worker, request.task, request.term_number)
+        return await self.take_back(placed.name)
 
     async def take_back(self, task: str) -> MoveRecord:
         """Move a task back to this peer."""
         return await self._move(task, NO_PEER, Deal(), payee=NO_PEER, owed=Deal())
-
-    def confirm(self, worker: PeerId, request: Confirm) -> Confirmed:
-        """Tell a peer whether it is, or prepares to be, the worker of the task."""
-        if self._preparing.get((request.task, worker)) == request.term_number:
-            return Confirmed(PlacementStatus.ASSIGNED)
-        try:
-            _, placed = self._queries.find(request.task)
-        except NotFoundError:
-            return Confirmed(PlacementStatus.RELEASED)
-        answer = status_of(placed.placements, worker, request.term_number)
-        if answer.status is PlacementStatus.ACTIVE and request.consumed is not None:
-            placed.hold_for_consumers(request.consumed, self._stranger(worker))
-        if answer.status is PlacementStatus.ACTIVE and request.reached is not None:
-            placed.hear(request.reached, request.rate)
-        return answer
-
-    def _stranger(self, worker: PeerId) -> str:
-        """The worker's participant, if it is another one."""
-        with suppress(UnavailableError):
-            participant = self.participant_of(worker)
-            if participant != self._overlay.identity.participant:
-                return participant
-        return ""
-
-    def worker_of(self, task: str, term_number: int, peer: PeerId) -> Copy:
-        """The task, if that peer works on it or prepares to.
-
-        Raises:
-            NotAuthorisedError: it does not. NotFoundError: no such task here.
-        """
-        if self.confirm(peer, Confirm(task, term_number)).status is PlacementStatus.RELEASED:
-            raise NotAuthorisedError(f"{task}: you are not its worker")
-        return self._queries.find(task)[1]
 
     def _stored(self, placed: Copy) -> StoredQuery | None:
         try:
             return self._queries.find(placed.name)[0]
         except NotFoundError:  # deleted meanwhile
             return None
-
-    def _fetch(self, placed: Copy) -> None:
-        """Take a task back whose worker does not run it."""
-        if placed.running:
-            self._nursery.start_soon(self._take_home, placed, "is not run")
 
     async def _move(
         self, task: str, to: PeerId, deal: Deal, *, payee: PeerId, owed: Deal
@@ -245,7 +182,7 @@ class Mover:
         self._check_movable(placed, to)
         if to:
             check_worker(
-                placed.task, stored.network, self.participant_of(to), self._queries.readers
+                placed.task, stored.network, self.workers.participant_of(to), self._queries.readers
             )
         known = placed.current
         async with placed.moving:
@@ -254,7 +191,7 @@ class Mover:
             await self._fetch_inputs(placed, wait_s=0.0 if to else FETCH_S)
             term = placed.next_term(to)
             source = placed.current.term.holder or self._here
-            with self._prepared_for(task, to, term.number):
+            with self.workers.preparing(task, to, term.number):
                 carry_bytes = await self._prepare(stored, placed, term, deal) if to else 0
                 self._check_movable(placed, to)
                 async with placed.paused():
@@ -290,15 +227,6 @@ class Mover:
         self._sparing.look(self._queries.get(placed.task.query))
         with trio.move_on_after(wait_s):
             await placed.runner.inputs.wait(placed.boundary)
-
-    @contextmanager
-    def _prepared_for(self, task: str, to: PeerId, term_number: int) -> Iterator[None]:
-        """Within the block a worker that asks goes on preparing; after it, the placements count."""
-        self._preparing[task, to] = term_number
-        try:
-            yield
-        finally:
-            del self._preparing[task, to]
 
     def _check_movable(self, placed: Copy, to: PeerId) -> None:
         if not placed.running:
@@ -396,42 +324,7 @@ class Mover:
                     self._nursery.start_soon(self.teller.tell, placed)
                 if placed.boundary == END and placed.current.term.holder:
                     self._nursery.start_soon(self._dismiss, placed)
-            away = {
-                self._away(placed): placed
-                for placed in self._queries.tasks()
-                if placed.is_away and placed.running and not placed.moving.locked()
-            }
-            home = to_take_home(away, self._overlay.gossip.health)
-            for worker in dict.fromkeys(each.worker for each in home.at_once):
-                self.missed.tell(worker)
-            for each in home.at_once:
-                why = "stands still" if each.is_late else "is not run"
-                self._nursery.start_soon(self._take_home, away[each], why)
-            for worker, lost in home.unless_reached.items():
-                if worker not in self._dialling:
-                    tasks = [away[each] for each in lost]
-                    self._nursery.start_soon(self._take_home_unless_reached, worker, tasks)
-
-    def _away(self, placed: Copy) -> Away:
-        placement, spared = placed.current, placed.spared.value
-        patience_s = placement.owed.availability_s or self._patience_s
-        behind_s = placed.watch(trio.current_time())
-        return Away(placed.name, placement.term.holder, behind_s, patience_s, spared)
-
-    async def _take_home_unless_reached(self, worker: PeerId, lost: Sequence[Copy]) -> None:
-        self._dialling.add(worker)
-        try:
-            with trio.move_on_after(REACH_S):
-                await self._overlay.connect(worker)
-                return
-        except MedusaError:
-            pass
-        finally:
-            self._dialling.discard(worker)
-        self.missed.tell(worker)
-        for placed in lost:
-            if placed.running and placed.current.term.holder == worker:
-                self._nursery.start_soon(self._take_home, placed, "is not run")
+            self.home.look()
 
     async def _dismiss(self, placed: Copy) -> None:
         """Take back a task whose output has ended: its worker has nothing more to do."""
@@ -442,14 +335,6 @@ class Mover:
             with suppress(MedusaError):  # a full disk: the next time
                 self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
-
-    async def _take_home(self, placed: Copy, why: str) -> None:
-        worker = placed.current.term.holder
-        self._overlay.events.note(
-            "warning", f"takes {placed.name} home: it {why} at {worker.hex()[:8]}", task=placed.name
-        )
-        with suppress(MedusaError):
-            await self.take_back(placed.name)
 
 
 def _nobody_minds(_task: str, _placement: Placement) -> None:

@@ -37,8 +37,6 @@ class Standby:
         copy: this peer's copy of the query.
         record: the query as it counts here, and its file. streams: what it keeps.
         watch: weighs the primary's signs of life.
-        succeeding: a takeover is under way. looked_up_at: when the catalog was last asked about
-            it, on trio's clock, seconds.
     """
 
     def __init__(
@@ -58,8 +56,6 @@ class Standby:
             stored.availability.bound_s, trio.current_time(), self._timing, resumed=resumed
         )
         self._sure = not resumed
-        self.succeeding = False
-        self.looked_up_at = float("-inf")
         self._queries = queries
         self._shop = queries.shop
         self._saved_at = trio.current_time()

@@ -11,15 +11,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import trio
 
-from medusa.engine.objects.query import QueryStatus
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.query_history import follows
 from medusa.engine.replication.records.stored_query import StoredQuery, written
-from medusa.engine.replication.replicas.kept_streams import GRACE_S, PRIMARY
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -29,10 +26,11 @@ from medusa.engine.replication.replicas.messages import (
     StandBy,
 )
 from medusa.engine.replication.replicas.standby import Standby
+from medusa.engine.replication.replicas.takeovers import TICK_S, Takeovers
 from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.messages import Done
-from medusa.engine.streams.store.stream_state import Role, StreamState
+from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.streams.store.subscriptions import Lease
 from medusa.overlay.concurrency import Bell
 from medusa.overlay.errors import (
@@ -42,20 +40,12 @@ from medusa.overlay.errors import (
     MedusaError,
     NotAuthorisedError,
     NotFoundError,
-    UnavailableError,
-    WithdrawnError,
 )
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
-TICK_S: Final = 0.25
-"""How often silent primaries are checked, seconds."""
-
 ASK_CALL_S: Final = 5.0
 """The longest wait for a primary that is asked, seconds."""
-
-LOOK_UP_S: Final = 5.0
-"""How long, and how often, the catalog is asked about a query that does not run, seconds."""
 
 RESUME_S: Final = 10.0
 """How often to try again to open a standby of the last run, seconds."""
@@ -65,7 +55,11 @@ MAX_STANDBYS: Final = 500
 
 
 class Standbys:
-    """The standbys of one peer."""
+    """The standbys of one peer.
+
+    Attributes:
+        changing: held while one comes or goes.
+    """
 
     def __init__(self, queries: QueryHost) -> None:
         shop = queries.shop
@@ -79,7 +73,8 @@ class Standbys:
         self._nursery = shop.nursery
         self._standbys: dict[str, Standby] = {}
         self._opened = Bell()
-        self._changing = trio.Lock()
+        self.changing = trio.Lock()
+        self._takeovers = Takeovers(self, queries)
         queries.vacated.made_by(self.vacate)
 
     def all(self) -> list[Standby]:
@@ -87,6 +82,14 @@ class Standbys:
 
     def get(self, query: str) -> Standby | None:
         return self._standbys.get(query)
+
+    def has(self, standby: Standby) -> bool:
+        """Whether this peer still stands by so."""
+        return self._standbys.get(standby.name) is standby
+
+    def hand_over(self, standby: Standby) -> None:
+        """Let go of a standby whose query this peer has now."""
+        del self._standbys[standby.name]
 
     def rendition(self, stream: str) -> StreamState | None:
         """A stream that this peer computes beside its primary."""
@@ -112,7 +115,7 @@ class Standbys:
         """
         stored = request.stored
         self._check_ours(primary, participant, stored)
-        async with self._changing:
+        async with self.changing:
             known = self._known(stored.name)
             if known.succeeds(stored.term):
                 return KeptUp(written(known), {})
@@ -150,7 +153,7 @@ class Standbys:
     def _adopt(self, standby: Standby, leases: Iterable[Lease]) -> None:
         """Grant subscribers the leases that they have at the primary."""
         for lease in leases:
-            if lease.stream in _outputs(standby):
+            if lease.stream in standby.stored.entry.outputs:
                 with suppress(BusyError):  # this peer keeps less for its consumers than it might
                     self._store.adopt(lease)
 
@@ -164,7 +167,7 @@ class Standbys:
         """
         self._check_owner(participant, request.query)
         HIGHEST_NUMBER.check(request.query, request.term_number, self._overlay.clock())
-        async with self._changing:
+        async with self.changing:
             standby = self._standbys.get(request.query)
             if standby is not None and standby.yields_to(
                 Term(request.query, request.term_number, primary)
@@ -245,7 +248,7 @@ class Standbys:
                     self._look_at(standby)
                 if trio.current_time() - resumed_at > RESUME_S:
                     resumed_at = trio.current_time()
-                    async with self._changing:
+                    async with self.changing:
                         await self.resume()
 
     def _look_at(self, standby: Standby) -> None:
@@ -257,7 +260,7 @@ class Standbys:
         self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.streams.lost:
-            self._nursery.start_soon(self._give_up, standby)  # its primary notices, and asks anew
+            self._nursery.start_soon(self.give_up, standby)  # its primary notices, and asks anew
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
@@ -275,9 +278,7 @@ class Standbys:
                 case Ask():
                     self._nursery.start_soon(self._ask, standby)
                 case TakeOver(reason):
-                    if not standby.succeeding:
-                        standby.succeeding = True
-                        self._nursery.start_soon(self._take_over, standby, reason)
+                    self._takeovers.begin(standby, reason)
 
     async def _ask(self, standby: Standby) -> None:
         """Ask the primary whether this peer is still its secondary; if not, give the standby up."""
@@ -289,11 +290,12 @@ class Standbys:
                 connection = await self._overlay.connect(standby.term.holder)
                 await connection.call("replica.incumbent", question, Done, timeout_s=ASK_CALL_S)
             except (NotFoundError, ConflictError):
-                await self._give_up(standby)
+                await self.give_up(standby)
 
-    async def _give_up(self, standby: Standby) -> None:
-        async with self._changing:
-            if self._standbys.get(standby.name) is standby and standby.record.decided is None:
+    async def give_up(self, standby: Standby) -> None:
+        """Stop standing by, unless this peer has decided to take the query over."""
+        async with self.changing:
+            if self.has(standby) and standby.record.decided is None:
                 await self._drop(standby)
 
     # -- afterwards ------------------------------------------------------------------------------
@@ -316,110 +318,6 @@ class Standbys:
     async def _drop(self, standby: Standby) -> None:
         del self._standbys[standby.name]
         await standby.drop()
-
-    async def _take_over(self, standby: Standby, reason: str) -> None:
-        primary = standby.stored.term.holder
-        try:
-            await self._look_up(standby)
-            async with self._changing:
-                if self._standbys.get(standby.name) is not standby:
-                    return
-                if standby.stored.entry.status is not QueryStatus.RUNNING:
-                    return  # no consumer waits for it; it is started when its primary is back
-                term = await self._succeed(standby)
-        except MedusaError as error:  # a full disk, say: at the next tick again
-            self._overlay.events.note("error", f"could not take over {standby.name}: {error}")
-            return
-        finally:
-            standby.succeeding = False
-        self._overlay.events.note(
-            "warning",
-            f"took over {standby.name} from {primary.hex()[:8]}: {reason}",
-            query=standby.name,
-            term=term,
-        )
-
-    async def _look_up(self, standby: Standby) -> None:
-        """Look up what a primary told its client and the catalog, but not us before it died: that
-        the query is started, or, while we were away, that it is deleted, or modified with another
-        peer as its secondary."""
-        known, now = standby.stored.entry, trio.current_time()
-        sure = known.status is QueryStatus.RUNNING and standby.watch.sure(now)
-        if sure or now - standby.looked_up_at < LOOK_UP_S:
-            return
-        standby.looked_up_at = now
-        edition, found, over = known.edition, known, False
-
-        async def ask_for_edition() -> None:
-            nonlocal edition
-            with suppress(MedusaError):
-                edition = await self._published_edition(standby)
-
-        async def ask_for_entry() -> None:
-            nonlocal found, over
-            try:
-                found = await self._directory.query(standby.name)
-            except WithdrawnError:
-                over = True
-            except MedusaError:
-                pass  # it is asked again
-
-        with trio.move_on_after(LOOK_UP_S):  # side by side: the catalog is slow when peers die
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(ask_for_edition)
-                nursery.start_soon(ask_for_entry)
-        with suppress(MedusaError):
-            if over or edition > known.edition:
-                await self._give_up(standby)  # the query, or our edition, is over
-            elif (found.query, found.peer) == (known.query, standby.stored.term.holder.hex()):
-                async with self._changing:
-                    if self._standbys.get(standby.name) is standby:
-                        await standby.take_status(found)
-
-    async def _published_edition(self, standby: Standby) -> int:
-        """The newest edition that is published. A peer that was away knows no other peers yet, and
-        asks again."""
-        while not standby.watch.sure(trio.current_time()):
-            with suppress(UnavailableError):
-                return await self._directory.edition(_outputs(standby)[0])
-            await trio.sleep(TICK_S)
-        return 0
-
-    def _decide(self, standby: Standby) -> StoredQuery:
-        """Take the query: write that down. All else can be repeated, and is until it is done."""
-        known = (standby.term.number, *map(self._directory.number, _outputs(standby)))
-        now = self._overlay.clock()
-        term = HIGHEST_NUMBER.next(standby.name, known, self._here, now)
-        entry = msgspec.structs.replace(standby.stored.entry, peer=self._here.hex())
-        before_us = standby.stored.parted_from(standby.term.holder)
-        parted = tuple(peer for peer in before_us if peer != self._here.hex())
-        stored = msgspec.structs.replace(standby.stored, entry=entry, parted=parted).under(term)
-        standby.record.decide(stored)
-        return stored
-
-    async def _succeed(self, standby: Standby) -> int:
-        """Complete the takeover; gives the number of the term."""
-        stored = standby.record.decided or self._decide(standby)
-        with trio.CancelScope(shield=True):
-            await standby.leave_primary()
-            running = standby.copy
-            standby.record.take_over()
-            if not standby.computes:
-                await running.prepare()
-            for task in running.tasks:
-                await self._store.change_role(task.state, Role.DERIVED)
-                needed = stored.positions.get(task.name, task.state.log.start)
-                task.state.log.retention.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
-            del self._standbys[standby.name]
-            self._queries.take_over(running)
-            standby.streams.let_go()
-            for task in running.tasks:
-                self._followers.read_anew(task.name)
-        return stored.term.number
-
-
-def _outputs(standby: Standby) -> tuple[str, ...]:
-    return standby.stored.entry.outputs
 
 
 def _kept_up(standby: Standby, earliest: int = BEGINNING) -> KeptUp:

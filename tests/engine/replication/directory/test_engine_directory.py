@@ -21,7 +21,8 @@ from medusa.engine.replication.directory.book import (
     in_order,
     key_of,
 )
-from medusa.engine.replication.directory.directory import HANDOVER_S, LOOK_UP_S, Directory
+from medusa.engine.replication.directory.directory import HANDOVER_S, Directory
+from medusa.engine.replication.directory.questions import LOOK_UP_S
 from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.errors import NotFoundError, UnavailableError
 from medusa.overlay.events import Events

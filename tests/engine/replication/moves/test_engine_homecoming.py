@@ -89,7 +89,7 @@ async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
     owner, worker = await town.siblings(2)
     client, source, reader, tasks = await chain(town, owner, worker)
     missed: list[PeerId] = []
-    owner.up.engine.mover.missed.add(missed.append)
+    owner.up.engine.mover.home.missed.add(missed.append)
     gone = worker.id
     await town.stop(worker)
     believes(made, owner, gone, Health.LEFT)

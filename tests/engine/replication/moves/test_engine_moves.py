@@ -155,7 +155,7 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, tr
 async def test_a_worker_that_never_comes_back_loses_nothing(town: Town) -> None:
     one, two, client, source, sums = await owner_and_worker(town)
     missed: list[PeerId] = []
-    one.up.engine.mover.missed.add(missed.append)
+    one.up.engine.mover.home.missed.add(missed.append)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     await sums.feed(client, source, range(250, 380))
     gone = two.peer_id

@@ -162,7 +162,7 @@ async def test_a_worker_that_stands_still_is_noticed(
 ) -> None:
     scene, begin = await spared(town)
     missed: list[PeerId] = []
-    scene.owner.up.engine.mover.missed.add(missed.append)
+    scene.owner.up.engine.mover.home.missed.add(missed.append)
     stuck, run = (
         scene.leader.up.engine.assignments.of_task(scene.owner.name("out")),
         TaskRunner._run_epoch,
