@@ -49,7 +49,7 @@ class Balances(Struct, frozen=True):
     fault: str = ""
 
     def of(self, contract: str) -> Balance:
-        """That contract's balance; all zero if there is no entry."""
+        """The balance of that contract; all zero if there is no entry."""
         found = [b for b in self.contracts if b.contract == contract]
         return found[0] if found else Balance(contract)
 

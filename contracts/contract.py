@@ -71,7 +71,7 @@ class Contract:
 
     @property
     def documents(self) -> tuple[bytes, ...]:
-        """All signed documents, to be delivered."""
+        """All signed documents to be delivered."""
         return (self.document, self.revocation) if self.revocation else (self.document,)
 
     def counterparty(self, participant: str) -> str:

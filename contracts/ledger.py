@@ -209,7 +209,7 @@ class Ledger:
         return 0, b""
 
     def find(self, account: Account, number: int) -> Settled | None:
-        """That receipt, signed by both sides; None if there is none."""
+        """The receipt of that number, signed by both sides; None if there is none."""
         rows = self._rows(
             f"SELECT data FROM entries WHERE {_OF_ACCOUNT} AND kind = 'receipt' AND number = ?",  # noqa: S608
             *account, number,

@@ -25,7 +25,6 @@ class ConstantKind:
     """The values that a constant may have. Attributes: what: it is, in words. example: as a text
     has it. value: the same.
 
-
     Attributes:
         what: it is, in words.
         example: as a text has it. value: the same.

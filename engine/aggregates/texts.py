@@ -180,7 +180,6 @@ def _spark_joined(
 ) -> Column:
     """Join the texts of the keys, each as often as it occurs, as far as there is room.
 
-
     Args:
         mark: what follows if some are left, given how many entries fit as a whole.
     """

@@ -259,7 +259,6 @@ class FlowCalls:
         relayed calls of peers, two peers with outdated records would pass a call to each other in a
         circle.
 
-
         Raises:
             UnavailableError, NotFoundError: the peer must ask the producer itself.
         """

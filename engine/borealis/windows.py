@@ -231,7 +231,6 @@ def _in_form(
 ) -> list[Box]:
     """Give the windows another name, and add the map whose output has theirs.
 
-
     Args:
         order: the field of the order in the results, and its expression.
         functions: those that the results are of.

@@ -202,7 +202,6 @@ class _LostError(Exception):
 class _Patience:
     """Waits for a process as long as it advances from row to row.
 
-
     Args:
         limit_s: seconds that one row may take. at: gives the number of the row at work.
         over: gives whether the peer ends.

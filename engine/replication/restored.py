@@ -268,7 +268,7 @@ def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
 def _skip(
     task: Task, logs: Mapping[str, tuple[Path, StoredStream]], lost: dict[str, int]
 ) -> Iterator[str]:
-    """Let an output go on behind the lost part of its inputs."""
+    """Let an output continue behind the lost part of its inputs."""
     ends = [lost[name] for name in task.inputs if name in lost]
     if task.output not in logs or not ends:
         return

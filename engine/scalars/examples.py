@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A call, and what it gives.
+    """A call and its result.
 
     Attributes:
         values: of an aggregate: those of x.

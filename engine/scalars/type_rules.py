@@ -39,7 +39,7 @@ Literals: TypeAlias = Sequence[Literal]
 
 
 class Nulls(Enum):
-    """When an operation may give null."""
+    """When an operation may return null."""
 
     NEVER = "never"
     IF_ANY = "if any operand is null"

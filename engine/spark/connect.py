@@ -46,7 +46,7 @@ class ConnectSpark:
 
     @property
     def shares(self) -> bool:
-        """As `medusa.engine.spark.session.Spark.shares`: the server is elsewhere."""
+        """As `medusa.engine.spark.session.Spark.shares`: the server is on another machine."""
         return False
 
     @property

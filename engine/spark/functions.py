@@ -121,7 +121,7 @@ def _whole(step: AggregateStep, order: Column) -> Functions:
 def _add_result(
     made: Functions, function: Folded, aggregated: Sequence[Column], type_: FieldType
 ) -> None:
-    """Add the result of what Spark aggregates."""
+    """Add the result of the functions that Spark aggregates."""
     if function.named:
         found = [made.compute(each) for each in aggregated]
         made.add_over(function.spark_result(found, type_))
@@ -180,7 +180,7 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
 def _add_states(
     made: Functions, function: Folded, aggregated: Sequence[Column], type_: FieldType
 ) -> None:
-    """Add the states of what Spark aggregates."""
+    """Add the states of the functions that Spark aggregates."""
     if len(aggregated) == len(function.states(type_)):
         for each in aggregated:
             made.add(each)

@@ -219,7 +219,7 @@ class Joins:
 
 
 class _Side:
-    """One stream of a join, its columns called after its side."""
+    """One stream of a join; each of its columns has the side in its name."""
 
     def __init__(
         self, session: SparkSession, stream: str, schema: Schema, prefix: str, *, with_seq: bool

@@ -350,7 +350,7 @@ def _added(kept: Column, candidate: Column) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """What `body` makes of a value that is computed once."""
+    """The expression that `body` returns for a value that is computed once."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 

@@ -58,7 +58,8 @@ class OnePane:
 
 
 def in_parts(frame: DataFrame, parts: int, name: str) -> DataFrame:
-    """Each row once for every part, with the part's number; 0: as they are."""
+    """Repeat each row once for every part, with the part's number; with 0, return the rows
+    unchanged."""
     if not parts:
         return frame
     return frame.select(F.col("*"), F.explode(F.array(*map(F.lit, range(parts)))).alias(name))

@@ -125,7 +125,7 @@ def blank_epoch(
 
 
 def _blank(schema: pa.Schema) -> pa.Table:
-    """One row of zeros and empty texts."""
+    """A table of one row of zeros and empty texts."""
     values = ["" if pa.types.is_string(field.type) else 0 for field in schema]
     columns = [pa.array([value]).cast(f.type) for value, f in zip(values, schema, strict=True)]
     return pa.table(columns, schema=schema)
@@ -204,7 +204,7 @@ class _Compiled:
 
 
 class _OwnTable:
-    """What a task has made, which it reads as a table."""
+    """The output of a task so far, which the task reads as a table."""
 
     def __init__(self, session: SparkSession, task: Task) -> None:
         self._name = task.output
@@ -220,7 +220,7 @@ class _OwnTable:
 
 
 class _Stage:
-    """One step, with its columns."""
+    """One step of the plan, and the columns after it."""
 
     def __init__(
         self, step: Step, fields: Sequence[Field], *, by_arrival: bool, last: bool

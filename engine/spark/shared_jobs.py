@@ -44,7 +44,7 @@ class Order:
 
 
 class SharedJob(Protocol):
-    """One job for tasks that go together."""
+    """One Spark job for several tasks that are computed together."""
 
     def run(self, session: SparkSession, orders: Sequence[Order]) -> list[Result | None]:
         """The results, in the orders' order; None: it does not fit, and is better run alone.

@@ -89,7 +89,7 @@ def with_merged_values(
 
 
 def folds(step: AggregateStep) -> Mapping[str, Fold]:
-    """How states of functions that count no values are put together, by field."""
+    """How the states of functions that count no values are combined, by field."""
     made = layout(step.group_by, step.functions)
     found: dict[str, Fold] = {}
     for each, names in zip(step.functions, made.states, strict=True):

@@ -111,7 +111,8 @@ class TopOf:
     def _pass(
         self, frame: DataFrame, place: int, passing: Column, along: WindowSpec
     ) -> tuple[DataFrame, Column]:
-        """One place: what it keeps after each turn, and what goes on to the next place."""
+        """Compute one place: what it keeps after each turn, and what continues to the next
+        place."""
         kept, left = f"{_KEPT}{place}", f"passing {place}"
         so_far = along.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         frame = frame.withColumn(kept, F.min(passing).over(so_far))

@@ -97,10 +97,9 @@ class TotalsOf:
         return found
 
     def _partials(self, frame: DataFrame, values: DataFrame | None) -> DataFrame:
-        """What the tuples of each group and stime add, and the new values among them.
-
-        The values are rows beside the tuples, which have nothing else: one aggregation counts both.
-        """
+        """The sums over the tuples of each group and stime, and the new values among them. The
+        values are rows beside the tuples, with all other columns null: one aggregation counts
+        both."""
         if values is not None:
             keys = [STIME, *self._groups, self._layout.part]
             frame = frame.unionByName(values.select(*map(quoted, keys)), allowMissingColumns=True)
@@ -180,7 +179,7 @@ class TotalsOf:
         )
 
     def _typed_values(self) -> dict[str, tuple[T.DataType, list[int]]]:
-        """By column of values, their type and the numbers of the functions that have it."""
+        """By column of values: their type, and the numbers of the functions that read it."""
         found: dict[str, tuple[T.DataType, list[int]]] = {}
         for number, (_, state) in enumerate(self._functions()):
             if state.value:
@@ -202,7 +201,7 @@ class TotalsOf:
 
     @staticmethod
     def _same(names: Sequence[str]) -> Column:
-        """Whether these columns are what they were before."""
+        """Whether these columns are equal to their values before."""
         return reduce(and_, (quoted(n).eqNullSafe(quoted(f"{_BEFORE}{n}")) for n in names))
 
     # -- along the time ----------------------------------------------------------------------------
@@ -234,7 +233,7 @@ class TotalsOf:
         return self._shaped(totals.withColumns({**results, self._layout.part: F.lit(0)}))
 
     def _before(self, own: DataFrame, frame: DataFrame) -> DataFrame:
-        """What the groups of the new tuples had, before all of these."""
+        """The state of the groups of the new tuples, before all of these."""
         total = own.where(quoted(self._layout.part) == F.lit(0))
         wanted = frame.select(
             *(quoted(name).alias(f"{_BEFORE}{name}") for name in self._groups)
@@ -250,7 +249,7 @@ class TotalsOf:
         )
 
     def _folds(self) -> dict[str, str]:
-        """How each field of the state is added up."""
+        """How each field of the state is summed up."""
         found = {self._layout.rows: "sum"} if self._layout.rows else {}
         for each, state in self._functions():
             found[state.number] = "sum"

@@ -117,7 +117,8 @@ def _commit(written: Path, path: Path) -> None:
 
 
 def main(archive: ClassArchive) -> None:
-    """Make the archive, or write down why not. No peer waits for this, or reads its output."""
+    """Make the archive, or store the reason of the failure. No peer waits for this, or reads its
+    output."""
     try:
         train(archive)
     except (MedusaError, OSError, subprocess.TimeoutExpired) as error:

@@ -56,7 +56,7 @@ class Workforce:
         self.trouble = ""
 
     def anew(self) -> None:
-        """Another application begins; it has no executor yet."""
+        """Note that another application begins; it has no executor yet."""
         self._count = 0
         self._waiting_since = None
 
@@ -85,7 +85,7 @@ class Workforce:
         return tuple(notes)
 
     def is_over(self, now: float) -> bool:
-        """Whether the application has waited for so long that another shall begin."""
+        """Whether the application has waited so long that another one is to begin."""
         return self._waited(now) >= self._patience.anew_s
 
     def _waited(self, now: float) -> float:

@@ -20,8 +20,7 @@ EARLY = 0.5
 
 
 class Pacer:
-    """Starts at most one epoch per `epoch_s` on average, and none while another one goes on.
-
+    """Starts at most one epoch per `epoch_s` on average, and none while another one is computed.
     After a late epoch the next may start early (the generic cell rate algorithm, ITU-T I.371 Annex
     A): one late input does not delay the next.
 

@@ -58,7 +58,7 @@ def sort(table: pa.Table) -> pa.Table:
 
 
 def repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
-    """Each row as often as `times` says, one after the other; none where that is below 1."""
+    """Each row repeated as often as `times` says; a row whose number is below 1 is left out."""
     chosen = pc.greater(times, 0)
     table, times = table.filter(chosen), times.filter(chosen).combine_chunks()
     if not table.num_rows:

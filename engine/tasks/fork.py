@@ -107,7 +107,7 @@ class Deadlines:
             marks.append(_Mark(boundary, now, now + wait_s))
 
     def covered(self, boundary: int) -> None:
-        """There are results up to a boundary, stable or tentative."""
+        """Note that there are results up to a boundary, stable or tentative."""
         self._covered = max(self._covered, boundary)
         for input_ in self._inputs.values():
             for marks in (input_.stable, input_.tentative):
@@ -127,7 +127,7 @@ class Deadlines:
         )
 
     def next_at(self) -> float:
-        """When the next result is due if nothing happens before; infinity: never."""
+        """When the next result is due if no event comes before; infinity: never."""
         times = [
             at(marks[0])
             for input_ in self._inputs.values()

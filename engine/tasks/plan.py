@@ -108,7 +108,8 @@ class Task:
 
     @property
     def near(self) -> Near | None:
-        """How near in time the tuples are that each result depends on, if they are."""
+        """How near in time the tuples are that each result depends on; None: they can be any time
+        apart."""
         return next((each for each in self._reaches if isinstance(each, Near)), None)
 
     @property
@@ -142,7 +143,8 @@ class Task:
 
     @property
     def span_us(self) -> int:
-        """How long after the stime of a tuple it still makes results of it, microseconds."""
+        """How long after the stime of a tuple the task still computes results from it,
+        microseconds."""
         return next((each.span_us for each in self._reaches if each is not None), 0)
 
     @property

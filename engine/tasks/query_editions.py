@@ -143,7 +143,7 @@ def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
 
 
 def changed(before: Iterable[Task], now: Iterable[Task]) -> frozenset[str]:
-    """The tasks whose steps differ, and those that have to tell old panes from new ones."""
+    """The tasks whose steps differ, and those that must tell old panes from new ones."""
     known = {task.name: task.steps for task in before}
     tasks = list(now)
     found = frozenset(task.name for task in tasks if known[task.name] != task.steps)

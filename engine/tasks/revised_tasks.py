@@ -61,7 +61,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _check_repeats(task: Task) -> None:
-    """Refuse a task that may not make of a tuple, as it is revised, what it has made of it."""
+    """Refuse a task that cannot compute, for a revised tuple, the same results that it has computed
+    for it before."""
     for function in task.functions:
         if not function.deterministic:
             raise InvalidInputError(

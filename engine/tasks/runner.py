@@ -48,7 +48,8 @@ def retries() -> Backoff:
 
 
 class TaskLoad:
-    """What a task takes, by trio's clock: measured here, or told by the peer that computes it."""
+    """The cost of a task, by trio's clock: measured here, or reported by the peer that computes
+    it."""
 
     def __init__(self) -> None:
         self._meter = LoadMeter()
@@ -129,7 +130,7 @@ class TaskRunner:
 
     @property
     def task(self) -> Task:
-        """As it is now; see `modify`."""
+        """The task in its present form; see `modify`."""
         return self.inputs.task
 
     async def run(self) -> None:
@@ -197,7 +198,7 @@ class TaskRunner:
         return self._runs and min(reach, self.limit.value) >= boundary
 
     def modify(self, task: Task) -> None:
-        """Go on with another edition. Call it while the task stands still, unless both editions
+        """Continue with another edition. Call it while the task stands still, unless both editions
         make the same next tuples."""
         self.inputs.task = task
         self.inputs.hold()

@@ -17,7 +17,7 @@ from medusa.engine.tasks.plan import Task
 
 
 class Held(StrEnum):
-    """What a task holds back."""
+    """The kinds of results that a task holds back."""
 
     NOTHING = "nothing"
     WINDOW = "window"
@@ -44,7 +44,7 @@ class Waiting(Struct, frozen=True):
 
 
 def waiting(task: Task, output: int, inputs: Mapping[str, int], seconds: float) -> Waiting | None:
-    """What a task waits for; None: its next epoch can be computed.
+    """The wait of a task; None: its next epoch can be computed.
 
     Args:
         output: its boundary. inputs: theirs, by stream.

@@ -126,7 +126,6 @@ RESERVE: Final = 1000
 class Standing:
     """This peer's own incarnation, and its signed claim about itself.
 
-
     Attributes:
         claim: the latest claim.
     """

@@ -107,7 +107,7 @@ class Cost:
 
 
 def measure() -> Iterator[Entry]:
-    """All measurements of this module, a few minutes."""
+    """Run all measurements of this module, a few minutes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = Spark(SparkConfig(), folder / "spark")

@@ -70,7 +70,7 @@ class Arrivals:
 
     @property
     def delays(self) -> list[list[float]]:
-        """Of each part that all have, its delay at each subscriber, seconds."""
+        """The delays at each subscriber, seconds, of each part that all subscribers have."""
         whole = [times for times in self.of.values() if len(times) == SUBSCRIBERS]
         return [[at - times[0] for at in times] for times in whole]
 
@@ -226,7 +226,7 @@ async def _measure_posts(streams: int, producers: int) -> Posting:
 
 @asynccontextmanager
 async def _peer(streams: int) -> AsyncIterator[tuple[Peer, list[str]]]:
-    """A peer with so many streams."""
+    """Open a peer with so many streams."""
     async with open_federation() as federation:
         peer = await federation.found(participant_name(0))
         first = source_stream(peer.participant)

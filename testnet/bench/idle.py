@@ -235,7 +235,7 @@ async def _start_queries(peer: Peer, streams: list[str]) -> None:
 
 
 def _query(peer: Peer, kind: str, number: int, stream: str) -> Query:
-    """By turns a filter and a windowed count."""
+    """A query: by turns a filter and a windowed count."""
     name = f"medusa://{peer.participant}/{kind}-{number}"
     output = f"{name}/out"
     if number % 2 == 0:

@@ -32,7 +32,7 @@ THEIRS: Final = Other("structured streaming", "streaming_joins")
 
 
 def measure() -> Iterator[Entry]:
-    """Both systems; some twelve minutes."""
+    """Measure both systems; some twelve minutes."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for shape in (LARGE, SMALL):

@@ -164,7 +164,7 @@ async def _feed(source: Path, minutes: Minutes, schedule: Schedule) -> None:
 
 
 def main(folder: Path, name: str) -> None:
-    """One of the two processes."""
+    """Run one of the two processes."""
     spark = Spark(SparkConfig(), folder / name)
     spark.start()
     try:

@@ -92,7 +92,7 @@ SMALL: Final = Shape("small", 70, 2_500, 250)
 
 
 def measure() -> Iterator[Entry]:
-    """All systems that are here; some ten minutes."""
+    """Measure all systems that are installed; some ten minutes."""
     ours: Mapping[str, Measured] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

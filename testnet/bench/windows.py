@@ -43,7 +43,7 @@ SAMPLE_S: Final = 1.0
 
 
 def measure() -> Iterator[Entry]:
-    """All figures; some nine minutes."""
+    """Measure all figures; some nine minutes."""
     with one_error():
         tumbling = trio.run(cost_us, 10.0, 10.0)
         sliding = trio.run(cost_us, float(LARGE_S), 10.0)

@@ -311,7 +311,7 @@ class Tasks:
             self._come_home(task)
 
     def _here(self, task: int) -> TaskHere:
-        """The event that tells a task's worker about it."""
+        """The event by which a task's worker learns of it."""
         chain = self.away.get(task)
         if not chain:
             return TaskHere(self.item(task))

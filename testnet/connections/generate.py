@@ -58,7 +58,7 @@ _PROBE_SHARE: Final = 0.05
 
 
 class _Traffic:
-    """One run's addresses and random generator."""
+    """The addresses and the random generator of one run."""
 
     def __init__(self, seed: int, networks: int) -> None:
         self.rng = random.Random(seed)

@@ -69,7 +69,7 @@ class _Run:
         self._watch = watch
 
     def go(self, crashes: int, figures: Figures) -> None:
-        """A quiet time, so many crashes, and the end."""
+        """Simulate a quiet time, so many crashes, and the end."""
         world, period = self.world, self._options.config.probe_interval_s
         self._look()
         self._pass(WARM_PERIODS * period)

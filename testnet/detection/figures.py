@@ -248,7 +248,7 @@ class Check(Struct, frozen=True):
 
 
 def checks_of(result: Result) -> list[Check]:
-    """Those of one run."""
+    """The checks of one run."""
     plain = not result.loss and not result.slow
     factor = PLAIN_FACTOR if plain else TROUBLED_FACTOR
     expected = result.predicted

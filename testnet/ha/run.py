@@ -219,7 +219,7 @@ class Play:
 
 
 async def _said(client: AsyncMedusaClient) -> str:
-    """The errors of tasks, as far as another participant is told."""
+    """The errors of tasks, as far as another participant learns them."""
     try:
         peers = (await client.status()).peers
     except MedusaError as error:

@@ -104,12 +104,12 @@ class Board(Stages):
         self.moved = max(self.moved, self.seconds())
 
     def restarted(self, peer: str) -> None:
-        """It is started, and not yet up."""
+        """The peer is started, and not yet up."""
         self.toll.restarts += 1
         self.toll.down[peer] = "starting"
 
     def up(self, peer: str) -> None:
-        """It answers again."""
+        """The peer answers again."""
         self.toll.down.pop(peer, None)
         self.moved = max(self.moved, self.seconds())
 

@@ -196,7 +196,7 @@ def _stands(board: Board) -> str:
 
 @contextlib.asynccontextmanager
 async def _with_what_fails(client: AsyncMedusaClient) -> AsyncIterator[None]:
-    """If progress stops, the error names the failing tasks."""
+    """If progress stops, add the failing tasks to the error."""
     try:
         yield
     except DeadlineError as error:

@@ -62,7 +62,7 @@ class History:
         return max((_longest_pause(each, since) for each in self.streams.values()), default=0.0)
 
     def last_at(self) -> float | None:
-        """When the last epoch of any stream came; None before the first."""
+        """When the last epoch of any stream arrived; None before the first."""
         return max((each[-1].at for each in self.streams.values() if each), default=None)
 
 

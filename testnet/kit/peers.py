@@ -113,7 +113,7 @@ class Peer:
 
     @property
     def name(self) -> str:
-        """Its own name: a participant may have several peers."""
+        """The peer's own name: a participant may have several peers."""
         return self.home.folder.name
 
     @property

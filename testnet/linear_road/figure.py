@@ -42,7 +42,7 @@ _ANSWERS: Final[Mapping[str, str]] = {
 
 
 def sightings(reports: pa.Table) -> pa.Table:
-    """What the sensors of the road see: each report as the sighting of a car in a segment.
+    """The sightings of the road's sensors: each report as the sighting of a car in a segment.
 
     Args:
         reports: the position reports, by time.
@@ -62,7 +62,7 @@ def sightings(reports: pa.Table) -> pa.Table:
 
 
 def figure_answers(seen: pa.Table) -> dict[str, Right]:
-    """What computes each answer, by its name. seen: see `sightings`."""
+    """How each answer is computed, by its name. seen: see `sightings`."""
     return {name: partial(_answer, sql, seen) for name, sql in _ANSWERS.items()}
 
 

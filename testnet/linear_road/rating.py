@@ -133,7 +133,7 @@ async def rate(traffic: Traffic, live_s: int, most: int, stages: Stages) -> Rati
 
 @dataclass
 class Heard:
-    """What a subscriber has of one answer.
+    """The answers that a subscriber has received of one stream.
 
     Attributes:
         boundary: up to which it is complete, microseconds.
@@ -156,7 +156,7 @@ class Heard:
             await self.more.wait()
 
     def delays(self, began: float, start_s: int) -> Times:
-        """Of the answers to what came from `start_s` on, which was at `began`."""
+        """The delays of the answers to the tuples from `start_s` on, which was at `began`."""
         found = []
         for at, table in self.parts:
             asked = np.asarray(pc.divide(table.column("time").cast(pa.int64()), 1_000_000))

@@ -59,7 +59,7 @@ Row = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Answers:
-    """All that cars must be told, each table by time and then by its other columns."""
+    """All messages to cars, each table by time and then by its other columns."""
 
     tolls: pa.Table
     alerts: pa.Table
@@ -143,7 +143,7 @@ def _expenditures(requests: pa.Table, history: pa.Table) -> pa.Table:
 
 @dataclass(slots=True)
 class _Car:
-    """A trip: what was last heard from the car."""
+    """A trip: the last report of the car."""
 
     time: int
     lane: int
@@ -164,7 +164,8 @@ class _Accident:
     """When one of them moved, seconds."""
 
     def is_told(self, minute: int) -> bool:
-        """From the minute after it began, until the end of the minute in which it is cleared."""
+        """Whether cars are warned: from the minute after the accident began, until the end of the
+        minute in which it is cleared."""
         if self.cleared is not None and minute > self.cleared // 60:
             return False
         return minute > self.began // 60
@@ -265,12 +266,10 @@ class _City:
         road.minutes.pop((seg, time // 60 - LAV_MINUTES - 1), None)
 
     def _enter(self, road: _Direction, car: _Car, report: Row) -> None:
-        """A car is in a new segment: it pays for the one before, and is told what this one costs.
-
-        toll = 2 (cars - 50)^2 if there were more than 50 cars in the minute before, if they were
-        slower than 40 miles an hour, and if no accident is near; otherwise 0. A car that leaves is
-        told nothing.
-        """
+        """Note that a car is in a new segment: it pays for the one before, and learns the toll of
+        this one. toll = 2 (cars - 50)^2 if there were more than 50 cars in the minute before, if
+        they were slower than 40 miles an hour, and if no accident is near; otherwise 0. A car that
+        leaves gets no message."""
         time, vid, _, xway, lane, direction, seg, _ = report
         self.paid[vid] += car.toll
         car.toll = 0

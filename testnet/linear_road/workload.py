@@ -41,7 +41,7 @@ def linear_road_workload(traffic: Traffic) -> Workload:
 
 
 def title_of(traffic: Traffic, reports: int) -> str:
-    """What is driven, for people."""
+    """The number of expressways, for people."""
     ways = f"{traffic.xways} expressway{'' if traffic.xways == 1 else 's'}"
     return f"Linear Road, {ways} for {traffic.minutes} min, {reports:,} reports"
 
@@ -62,7 +62,7 @@ def rows_of(road: Road, run: Part) -> dict[str, pa.Table]:
 
 
 def right_answers(road: Road, run: Part) -> Answers:
-    """What cars must be told, by the validator's rules."""
+    """The right messages to cars, by the validator's rules."""
     return expected([run.reports], run.balance_requests, run.expenditure_requests, road.history)
 
 

@@ -86,7 +86,7 @@ class Player:
         self._ending = trio.Event()
 
     def end(self) -> None:
-        """Post no more, and tell the stream that it has ended."""
+        """Stop posting, and end the stream."""
         self._ending.set()
 
     async def run(self) -> None:

@@ -79,7 +79,7 @@ class Watch:
 
     @property
     def answer(self) -> str:
-        """Its output stream, which is its task's name."""
+        """The name of the output stream, which is its task's name."""
         return f"medusa://{self.owner}/{self.kind}{self.number}"
 
     def document(self, source: str) -> str:
@@ -191,12 +191,12 @@ class Place:
 
     @property
     def menu(self) -> str:
-        """Its menu for others: any task, up to its capacity."""
+        """The peer's menu for others: any task, up to its capacity."""
         return str(math.ceil(self.capacity))
 
     @property
     def config(self) -> str:
-        """Its medusa.toml."""
+        """The peer's medusa.toml."""
         return f"{CONFIG}\n[engine]\ncapacity_cores = {self.capacity / 100:.4f}\n"
 
 

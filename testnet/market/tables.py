@@ -41,7 +41,7 @@ MAX_PRICE: Final = 1_000_000.0
 
 
 class BadTradesError(ValueError):
-    """A file that is not a table of trades: names the file and what is wrong with it."""
+    """A file is no table of trades: the message names the file and the defect."""
 
 
 def read_taq(path: Path) -> pa.Table:

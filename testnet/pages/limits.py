@@ -29,7 +29,7 @@ _UNITS: Final = {"S": 1.0, "SECONDS": 1.0, "US": 1e-6, "NS": 1e-9}
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a number is: `module.NAME`, or `module.Class.field` of a dataclass.
+    """The place of a number: `module.NAME`, or `module.Class.field` of a dataclass.
 
     Attributes:
         meaning: what it counts, and why it has its value: its docstring, or its part of that of
@@ -156,7 +156,7 @@ def _cell(text: str) -> str:
 
 
 def in_words(place: Place) -> str:
-    """Its value, with a unit: `10 min`, `64 KiB`, `2^62`, `1,024`."""
+    """The value with a unit: `10 min`, `64 KiB`, `2^62`, `1,024`."""
     words = place.path.rpartition(".")[2].upper().split("_")
     value = place.value
     if words[-1] in _UNITS and "PER" not in words:

@@ -43,7 +43,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """One change. at: when, seconds since the epoch."""
+    """One received change. at: when, seconds since the epoch."""
 
     at: float
     change: Change

@@ -330,7 +330,7 @@ def answers_in_words(method: Method, name_of: Callable[[type[Struct]], str]) -> 
 
 
 def callers_in_words(method: Method) -> str:
-    """Who may call it."""
+    """The callers of a call, for people."""
     peers_words = "peers of its participant" if method.own else "peers"
     who = [("clients", method.clients), (peers_words, method.peers)]
     return ", ".join(words for words, may in who if may)

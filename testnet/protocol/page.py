@@ -78,7 +78,7 @@ class Page:
 
 
 def closure(kinds_told: Iterable[type[Struct]]) -> list[type[Struct]]:
-    """Those messages, and all that they contain, in order."""
+    """Those messages and all messages that they contain, in order."""
     found: dict[type[Struct], None] = {}
     waiting = list(kinds_told)
     while waiting:

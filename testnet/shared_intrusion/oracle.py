@@ -41,7 +41,7 @@ class Right:
 
 
 def right_answers(records: Records) -> Right:
-    """What the scripts have to give over these records."""
+    """The right answers of the scripts over these records."""
     listed = {lab: _listed(rows, records.threats) for lab, rows in records.connections.items()}
     beacons = {lab: _beacons(rows) for lab, rows in records.connections.items()}
     sightings = [
@@ -57,7 +57,7 @@ def regular_pairs(rows: Sequence[Connection]) -> set[tuple[str, str]]:
 
 
 def found_beacons(records: Records) -> set[Beacon]:
-    """All that is a beacon by the pattern: planted ones, and any by chance."""
+    """All beacons by the pattern: planted ones, and any by chance."""
     return {
         Beacon(lab, *pair)
         for lab, rows in records.connections.items()

@@ -25,7 +25,7 @@ _VIEW_ROWS: Final = 10
 
 
 class Attempt(Struct, frozen=True):
-    """What a participant asked for, and what it got.
+    """An attempt of a participant to read, and its outcome.
 
     Attributes:
         way: read, or another one in `_WAYS`.

@@ -87,7 +87,7 @@ Row = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Options:
-    """What is run.
+    """The options of a run.
 
     Attributes:
         connections: ordinary ones of each laboratory, if they are generated.
@@ -172,7 +172,7 @@ class Result(Struct, frozen=True):
 
     @property
     def refused(self) -> int:
-        """How many attempts were refused."""
+        """The number of refused attempts."""
         return sum(not each.allowed for each in self.attempts)
 
     @property
@@ -328,8 +328,7 @@ class _Received:
 async def _post(
     clients: Mapping[str, AsyncMedusaClient], records: Records, *, before: bool
 ) -> None:
-    """Post what is before the change of the list, with a promise that no more is; or the rest, and
-    the end."""
+    """Post the rows before the change of the list, with a promise; or the rest, and the end."""
 
     def now(at: int) -> bool:
         return (at < records.update_us) is before

@@ -16,7 +16,7 @@ from medusa.testnet.shared_intrusion.run import Answer, Result
 
 
 def render_result(result: Result) -> RenderableType:
-    """What each laboratory shared, the answers against the oracle, and who was refused what."""
+    """Show what each laboratory shared, the answers against the oracle, and the refusals."""
     places = Text()
     add_places(places, None, result.folder)
     return Group(
@@ -63,7 +63,7 @@ def _verdict(answer: Answer) -> Text:
 
 
 def _rights(result: Result) -> Table:
-    """Who read what: a row for each stream, a column for each participant."""
+    """Show the readers: a row for each stream, a column for each participant."""
     table = _table("Who may read what, as asked", "stream", *result.participants)
     reads = {(each.stream, each.who): each for each in result.attempts if each.way == READ}
     for stream in dict.fromkeys(stream for stream, _ in reads):

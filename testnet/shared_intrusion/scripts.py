@@ -65,7 +65,7 @@ def script_of(step: Step) -> Path:
 
 
 def readers() -> Mapping[str, frozenset[str]]:
-    """By stream, the participants that may read it, as the scripts mean it: written down here, not
+    """By stream, the participants that may read it, as the scripts mean it: listed here, not
     computed from them."""
     everyone = frozenset(PARTICIPANTS)
     found = {THREATS: everyone, f"{THREATS}/late": everyone}

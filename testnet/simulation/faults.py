@@ -96,7 +96,7 @@ class Forge(_Fault, frozen=True, tag="forge"):
 
 
 class Admit(_Fault, frozen=True, tag="admit"):
-    """No fault but a change that must reach all peers: a peer admits a participant."""
+    """A change that must reach all peers, and no fault: a peer admits a participant."""
 
     peer: str
     participant: str

@@ -51,7 +51,7 @@ class Federation:
 
     @property
     def hosts(self) -> dict[str, str]:
-        """Each peer's IP."""
+        """The IP of each peer."""
         return {
             name: f"10.0.{number // 250}.{number % 250 + 1}"
             for number, name in enumerate(self.names)

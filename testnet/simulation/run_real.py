@@ -149,7 +149,7 @@ async def run_real(manifest: Manifest, seed: int) -> Result:
 
 
 async def _populate(federation: Federation, manifest: Manifest) -> dict[str, Peer]:
-    """All its peers, running, by name."""
+    """Fill the federation: all its peers, running, by name."""
     peers: dict[str, Peer] = {}
     for number, (participant, count) in enumerate(manifest.participants.items()):
         federation.config = _config(manifest, f"{participant}/0")

@@ -90,7 +90,7 @@ LIMIT_S: Final = 3600.0
 
 
 class StalledError(Exception):
-    """No event will ever come, or events come without time passing."""
+    """No event will ever come, or events come while time does not pass."""
 
 
 @dataclass(frozen=True)

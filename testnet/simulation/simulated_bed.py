@@ -63,7 +63,7 @@ async def forge_admission(liar: Overlay, victim: str, participant: str) -> None:
 
 
 def admit(sponsor: Overlay, root: Root, participant: str) -> None:
-    """Admit a participant of that name, and let the others hear of it."""
+    """Admit a participant of that name, and let the others learn of it."""
     newcomer = Root.create(participant, wall_clock())
     statement = sponsor.membership.admit(root, newcomer.certificate, wall_clock())
     sponsor.learn((statement,))

@@ -51,7 +51,7 @@ from medusa.tools.home.folder import Home
 
 
 class Place(Protocol):
-    """One peer's home, whether or not it runs."""
+    """The place of one peer's home, whether or not the peer runs."""
 
     @property
     def id(self) -> str: ...

@@ -142,12 +142,12 @@ class SimulatedPeer:
 
     @property
     def home(self) -> Home:
-        """Its home, at the same path in all its lives."""
+        """The peer's home, at the same path in all its lives."""
         return Home(self._link)
 
     @property
     def peer(self) -> Peer | None:
-        """Its composition, while it runs."""
+        """The peer's composition, while it runs."""
         return None if self.life is None else self.life.peer
 
     @property

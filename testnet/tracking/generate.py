@@ -209,7 +209,7 @@ def _sightings(rng: np.random.Generator, stays: list[Stay], rooms: pa.Array) -> 
 
 
 def _names(persons: int) -> pa.Array:
-    """By number; nobody is number 0."""
+    """Names by number; 0 has no name."""
     names = [f"Person {number}" for number in range(persons + 1)]
     if persons >= MR_X:
         names[MR_X] = "Mr X"

@@ -25,7 +25,7 @@ MR_X: Final = "locator/MrX"
 
 @dataclass(frozen=True)
 class Options:
-    """How much is tracked; see `medusa.testnet.tracking.generate.track`."""
+    """The options of the workload; see `medusa.testnet.tracking.generate.track`."""
 
     seed: int
     persons: int = 100
@@ -70,5 +70,5 @@ def appendix() -> str:
 
 
 def _named(tracked: Tracked) -> pa.Table:
-    """Whom the appendix' query finds: its stream has names and numbers only."""
+    """The rows of the appendix' query: its stream has names and numbers only."""
     return oracle.followed(tracked).select(["person_name", "person_id"])

@@ -97,7 +97,7 @@ class VirtualTime(Clock):
         self.stalls.tell()
 
     def _advance(self) -> None:
-        """All tasks are waiting: go to the next moment and run the network's events."""
+        """Move to the next moment and run the network's events: all tasks are waiting."""
         moment = min(GLOBAL_RUN_CONTEXT.runner.deadlines.next_deadline(), self.next_due)
         if moment == inf:
             self._stall("nothing will ever happen again")

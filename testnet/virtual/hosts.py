@@ -54,7 +54,7 @@ class Mortal(Protocol):
     """An open resource of a process, lost when it is killed."""
 
     def die(self, *, power: bool) -> None:
-        """Its process is killed. power: and its machine loses power."""
+        """End the process as a kill does. power: its machine also loses power."""
 
 
 @dataclass(eq=False)

@@ -114,7 +114,7 @@ class SimulatedSocket(trio.socket.SocketType):
             self._release()
 
     def die(self, *, power: bool) -> None:
-        """Its process was killed."""
+        """Close the socket as the death of its process does."""
         self.close()
 
     def _release(self) -> None:

@@ -47,7 +47,7 @@ def difference(answer: pa.Table, right: pa.Table) -> Difference:
 
 
 def _count(database: duckdb.DuckDBPyConnection, one: str, other: str) -> int:
-    """How many rows of one table the other has not, or not as often."""
+    """How many rows of one table are missing in the other, or are fewer there."""
     counted = database.sql(
         f"SELECT count(*) AS n FROM (FROM {one} EXCEPT ALL FROM {other})"  # noqa: S608 - ours
     )
@@ -55,7 +55,7 @@ def _count(database: duckdb.DuckDBPyConnection, one: str, other: str) -> int:
 
 
 def final_state(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """What a table is in the end: of each key the newest row, unless that deletes the key.
+    """The final state of a table: the newest row of each key, unless that row deletes the key.
 
     Args:
         table: the rows of its stream, in order.

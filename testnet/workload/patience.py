@@ -29,7 +29,7 @@ class StandstillError(UnavailableError, code=None):
 
 
 def patience_with(tables: Mapping[str, pa.Table], patience_s: float = PATIENCE_S) -> float:
-    """The seconds that tasks may stand still over these rows."""
+    """How many seconds tasks may stand still over these rows."""
     return patience_s + sum(map(len, tables.values())) / SLOWEST_ROWS_PER_S
 
 

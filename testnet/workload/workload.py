@@ -39,7 +39,7 @@ class Script:
 
 @dataclass(frozen=True)
 class Workload:
-    """What is run.
+    """A workload: its tables and its scripts.
 
     Attributes:
         title: what it is and how large, for people.
@@ -56,7 +56,7 @@ class Workload:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a query went.
+    """The outcome of a query.
 
     Attributes:
         query: the name of its answer.

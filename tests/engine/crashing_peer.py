@@ -28,7 +28,6 @@ FILE: Final = "crash.json"
 class Order(msgspec.Struct, frozen=True):
     """An order to die at a kill point.
 
-
     Attributes:
         when: before the step runs, or after it has returned.
         call: which one since this order was given, 1 for the next.

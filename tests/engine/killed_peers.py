@@ -20,7 +20,6 @@ from medusa.tools.client.async_client import open_medusa
 def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bool = False) -> None:
     """Let every `medusa-peer` obey orders to die from now on.
 
-
     Args:
         folder: for its program.
         interpreting: it has no JVM, see `interpreting_peer`.

@@ -16,7 +16,6 @@ INTERVALS: Final = "MEDUSA_TEST_INTERVALS"
 def intervals(**sections: object) -> str:
     """Return the variable for the environment of a peer.
 
-
     Args:
         sections: for each section of the settings, the fields to replace and their new values:
             `engine={"timing": {"tend_s": 0.1}}`.

@@ -157,7 +157,6 @@ def zeek(rows: str) -> str:
 def archive(current: Path, day: str, hours: str, keep: int | None = None) -> None:
     """Move the log, compressed, into the folder of the day, as zeekctl does.
 
-
     Args:
         keep: stop when so many bytes are compressed, and the log is not deleted yet.
     """

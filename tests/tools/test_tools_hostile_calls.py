@@ -62,7 +62,6 @@ from medusa.tools.market.trader import TELL, Tell
 class Stage:
     """mit.edu, to which all others speak. connections: by caller.
 
-
     Attributes:
         connections: by who speaks.
     """

@@ -71,7 +71,6 @@ class Pair:
     """utah.edu, whose market the test plays, and mit.edu, which accepts its offers. contract:
     between them. offer: the one that mit has accepted. assignment: of its task.
 
-
     Attributes:
         contract: between them. offer: that mit has accepted. assignment: of its task.
     """

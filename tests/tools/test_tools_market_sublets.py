@@ -46,7 +46,6 @@ class Chain:
     """mit has given a task to utah, which can no longer run it; brown could. above, below: the
     contracts of utah with mit, and with brown. task: its name.
 
-
     Attributes:
         above, below: the contracts of utah with mit, and with brown. task: its name.
     """

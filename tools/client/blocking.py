@@ -215,7 +215,7 @@ class BlockingFollowing(Generic[Item]):
 
     @property
     def boundary(self) -> int:
-        """All tuples up to this boundary were given out, and are final; microseconds."""
+        """All tuples up to this boundary were received, and are final; microseconds."""
         return self._following.boundary
 
     def __iter__(self) -> Iterator[Item]:
@@ -261,7 +261,7 @@ class BlockingSubscription(BlockingFollowing[Epoch]):
 
     @property
     def ended(self) -> bool:
-        """Whether the stream has ended and all its tuples were given out."""
+        """Whether the stream has ended and all its tuples were received."""
         return self._subscription.ended
 
     def receive_events(self, rows: int, timeout_s: float) -> pa.Table:

@@ -259,7 +259,7 @@ class Subscription(Following[Epoch]):
 
     @property
     def ended(self) -> bool:
-        """Whether the stream has ended and all its tuples were given out."""
+        """Whether the stream has ended and all its tuples were received."""
         return self.boundary == END and not self._left
 
     async def receive_events(self, rows: int, timeout_s: float) -> pa.Table:
@@ -279,7 +279,7 @@ class Subscription(Following[Epoch]):
 
     @in_trio
     async def arrive(self, timeout_s: float) -> None:
-        """Wait until there are tuples for `receive_events`, for so many seconds at most."""
+        """Wait at most so many seconds until there are tuples for `receive_events`."""
         with trio.move_on_after(timeout_s):
             while not self._left and self.boundary < END and await self.fetch():
                 if not self._left:  # an earlier, cancelled wait may have fetched them

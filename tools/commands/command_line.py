@@ -80,7 +80,7 @@ def map_option(function: Function) -> Function:
 
 
 def fields_by_column(mapped: tuple[str, ...]) -> dict[str, str]:
-    """What --map says. Raises: click.BadParameter: one is not COLUMN=FIELD."""
+    """The field of each column, by --map. Raises: click.BadParameter: one is not COLUMN=FIELD."""
     names = {}
     for each in mapped:
         column, equals, field = each.rpartition("=")

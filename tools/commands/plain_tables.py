@@ -129,7 +129,7 @@ def show(table: RenderableType) -> None:
 
 
 def draw(picture: RenderableType) -> None:
-    """Print what has frames: in a file or pipe, too, they have a width."""
+    """Print a value that is drawn with frames: in a file or pipe, too, it has a width."""
     width = None if sys.stdout.isatty() else PICTURE_COLUMNS
     _print(Console(markup=False, highlight=False, width=width), picture)
 

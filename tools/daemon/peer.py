@@ -126,7 +126,7 @@ async def run_peer(
 
 @asynccontextmanager
 async def telling(troubles: Troubles, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """During the block, look for troubles, and tell each one once when it begins."""
+    """During the block, look for troubles, and report each one once when it begins."""
 
     async def watch() -> None:
         told: set[tuple[Reason, str]] = set()

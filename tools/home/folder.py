@@ -213,7 +213,7 @@ class Home:
             raise UnavailableError(told) from None
 
     def _waiting_for(self) -> str:
-        """What takes the start of a peer long, for people."""
+        """Why the start of a peer takes long, for people."""
         from medusa.engine.replication.restored import is_restored  # other commands do not load it
         from medusa.engine.streams.config import Timing
 

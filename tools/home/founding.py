@@ -112,10 +112,8 @@ def next_steps(home: Home, made: Made) -> str:
 
 
 def first_admissions(policy: AdmissionPolicy) -> str:
-    """How to admit the other sponsors, if the founder cannot admit participants alone; else "".
-
-    The founder is the only member at the start.
-    """
+    """How to admit the other sponsors, if the founder cannot admit participants alone; else "". The
+    founder is the only member at the start."""
     others = [name for name in policy.sponsors if name != policy.founder]
     if not others:
         return ""

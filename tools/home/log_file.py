@@ -222,8 +222,8 @@ class FloodGate:
 
 
 class _LogFile(RotatingFileHandler):
-    """The file, readable by its owner alone. If the disk refuses it, the process goes on; a later
-    line has the number of lost ones."""
+    """The log file, readable by its owner alone. If the disk refuses it, the process continues; a
+    later line has the number of lost ones."""
 
     def __init__(
         self, file: Path, lines: logging.Formatter, clock: Callable[[], float] = monotonic

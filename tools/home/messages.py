@@ -43,7 +43,7 @@ class Leave(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """The participants that were told."""
+    """The participants that learned of the departure."""
 
     told: tuple[str, ...]
 

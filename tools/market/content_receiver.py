@@ -139,7 +139,7 @@ class ContentReceiver:
                 await self._ensure(contract, terms, after, hurry=True)
 
     def left(self, state: StreamState) -> None:
-        """No query of ours reads that copy any more: end its deal."""
+        """End the deal of a copy that no query of ours reads any more."""
         self._end_all(self._streams.read_no_more(state.name), state)
 
     # -- deals ----------------------------------------------------------------------------------

@@ -147,7 +147,8 @@ class PaidStreams:
         self._read_as[mirror] = name
 
     def read_no_more(self, mirror: str) -> str:
-        """No query of ours reads that copy any more; returns the name under which it was read."""
+        """Note that no query of ours reads that copy any more; returns the name under which it was
+        read."""
         return self._read_as.pop(mirror, mirror)
 
     def meter(self, deal: Deal) -> Meter:

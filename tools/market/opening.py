@@ -132,7 +132,7 @@ def _let_decide(tasks: Tasks, trader: Trader) -> None:
 
 
 def _let_bill(tasks: Tasks, settler: Settler) -> None:
-    """The settler hears of the placements of tasks."""
+    """Let the settler learn of the placements of tasks."""
     tasks.mover.agree.made_by(settler.agree)
     tasks.queries.changed.add(settler.changed)
     tasks.assignments.activated.add(settler.activated)

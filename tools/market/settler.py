@@ -108,7 +108,7 @@ class Settler:
         return int(self._overlay.clock() * MICROS)
 
     async def run(self) -> None:
-        """Bill what is due, for ever."""
+        """Bill all due amounts, for ever."""
         with self._overlay.clock.set.listening(self._settlement.restart):
             while True:
                 if self._overlay.clock() >= self._settlement.wake_at:

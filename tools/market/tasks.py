@@ -36,7 +36,8 @@ class Tasks:
     readers: Readers
 
     def own(self, here: str) -> Iterator[TaskHere | TaskOut]:
-        """Its own tasks that have not ended, each with its place. here: this peer's id (hex)."""
+        """The participant's own tasks that have not ended, each with its place. here: this peer's
+        id (hex)."""
         for placed in self.queries.tasks():
             if placed.boundary == END or placed.task.recalls:
                 continue  # what it keeps stays with it

@@ -260,7 +260,8 @@ def styled(word: str) -> Text:
 
 
 def health_in_words(health: str) -> str:
-    """A verdict of the failure detector: what it calls dead does not answer, and may live."""
+    """A verdict of the failure detector, for people: a peer that it calls dead does not answer, and
+    may live."""
     return "unreachable" if health == "dead" else health
 
 
@@ -289,7 +290,7 @@ def short(name: str) -> str:
 
 
 def number(value: float) -> str:
-    """At most five characters: 0, 7.3, 941, 52k, 1.4M."""
+    """A number in at most five characters: 0, 7.3, 941, 52k, 1.4M."""
     if value < 10 and value != int(value):
         return f"{value:.1f}"
     for limit, divisor, unit in ((1e4, 1, ""), (1e6, 1e3, "k"), (1e9, 1e6, "M"), (1e12, 1e9, "G")):

@@ -17,7 +17,7 @@ WAIT_S: Final = 5.0
 
 
 def why_waiting(stream: str, tasks: Iterable[TaskStatus]) -> str:
-    """Why a stream that tasks make stands still; "": it does not, or not for long.
+    """Why a stream that tasks make stands still; "": it does not stand still, or not for long.
 
     Args:
         tasks: all that are known; those of other peers may be among them.
@@ -27,8 +27,7 @@ def why_waiting(stream: str, tasks: Iterable[TaskStatus]) -> str:
 
 
 def held_up(tasks: Sequence[TaskStatus]) -> dict[str, str]:
-    """Why the results of queries stand still that hold something back, by stream: those that no
-    other task reads."""
+    """Why queries hold back results, by stream: the streams that no other task reads."""
     read = {name for task in tasks for name in task.inputs}
     causes = {task.name: cause_now(task.name, tasks) for task in tasks if task.name not in read}
     return {
@@ -39,7 +38,7 @@ def held_up(tasks: Sequence[TaskStatus]) -> dict[str, str]:
 
 
 def cause_now(stream: str, tasks: Iterable[TaskStatus]) -> Waiting | None:
-    """Why a stream stands still, if it has for long."""
+    """Why a stream stands still, if it has stood still for long."""
     waits = {each.name: each.waits for each in tasks if each.waits is not None}
     cause = cause_of(stream, waits)
     return None if cause is None or cause.seconds < WAIT_S else cause
@@ -68,7 +67,7 @@ def in_words(cause: Waiting) -> str:
 
 
 def _named(stream: str) -> str:
-    """A stream as its user knows it, who has not made panes."""
+    """The name by which a user knows a stream: users do not know panes."""
     if not is_panes(stream):
         return stream
     return f"the partial results of {base_of(stream).removesuffix(f'/{PANES}')}"

@@ -181,7 +181,7 @@ def few_names(names: Sequence[str], kind: str = "column") -> str:
 
 
 def unfilled_told(fields: Sequence[str]) -> str:
-    """What to say of fields that no column of a file fills."""
+    """The message about fields that no column of a file fills."""
     return (
         f"no column for {few_names(fields, 'field')}, null in every row; --map COLUMN=FIELD says "
         "which column is meant"

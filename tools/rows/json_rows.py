@@ -35,7 +35,7 @@ _MANY: Final = 2**62
 
 
 class _Form(NamedTuple):
-    """How the objects stand in a text.
+    """The layout of the objects in a text.
 
     Attributes:
         members: reads each as names with values. each: cuts the text into them.

@@ -83,7 +83,7 @@ def _of_units(counts: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
 
 
 def _checked_product(counts: pa.ChunkedArray, micros: int) -> pa.ChunkedArray:
-    """Counts of so many microseconds; null where they do not fit."""
+    """Multiply counts by so many microseconds; null where the product does not fit."""
     least, most = -(-BEGINNING // micros), END // micros
     fits = pc.and_(pc.less_equal(counts, most), pc.greater_equal(counts, least))
     if pc.all(fits).as_py() is False:
@@ -174,7 +174,7 @@ def _years(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _shifts(zones: pa.Array) -> pa.Array:
-    """By how many seconds local time is ahead."""
+    """How many seconds local time is ahead of UTC."""
     digits = pc.replace_substring_regex(zones, r"[^0-9]", "")
     digits = pc.utf8_rpad(digits, 4, "0").cast(pa.int64())
     hours = pc.divide(digits, 100)

@@ -103,7 +103,7 @@ class Rows:
 
     @property
     def position(self) -> int:
-        """Bytes read so far, of `total`: both processes share the file's offset."""
+        """The number of bytes read so far, of `total`: both processes share the file's offset."""
         if self.total is not None and not self._file.closed:
             self._position = min(os.lseek(self._file.fileno(), 0, os.SEEK_CUR), self.total)
         return self._position
@@ -229,7 +229,7 @@ def _write(rows: RowFile, payload: pa.Schema, source: RowInput) -> None:
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
 
         def tell_caught_up(at: float) -> None:
-            """In order: all rows before are written."""
+            """Report that the file was read to its end, after all rows before."""
             sink.write_batch(nothing, custom_metadata={_CAUGHT_UP: str(at).encode()})
             sys.stdout.flush()
 

@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """What is wrong with an answer.
+    """The differences between an answer and the expected rows.
 
     Attributes:
         columns: those that were compared.
@@ -142,7 +142,7 @@ def _order(row: Row) -> tuple[tuple[int, Any], ...]:
 
 
 def write_expected(file: Path, answer: pa.Table, columns: Sequence[str] | None) -> None:
-    """Write an answer as what is expected from now on, ordered by its columns.
+    """Write an answer as the rows to be expected from now on, ordered by its columns.
 
     Args:
         columns: None: all of them.

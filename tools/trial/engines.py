@@ -21,20 +21,18 @@ class Engine(StrEnum):
 
     @property
     def execution(self) -> OpenExecutor | None:
-        """What opens its executor; None: the peer's own."""
+        """How the executor is opened; None: the peer's own."""
         return partial(open_reference, None) if self is Engine.REFERENCE else None
 
     @property
     def remark(self) -> str:
-        """What a person waits for; "": it takes no time to speak of."""
+        """What a person waits for while the engine starts; "": there is no such wait."""
         return "starts a peer and Spark" if self is Engine.SPARK else ""
 
 
 def engine_of(asked: str | None) -> tuple[Engine, str]:
-    """The engine that is asked for, and what to say about the choice.
-
-    Without Java it is `reference`: it gives the same rows, only later where they are many, and who
-    tries a query wants to see rows.
+    """The engine for a trial, and a remark about the choice. Without Java it is `reference`: it
+    gives the same rows, only slower for many rows, and whoever tries a query wants to see rows.
 
     Args:
         asked: None: Spark, where it can run.

@@ -55,7 +55,7 @@ Take = Callable[[str, pa.Table], None]
 
 @dataclass
 class Posted:
-    """What was read of the files of a trial, by stream.
+    """The rows that were read of the files of a trial, by stream.
 
     Attributes:
         rows: their number.
@@ -68,7 +68,7 @@ class Posted:
     unfilled: dict[str, list[str]] = field(default_factory=dict)
 
     def remarks(self, trial: Trial, answers: Mapping[str, int]) -> list[str]:
-        """What is odd about the files, and about answers without rows.
+        """Remarks about the files, and about answers without rows.
 
         Args:
             answers: by stream, the number of rows.

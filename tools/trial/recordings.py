@@ -43,12 +43,12 @@ _TYPES: Final = (
 
 
 class RecordingError(InvalidInputError, code=None):
-    """What is given for a stream is wrong, not the query."""
+    """A file that is given for a stream is wrong, not the query."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What a recorded file has.
+    """The content of a recorded file.
 
     Attributes:
         schema: of its rows.

@@ -136,7 +136,7 @@ def _with_reason(error: InvalidInputError, left_out: Mapping[str, str]) -> Inval
 
 
 def _other_name(column: str, wanted: str) -> str:
-    """How a column gets the name by which a query asks for it."""
+    """How to rename a column to the name that a query uses."""
     if not wrong_name(column):
         return ""
     field = "FIELD" if wrong_name(wanted) else wanted

@@ -107,7 +107,7 @@ class Subscriber:
 
     @property
     def holder(self) -> str:
-        """Whose share of the peer it takes: that of its token."""
+        """The holder whose share of the peer the request takes: that of its token."""
         return holder_with(self.token)
 
 
@@ -227,7 +227,8 @@ class Sinks:
     async def _send_on(
         self, subscriber: Subscriber, sink: Sink, after: int, certificate: str
     ) -> None:
-        """Pull, and tell the sink: so the peer holds one answer for it, and not a whole epoch."""
+        """Pull, and send to the sink: so the peer holds one answer for it, and not a whole
+        epoch."""
         patience = Patience(self.patience_s)
         async with subscriber.client() as client:
             while after < END:

@@ -196,7 +196,8 @@ def _read(document: bytes, kind: str) -> Any:  # noqa: ANN401 - a Call, a Fault 
 
 @dataclass
 class _Open:
-    """An element that is not at its end. children: their names; made: what they became."""
+    """An element whose end was not read yet. children: their names; made: the values built so
+    far."""
 
     tag: str
     text: list[str] = field(default_factory=list)

@@ -358,7 +358,6 @@ async def epochs(
 ) -> AsyncGenerator[Epoch, None]:
     """The epochs of an open feed, from one boundary up to another; closed by the caller.
 
-
     Args:
         silence_s: how long the next message may take.
         heard: told of every message.

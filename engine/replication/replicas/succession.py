@@ -205,8 +205,8 @@ class Succession:
             self._queries.write(running, parted=parted)
 
     async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """Tell all former members to let go of the query, and wait for their answers. The caller
-        then writes down that they did. The secondary is no former member.
+        """Tell all former members to stop the query, and wait for their answers. The caller then
+        stores that they did. The secondary is no former member.
 
         Args:
             alone: those that cannot be told are gone for good, as the user says.

@@ -133,7 +133,7 @@ class Watch:
 
 
 class Lag:
-    """How long one peer has had tuples that another has not, by the clock and not by stime."""
+    """How long one peer has had tuples that another has not, by the clock and not by event time."""
 
     def __init__(self) -> None:
         self._passed: deque[tuple[int, float]] = deque(maxlen=MAX_PASSED)

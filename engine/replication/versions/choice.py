@@ -89,7 +89,7 @@ _RANKS: Final = {
 @dataclass(slots=True)
 class _Producer:
     """One producer. heard_at: when it last said that it produces the stream; moved_at: when it last
-    advanced; well_since: since when all its answers say STABLE; seconds."""
+    advanced; well_since: since when all its answers have been STABLE; seconds."""
 
     version: Version | None = None
     heard_at: float = float("-inf")

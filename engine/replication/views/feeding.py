@@ -191,7 +191,7 @@ class Feedings:
         await self.open(await self.store.keep(entry, Role.VIEW))
 
     async def open(self, state: StreamState) -> None:
-        """Fill a view that has a log. Raises: MedusaError: what it shows cannot be read."""
+        """Fill a view that has a log. Raises: MedusaError: its source cannot be read."""
         await self._open(state, lambda feeding: feeding.open())
 
     async def resume(self, state: StreamState) -> None:

@@ -50,7 +50,7 @@ Bytes = bytes | bytearray | memoryview
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry as found: the bytes [start, end) of its file."""
+    """One entry that was found: the bytes [start, end) of its file."""
 
     start: int
     end: int

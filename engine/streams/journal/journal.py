@@ -61,7 +61,7 @@ START: Final[Position] = (0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry as found. first: it is its segment's snapshot."""
+    """One entry that was found. first: it is its segment's snapshot."""
 
     segment: int
     first: bool
@@ -85,7 +85,7 @@ class Reader(Protocol):
         A damaged length, or a file that was cut, looks the same."""
 
     def state(self) -> bytes:
-        """The snapshot of the state restored so far."""
+        """A snapshot of the state that was restored so far."""
 
 
 class Journal:
@@ -249,7 +249,7 @@ class Journal:
         self._doubtful = doubtful
 
     def _remove_stray(self) -> None:
-        """Remove the file of a segment that was not begun: a restart would go on from it."""
+        """Remove the file of a segment that was not begun: a restart would continue from it."""
         if self._stray is not None:
             with storing(self._stray):
                 self._stray.unlink(missing_ok=True)
@@ -325,7 +325,7 @@ class Journal:
         )
 
     def _enrol(self) -> None:
-        """Have the inventory name what is there: what is missing was told."""
+        """Let the inventory list the entries that are there: the missing ones were reported."""
         there = [self._path(number).name for number in self._segments]
         self._inventory.remove(*self._inventory.names.difference(there))
         for name in there:
@@ -442,7 +442,7 @@ def remove_journal(folder: Path) -> None:
 
 
 def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
-    """Raises: DamagedError: these are not so many bytes of whole entries."""
+    """Raise DamagedError unless there are so many bytes of whole entries."""
     try:
         for _ in split(data):
             pass

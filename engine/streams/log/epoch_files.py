@@ -47,7 +47,7 @@ class EpochFiles(Sequence[EpochFile]):
 
     @property
     def boundary(self) -> int:
-        """That of the log."""
+        """The boundary of the log."""
         return self._files[-1].upto if self._files else BEGINNING
 
     @property

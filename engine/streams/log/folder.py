@@ -143,7 +143,7 @@ class EpochFolder:
         return len(run)
 
     def drop_oldest(self) -> None:
-        """Delete the oldest file. Raises: StorageError: the disk does not let it go."""
+        """Delete the oldest file. Raises: StorageError: the disk refuses it."""
         oldest = self.files[0]
         self.files.put(0, 1)
         try:
@@ -155,7 +155,7 @@ class EpochFolder:
 
     @kill_point(KillPoint.LOG_FORGET)
     def drop_newest(self) -> None:
-        """Delete the newest file. Raises: StorageError: the disk does not let it go."""
+        """Delete the newest file. Raises: StorageError: the disk refuses it."""
         newest = self.files[-1]
         with storing(newest.path):
             newest.path.unlink(missing_ok=True)

@@ -42,7 +42,7 @@ def worth_folding(files: Sequence[EpochFile], floor: int) -> Sequence[EpochFile]
 
 
 def newest(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Of each key the last tuple, in the table's order. Vectorised.
+    """The last tuple of each key, in the table's order. Vectorised.
 
     Args:
         table: in the order of its log.

@@ -84,7 +84,7 @@ def first_part(
 
 
 def _fitting(table: pa.Table, limit_rows: int) -> int:
-    """How many of the first rows are within the limits; at least one, unless there is none."""
+    """How many of the first rows are within the limits; at least one, unless there are no rows."""
     count = min(int(table.num_rows), max(1, limit_rows))
     while count > 1 and (size := table.slice(0, count).nbytes) > PART_BYTES:
         count = max(1, min(count - 1, count * PART_BYTES // size))

@@ -91,7 +91,7 @@ class LastParts:
         return len(self._parts) > _LAST_PARTS or size > parts.PART_BYTES
 
     def forget(self, log: Recent) -> None:
-        """Drop the parts of a log that was closed or goes on where it had ended."""
+        """Drop the parts of a log that was closed, or that was reopened at its end."""
         self._parts = {key: part for key, part in self._parts.items() if key[0] is not log}
 
 

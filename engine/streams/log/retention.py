@@ -77,7 +77,7 @@ class Retention:
 
     @property
     def history_us(self) -> int:
-        """How much stime behind the boundary stays in any case, microseconds."""
+        """How much stime behind the boundary is kept in any case, microseconds."""
         return self._history_us
 
     @history_us.setter
@@ -86,7 +86,7 @@ class Retention:
         self.stir()
 
     def stir(self) -> None:
-        """Note a change of the log, or of what it is kept for."""
+        """Note a change of the log, or of its holds."""
         if self.rests_until > -math.inf:
             self.rests_until = -math.inf
             self.stirred.tell()

@@ -170,15 +170,15 @@ class StreamLog:
         self._move_to(boundary)
 
     def reaches(self, boundary: int) -> None:
-        """Note that the log had reached that boundary: what it misses of that at its end is lost.
-        Blocking, before it has readers."""
+        """Note that the log had reached that boundary: the missing part at its end is lost.
+        Blocking, before the log has readers."""
         if self.boundary < boundary:
             self._folder.lose(self.boundary, boundary)
             self._recent.begin(boundary)
             self._move_to(boundary)
 
     def miss(self, upto: int) -> None:
-        """As `reaches`; and tell people. Blocking."""
+        """As `reaches`; and report it. Blocking."""
         if self.boundary < upto:
             self.reaches(upto)
             self.damage.found.tell(lost_in_words(self.files[-1]))

@@ -50,7 +50,7 @@ class State(StrEnum):
 
 
 class _Run:
-    """One suffix, until the log has all of it. Its files stay while they are read."""
+    """One suffix, until the log has all its tuples. Its files stay while they are read."""
 
     def __init__(self, log: StreamLog) -> None:
         self.log = log
@@ -93,7 +93,7 @@ class Suffix:
 
     @property
     def boundary(self) -> int:
-        """Its boundary, microseconds; BEGINNING: there is no suffix."""
+        """The suffix's boundary, microseconds; BEGINNING: there is no suffix."""
         reached = BEGINNING if self._run is None else self._run.log.boundary
         return reached if reached > self._stable.boundary else BEGINNING
 
@@ -189,7 +189,8 @@ class Suffix:
 
     @asynccontextmanager
     async def files(self, after: int, upto: int) -> AsyncIterator[list[Path]]:
-        """Its files with rows in (after, upto], without rows up to `after`: the log has those."""
+        """The suffix's files with rows in (after, upto], without rows up to `after`: the log has
+        those."""
         run = self._run
         if run is None or run.log.boundary <= after:
             yield []

@@ -132,5 +132,5 @@ class Shares:
         return self._turns.turn(self._holder)
 
     def holding(self, size: int) -> AbstractContextManager[None]:
-        """Within the block a part of so many bytes is held for the holder."""
+        """Within the block, a part of so many bytes is held for the holder."""
         return self._share.holding(size)

@@ -115,6 +115,7 @@ def folded(stable: pa.Table, revisions: Sequence[pa.Table]) -> pa.Table:
 
 
 def _plain(schema: pa.Schema) -> pa.Schema:
-    """With the sign; all fields nullable, so that tables of either origin join."""
+    """The table with the sign column, and all fields nullable: tables of either origin can be
+    concatenated."""
     fields = [pa.field(each.name, each.type) for each in schema]
     return pa.schema([*fields, pa.field(SIGN, pa.int64())])

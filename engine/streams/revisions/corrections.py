@@ -32,7 +32,7 @@ _SIGN: Final = "sign "
 
 
 class Corrections(StrEnum):
-    """How a client receives corrections."""
+    """The forms in which a client can receive corrections."""
 
     UNDO = "undo"
     REVISIONS = "revisions"

@@ -80,7 +80,7 @@ class Retained(Protocol):
         which all were given, tuples)."""
 
     def revisions(self) -> Sequence[pa.Table]:
-        """All revisions so far, as they are logged."""
+        """All revisions so far, in the order of the log."""
 
 
 def read_request(body: bytes | bytearray | memoryview, schema: Schema) -> pa.Table:

@@ -149,12 +149,12 @@ class Entry(Struct, frozen=True, array_like=True):
         return Writer(self.producer, self.participant)
 
     def judged(self, batch: Batch) -> Judged | None:
-        """Its late rows, of a post of tuples."""
+        """The late rows of a post of tuples."""
         lateness_us = 0 if self.inserted is None else self.inserted.lateness_us
         return judge(batch, self.boundary, self.slack_us, self.ceiling, lateness_us)
 
     def claim(self, known: Claim | None) -> Claim | None:
-        """What its producer has said with it and before; None: the producer is not present.
+        """The producer's claim after this post; None: the producer is not present.
 
         Args:
             known: what it had said before; None: it was not present.
@@ -168,7 +168,7 @@ class Entry(Struct, frozen=True, array_like=True):
 
     @property
     def in_order(self) -> int:
-        """How many of its rows came in time."""
+        """How many of the post's rows are in time."""
         return self.count - self.late - (self.inserted.count if self.inserted else 0)
 
 
@@ -329,7 +329,7 @@ class Acceptance:
         return self.progress(writer).sequence
 
     def progress(self, writer: Writer) -> Progress:
-        """Its latest post; empty if there is none, or it is forgotten."""
+        """The producer's latest post; empty if there is none, or if it is forgotten."""
         return self._producers.get(writer.participant, writer.producer) or Progress()
 
     def check_offsets(self, writer: Writer, sequence: int, offsets: Offsets) -> None:

@@ -51,7 +51,7 @@ def decide(state: Acceptance, entry: Entry, batch: Batch, lateness_us: int) -> E
 def _late(
     state: Acceptance, entry: Entry, batch: Batch, lateness_us: int
 ) -> tuple[int, Inserted | None]:
-    """How many rows of a post are too late, and which of the late ones are revisions."""
+    """How many rows of a post are too late, and which of the late rows are revisions."""
     found = judge(batch, entry.boundary, entry.slack_us, entry.ceiling, lateness_us)
     if found is None:
         return 0, None
@@ -83,7 +83,7 @@ def _by_claims(state: Acceptance, entry: Entry, least: int, limit: int) -> int:
 
 
 def by_clock(state: Acceptance, now_us: int, *, present: bool, may_leap: bool) -> int:
-    """The boundary that the clock makes: somebody may have stood still for too long.
+    """The boundary by the clock: a producer may have stood still for too long.
 
     Args:
         present: the stream's stime is the present, so that it goes with the clock while nobody
@@ -110,12 +110,11 @@ def by_slack(state: Acceptance, slack_us: int) -> int:
 
 
 def is_held(state: Acceptance) -> bool:
-    """Whether the boundary may go on with the time of the clock alone: somebody has come
-    farther."""
+    """Whether the boundary may move with the clock alone: a producer has come farther."""
     return state.boundary < state.presence.reached(state.slack_us, limit=END)
 
 
 def _limit(state: Acceptance, now_us: int) -> int:
-    """How far the clock may take the stream, and other participants than the owner by themselves: a
+    """How far the clock may move the boundary, and how far participants other than the owner may: a
     row of the present is in time."""
     return min(now_us - (0 if state.arrival else state.slack_us) - 1, END)

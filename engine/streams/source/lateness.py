@@ -58,5 +58,5 @@ def judge(
 
 
 def chosen(mask: pa.Array) -> int:
-    """How many are true."""
+    """The number of true values."""
     return int(pc.sum(mask).as_py() or 0)

@@ -145,7 +145,7 @@ class Leader:
             await trio.to_thread.run_sync(self.source.alter, definition)
 
     async def reopen(self, term_number: int | None = None) -> None:
-        """Let an ended stream go on; no reader has seen its end.
+        """Let an ended stream continue; no reader has seen its end.
 
         Args:
             term_number: of the leader of a stream with replicas, see `Replica.lead`.

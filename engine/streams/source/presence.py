@@ -25,7 +25,7 @@ OWNER: Final = ""
 
 
 class Claim(Struct, frozen=True, array_like=True):
-    """What producers say of their later rows.
+    """The claims of producers about their later rows.
 
     Attributes:
         greatest: the greatest stime of their rows. promised: their greatest promise.
@@ -35,7 +35,7 @@ class Claim(Struct, frozen=True, array_like=True):
     promised: int = BEGINNING
 
     def boundary(self, slack_us: int) -> int:
-        """No later row of them is at or before it, or it is late."""
+        """The boundary by the claims: a later row at or before it is late."""
         by_rows = BEGINNING if self.greatest == BEGINNING else self.greatest - slack_us - 1
         return max(by_rows, self.promised)
 
@@ -105,11 +105,11 @@ class Presence:
 
     @property
     def count(self) -> int:
-        """How many are present."""
+        """The number of present producers."""
         return sum(map(len, self._present.by_participant.values()))
 
     def claim(self, participant: str, producer: str) -> Claim | None:
-        """What a producer has said; None: it is not present."""
+        """A producer's claim; None: it is not present."""
         present = self._present.get(participant, producer)
         return None if present is None else present.claim
 
@@ -129,17 +129,17 @@ class Presence:
         )
 
     def reached(self, slack_us: int, limit: int) -> int:
-        """How far the stream may go while nobody holds it: as far as anybody has ever come. limit:
-        as far as other participants alone may take it."""
+        """How far the stream may move while no producer holds it: as far as any producer has ever
+        come. limit: the farthest that other participants alone may move it."""
         others = min(self._others.boundary(slack_us), limit)
         return max(self._owner.boundary(slack_us), others)
 
     def cap(self, participant: str, slack_us: int, limit: int) -> int:
-        """How far a producer of that participant may take the stream. limit: as of `reached`."""
+        """How far a producer of that participant may move the stream. limit: as in `reached`."""
         return END if participant == OWNER else max(self._owner.boundary(slack_us), limit)
 
     def move(self, participant: str, producer: str, claim: Claim, slack_us: int, now: int) -> None:
-        """Note that a producer is present, and has come so far. now: microseconds."""
+        """Note that a producer is present, and how far it has come. now: microseconds."""
         if participant == OWNER:
             self._owner = self._owner.and_also(claim)
         else:
@@ -152,7 +152,8 @@ class Presence:
             self._keep_pace(participant, before, slack_us, now)
 
     def leave(self, participant: str, producer: str, slack_us: int, now: int) -> None:
-        """Note that a producer is done: its rows so far count, and nobody waits for more."""
+        """Note that a producer is done: its rows so far count, and the stream does not wait for
+        more."""
         before = self._least_of(participant, slack_us)
         self._present.forget(participant, producer)
         if participant != OWNER:
@@ -165,7 +166,7 @@ class Presence:
         self._paced_us.clear()
 
     def expire(self, slack_us: int, now: int) -> None:
-        """Wait no longer for those that have stood still for too long."""
+        """Stop waiting for the producers that have stood still for too long."""
         for participant in tuple(self._present.by_participant):
             for producer, each in tuple(self._present.of(participant)):
                 # the clock may have been set: one that is as far ahead is no promise either

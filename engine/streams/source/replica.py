@@ -45,7 +45,7 @@ class Replica:
         self._source.lead(term_number, reopened)
 
     def reopened_by(self, at: Position, data: Bytes) -> int | None:
-        """The boundary from which an ended stream goes on, if the leader sends that next.
+        """The boundary at which an ended stream is reopened, if the leader sends that next.
 
         Raises:
             DecodeError: no leader sends this there.

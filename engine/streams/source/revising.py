@@ -153,7 +153,7 @@ class Revising:
 
     @property
     def accepted(self) -> tuple[int, int]:
-        """The numbers of tuples, and of rows of revisions, accepted so far."""
+        """The numbers of tuples, and of rows of revisions, that were accepted so far."""
         return self._source.acceptance.rows, self._source.acceptance.revisions
 
     def _check_revisions(self, entry: Entry, size: int) -> None:

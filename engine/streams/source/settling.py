@@ -46,7 +46,7 @@ class Settling:
             self.gate = max(self.gate, self._boundaries.popleft()[1])
 
     def forget_end(self, boundary: int, committed: int) -> None:
-        """Forget the end of a stream that goes on from `boundary`; no reader may see that end.
+        """Forget the end of a stream that is reopened at `boundary`; no reader may see that end.
 
         Args:
             committed: the boundary of the log, microseconds.

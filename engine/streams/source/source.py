@@ -208,8 +208,8 @@ class Source:
         return posted
 
     def known(self, request: PostRequest) -> Posted | None:
-        """The answer to number 0, or to a post that was accepted before; None: a new post. A stream
-        with replicas acknowledges any post only once it is settled, also one accepted before.
+        """The answer to number 0, or to a post that was accepted before; None: the post is new. A
+        stream with replicas acknowledges a post, also one accepted before, only once it is settled.
 
         Raises:
             UnavailableError: another peer is the leader.
@@ -260,7 +260,7 @@ class Source:
         self.append(altered, b"", None)
 
     def goes_on_from(self, logged: int) -> int:
-        """The boundary from which an ended stream can go on; no promised boundary is beyond it.
+        """The boundary at which an ended stream can be reopened; no promised boundary is beyond it.
         logged: the log's boundary before its end, as far as the log knows."""
         now = self.acceptance
         before = logged if now.ended_at is None else now.ended_at
@@ -269,8 +269,8 @@ class Source:
 
     @kill_point(KillPoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
-        """Let an ended stream go on from there; no reader has seen its end, and its logs are
-        shortened. With replicas it counts once the leader's term is installed.
+        """Let an ended stream continue from that boundary; no reader has seen its end, and its logs
+        are shortened. With replicas it counts once the leader's term is installed.
 
         Raises:
             StorageFullError: the disk is full; the stream has still ended.

@@ -53,7 +53,7 @@ class _Waiting:
         self.pending = Pending(schema)
 
     def cut(self, ready: int) -> tuple[int, pa.Table] | None:
-        """As `Source.cut`: all up to the boundary `ready`."""
+        """Cut all rows up to the boundary `ready`, as `Source.cut`."""
         if self.pending.cut is None and ready > self.committed:
             self.pending.take(ready)
         return self.pending.cut
@@ -66,7 +66,7 @@ class _Waiting:
         self.committed = upto
 
     def shorten(self, upto: int, committed: int) -> None:
-        """As `Source.shortened`."""
+        """Remove rows, as `Source.shortened`."""
         self.pending.shorten(upto, committed)
         self.committed = committed
 
@@ -86,7 +86,7 @@ class WaitingTuples(_Waiting):
 
     @property
     def tables(self) -> pa.Table:
-        """All waiting rows that are not late."""
+        """The tables of all waiting rows that are not late."""
         return pa.concat_tables([self.pending.schema.empty_table(), *self.pending.tables()])
 
     def decoded(self, entry: Entry, body: Bytes, revised: int) -> Batch | None:
@@ -307,7 +307,7 @@ class Pending:
         return waiting + int(self.cut[1].num_rows if self.cut else 0)
 
     def tables(self) -> list[pa.Table]:
-        """All that is held, the cut included."""
+        """The tables of all held rows, including the cut ones."""
         cut = [] if self.cut is None else [self.cut[1]]
         return [*cut, *(piece.rows for piece in self._pieces)]
 

@@ -79,7 +79,7 @@ class DiskQuota:
         return self._limit_bytes
 
     def allow(self, limit_bytes: int) -> None:
-        """Set another quota; waiters go on if there is room."""
+        """Set another quota; waiters continue if there is room."""
         self._limit_bytes = limit_bytes
         self.look()
 
@@ -160,7 +160,8 @@ class Held:
 def to_let_go(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
-    """The consumers to let go of, each with the reason, for people; those that keep the most first.
+    """The consumers that the streams stop waiting for, each with the reason, for people; those that
+    hold the most first.
 
     Args:
         disk_bytes: the quota of this peer's streams. short_bytes: missing at the moment.

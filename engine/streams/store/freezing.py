@@ -59,7 +59,7 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
 
 
 class FrozenLog(NamedTuple):
-    """What the frozen files of a log have: the tuples between two boundaries, microseconds."""
+    """The interval of the tuples in the frozen files of a log, microseconds."""
 
     after: int
     upto: int

@@ -187,8 +187,8 @@ class StreamStore:
 
     @kill_point(KillPoint.STREAM_DEFINE)
     async def define(self, state: StreamState, entry: StreamEntry) -> None:
-        """Give a stream, and those beside it, a new definition, and tell `defined`. On disk on
-        return, or after the next change: the definition is written down elsewhere as well."""
+        """Set the definition of a stream, and of the streams beside it, and call `defined`. On disk
+        on return, or after the next change: the definition is stored elsewhere as well."""
         for each, of in zip((state, *self.beside(state)), entries_of(entry), strict=False):
             each.define(of)
             self.defined.tell(each)
@@ -216,7 +216,7 @@ class StreamStore:
                 await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
 
     def telling_end(self, source: StreamState) -> trio.Lock:
-        """While it is held no further reader is told that the stream has ended."""
+        """While this lock is held, no further reader learns that the stream has ended."""
         return self._telling_end.of(str(source.key))
 
     def end_readers(self, state: StreamState) -> tuple[str, ...]:
@@ -244,7 +244,7 @@ class StreamStore:
 
     @property
     def lease_s(self) -> float:
-        """How long a named subscriber that is away is waited for, seconds."""
+        """How long the stream waits for a named subscriber that is away, seconds."""
         return self._config.lease_s
 
     async def load(self) -> None:
@@ -411,7 +411,7 @@ class StreamStore:
             await self._remove_folder(key)
 
     async def erase(self, key: LogKey) -> None:
-        """As `drop`, also for a log that is not open: after a crash, say."""
+        """As `drop`, also for a log that is not open, as after a crash."""
         await self._let_go(key)
         if self.folder_of(key).exists():
             await self._remove_folder(key)

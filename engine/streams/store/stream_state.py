@@ -161,7 +161,8 @@ class StreamState:
             self.gate = Watched(boundary)
 
     def open_gate(self, boundary: int) -> None:
-        """Let consumers read up to there, if a gate holds them back; it never takes back any."""
+        """Let consumers read up to that boundary, if a gate holds them back; the gate never moves
+        back."""
         if self.gate is not None and boundary > self.gate.value:
             self.gate.set(boundary)
 

@@ -291,7 +291,7 @@ class Subscriptions:
         self._events.note("warning", f"waits no longer for {holder}, who reads {state.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
-        """Why a named subscriber was let go of, if that was lately."""
+        """Why the stream stopped waiting for a named subscriber, if that was lately."""
         return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
 
     def _foreign(self, holder: str) -> str:
@@ -315,7 +315,7 @@ class Subscriptions:
     def _end_of(
         self, state: StreamState, subscriber: str, holder: str, until: float | None = None
     ) -> str:
-        """How the stream's owner ends the reading of one reader, in words. until: the end of the
+        """How the stream's owner ends the reading of one reader, for people. until: the end of the
         lease of a reader that is away, seconds since the epoch."""
         if holder != self._participant:
             return f"`medusa stream alter {base_of(state.name)} --readers ...` without {holder}"

@@ -112,7 +112,7 @@ class RevisionJobs:
 
     @property
     def task(self) -> Task:
-        """As it is now."""
+        """The task in its present form."""
         return self._reads.task
 
     def begins(self) -> int:
@@ -288,7 +288,7 @@ def _tuples(shape: pa.Schema, rows: pa.Table) -> pa.Table:
 
 
 def _none_signed(shape: pa.Schema) -> pa.Table:
-    """No revisions."""
+    """An empty table of revisions."""
     fields = [shape.field(name) for name in shape.names if name != SCENARIO]
     extra = [pa.field(SIGN, pa.int64()), pa.field(POSITION, pa.int64())]
     return pa.schema([*fields, *extra]).empty_table()

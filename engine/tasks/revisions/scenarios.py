@@ -153,7 +153,7 @@ class Revised:
 
 
 def revised_windows(revisions: pa.Table, window: Windows, after: int, upto: int) -> list[Revised]:
-    """The windows whose revision comes out in (after, upto], in order.
+    """The windows whose revision is emitted in (after, upto], in order.
 
     Args:
         revisions: with POSITION; all up to `upto` that are about tuples of those windows.

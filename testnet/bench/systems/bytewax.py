@@ -112,7 +112,7 @@ class Sink(DynamicSink[Any]):  # type: ignore[misc]
 
 
 class Bytewax(System):
-    """One worker, as it has no threads that Python lets run at the same time."""
+    """Bytewax with one worker, as it has no threads that Python lets run at the same time."""
 
     def flow(self, query: str, epochs: Epochs) -> Dataflow:
         """The dataflow of a query."""

@@ -58,8 +58,8 @@ class MedusaJoins(System):
 
 
 def _kept(task: Task, files: Sequence[Path], uptos: Sequence[int]) -> int:
-    """Bytes of the epoch files that the next epoch reads again; of a table, each key is there once,
-    so all of them are what it is folded to."""
+    """The bytes of the epoch files that the next epoch reads again; a table has each key once, so
+    they are the bytes of the folded table."""
     bids, auctions = (
         _since(files, uptos, read_after(task, name, uptos[-1])) for name in task.inputs
     )

@@ -32,7 +32,8 @@ AUCTIONS = f"{_TIMES}, id BIGINT, seller BIGINT, category BIGINT"
 
 
 class StreamingJoins(System):
-    """All files are there, or each after the result of the last."""
+    """Joins over files: all files are there at the start, or each arrives after the result of the
+    last."""
 
     queries: tuple[str, ...] = JOINS
 

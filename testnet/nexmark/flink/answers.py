@@ -25,7 +25,7 @@ _TYPES: Final = {pa.int64(): "BIGINT", pa.string(): "VARCHAR"}
 
 
 def right_answer(query: str, events: Events) -> pa.Table:
-    """What Flink must answer.
+    """The answer that Flink must give.
 
     Args:
         events: with their exact times.

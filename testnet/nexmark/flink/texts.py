@@ -64,7 +64,7 @@ def table_text(name: str, folder: Path) -> str:
 
 
 def written(folder: Path) -> str:
-    """The sink of an answer that is compared: rows that come, and rows that are taken back."""
+    """The sink of an answer that is compared: rows that are added, and rows that are retracted."""
     return (
         f"'connector' = 'filesystem', 'path' = '{folder.as_uri()}', 'format' = 'debezium-json', "
         "'debezium-json.encode.decimal-as-plain-number' = 'true'"

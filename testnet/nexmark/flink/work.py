@@ -48,7 +48,7 @@ class Text(msgspec.Struct, frozen=True):
 
 
 class Work(msgspec.Struct, frozen=True):
-    """What a process does.
+    """The work of one process.
 
     Attributes:
         cores: how many tasks run at a time.

@@ -92,7 +92,6 @@ def by_tuples(left: str, right: str) -> str:
     """Say whether the earlier tuple of a pair (or of two of one time the left one) is still in its
     buffer.
 
-
     Args:
         left: of a right tuple `r` and an earlier left tuple `l`. right: of the other pairs.
     """

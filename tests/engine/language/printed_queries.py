@@ -54,7 +54,6 @@ def reread(
 ) -> Query:
     """Print the query in a language, read it back, and give it its former names.
 
-
     Args:
         known: the schemas of its inputs. tables: those of them that are tables.
     """

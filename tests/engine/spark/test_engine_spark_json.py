@@ -92,7 +92,6 @@ class _Number(str):
 def parsed(text: str) -> Any:
     """Return the document with which the text begins. Raises: ValueError: there is none.
 
-
     Raises:
         ValueError: there is none.
     """

@@ -105,7 +105,6 @@ async def fill(
     """Fill the source with tuples, each with a key of its own, and with revisions of them:
     deletions, other values, and other times, back and forth.
 
-
     Args:
         back: how far revisions reach back, microseconds.
     """

@@ -175,7 +175,7 @@ def explanation_table(explanation: Explanation) -> Table:
 
 
 def kept(task: ExplainedTask) -> list[str]:
-    """What a task keeps, in words."""
+    """What a task keeps, for people."""
     told = f"{show_duration(task.keeps_s)} of what it reads" if task.keeps_s else ""
     tables = [f"the newest tuple of each key of {name}" for name in task.tables]
     own = ["the table that it makes"] if task.recalls else []
@@ -183,7 +183,7 @@ def kept(task: ExplainedTask) -> list[str]:
 
 
 def placed(task: ExplainedTask) -> str:
-    """Where a task is computed, in words."""
+    """Where a task is computed, for people."""
     return f"at peer {task.place[:8]}, {task.state}"
 
 

@@ -41,7 +41,7 @@ OWN_ROLES: Final = (SOURCE, "derived")
 
 
 class Listing(msgspec.Struct, Generic[Line], frozen=True):
-    """What the participants that answered have.
+    """The objects of the participants that answered.
 
     Attributes:
         lines: by name. unreachable: ids of the peers that did not answer: what they have may lack.

@@ -221,7 +221,7 @@ def _tell(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
 
 
 def _waiting(done: Done) -> str:
-    """How many rows nobody reads yet, and until when."""
+    """How many rows wait for the boundary, and until when."""
     if done.waiting == 0:
         return ""
     if done.waiting is None:

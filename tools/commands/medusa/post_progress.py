@@ -75,7 +75,7 @@ class PostProgress:
 
     @property
     def state(self) -> tuple[str, bool, int, int]:
-        """What a line tells, without what changes by time alone."""
+        """The values of a line that do not change by time alone."""
         return self.name, self._is_away, self.stored, self._poster.late
 
     @property

@@ -114,11 +114,10 @@ async def posted_as_table(
 
 
 async def _let_out(poster: Poster, wanted: pa.Table) -> int:
-    """Let the rows come out that wait in the stream for a later one: what is compared with the file
-    must have them. The file's rows that can still come into the table are all later than that.
+    """Let the rows that wait in the stream for a later one be emitted: the rows to be compared with
+    the file must include them. The file's rows that can still come into the table are all later.
 
-    Returns:
-        how many rows wait still.
+    Returns: how many rows still wait.
     """
     await poster.post(None, boundary=BEGINNING)
     await poster.flush()  # the answer has the stream's boundary

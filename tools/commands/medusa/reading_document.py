@@ -40,7 +40,7 @@ async def complete_document(client: ClientCalls, text: str) -> Document:
 async def _found(
     client: ClientCalls, names: Iterable[str], look: Callable[[ClientCalls, str], Awaitable[Found]]
 ) -> dict[str, Found]:
-    """Those that there are: the draft knows the place of the others."""
+    """The entries that exist: the draft knows the places of the missing ones."""
     found = {}
     for name in sorted(names):
         with suppress(NotFoundError):

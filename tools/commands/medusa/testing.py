@@ -32,7 +32,7 @@ SHOWN_ROWS: Final = 5
 
 @dataclass(slots=True)
 class Outcome:
-    """What a case gave.
+    """The outcome of a case.
 
     Attributes:
         reason: why it could not be run; "": it was. excerpt: the place in the query.
@@ -131,7 +131,7 @@ async def _run(
 
 
 def _defect(error: Exception) -> str:
-    """What is said of an error that Medusa does not know: a defect of its own."""
+    """The message for an error that Medusa does not know: a defect of its own."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" at {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return f"a defect of Medusa, please report it: {type(error).__name__}{place}: {error}"
@@ -199,7 +199,7 @@ def _expected(case: Case, trial: Trial) -> dict[str, Path]:
 
 
 def lines(outcome: Outcome) -> list[str]:
-    """What is printed of an outcome: a line, and below it what differs."""
+    """The printed lines of an outcome: a line, and below it the differences."""
     if outcome.reason:
         return [f"{outcome.name}: FAILED", f"    {outcome.reason}", *outcome.excerpt]
     made = [f"{outcome.name}: {'ok' if outcome.ok else 'FAILED'}"]

@@ -227,7 +227,7 @@ def revoke(
 
 
 def member_named(home: Home, name: str) -> str:
-    """The member of that name in words, for a person who is about to end its membership.
+    """Describe the member of that name, for a person who is about to end its membership.
 
     Raises:
         NotFoundError: nobody has that name.

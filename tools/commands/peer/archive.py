@@ -148,7 +148,7 @@ def write_archive(
 
 
 def sealed(manifest: Manifest, key: Ed25519PrivateKey) -> bytes:
-    """What stands behind an archive: its manifest, signed."""
+    """The signed manifest at the end of an archive."""
     content = encode_json(manifest)
     ending = content + sign(key, DOMAIN, content) + _LENGTH.pack(len(content))
     return _FRAME.pack(_SKIPPED, len(ending)) + ending
@@ -239,7 +239,8 @@ def _other(manifest: Manifest, name: str) -> str:
 
 
 def _verified(file: Path, raw: IO[bytes], key: Ed25519PublicKey) -> tuple[Manifest, int]:
-    """The manifest of an archive, and the length of what it is about, whose bytes are as it says.
+    """Check an archive's manifest and bytes; returns the manifest and the length of the bytes that
+    it describes.
 
     Raises:
         InvalidInputError: the peer with that key did not make it so.
@@ -285,9 +286,11 @@ def _manifest(file: Path, raw: IO[bytes], key: Ed25519PublicKey) -> tuple[Manife
 
 
 def _check_room(file: Path, manifest: Manifest, into: Path) -> None:
-    """
+    """Check the size of an archive.
+
     Raises:
-        InvalidInputError: no home has so many files. StorageFullError: there is no room for them.
+        InvalidInputError: no home has so many files.
+        StorageFullError: there is no room for them.
     """
     if len(manifest.files) > MAX_FILES:
         raise InvalidInputError(f"{file}: more than {MAX_FILES} files")

@@ -15,7 +15,6 @@ from medusa.overlay.errors import InvalidInputError
 def windows(kept: str, by: str, size: int, advance: int, *, partial: bool) -> str:
     """Return DuckDB's pairs of a window's end, `e`, and each of its rows, `m`.
 
-
     Args:
         kept: the rows that are numbered, with `place` as their order. by: what numbers them apart.
     """

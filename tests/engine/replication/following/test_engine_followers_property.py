@@ -71,7 +71,6 @@ class Call:
 class World:
     """Posted rows, the renditions of them at producers, and the copy, which may be restarted.
 
-
     Attributes:
         posted, boundary: what there is. renditions: each begins and is cut as it likes; the first
             has all that the copy may still need. current: who produces the stream now.
