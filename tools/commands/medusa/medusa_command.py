@@ -12,6 +12,7 @@ from medusa.tools.commands import command_line
 from medusa.tools.commands.command_line import home_option, json_option, say, say_json, warn
 from medusa.tools.commands.completion import SHELLS, names_of, script
 from medusa.tools.commands.medusa.create_command import create_command
+from medusa.tools.commands.medusa.function_command import function
 from medusa.tools.commands.medusa.post_command import post
 from medusa.tools.commands.medusa.query_command import query
 from medusa.tools.commands.medusa.stream_command import stream
@@ -91,7 +92,9 @@ def list_peers(home: str | None, as_json: bool) -> None:
         warn(warning)
 
 
-for each in (schema, stream, query, view, peer, post, subscribe, table, try_query, run_cases):
+for each in (schema, stream, query, view, peer, post, subscribe, table, function):
+    medusa.add_command(each)
+for each in (try_query, run_cases):
     medusa.add_command(each)
 
 
