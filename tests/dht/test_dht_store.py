@@ -270,31 +270,6 @@ def test_everything_comes_in_pages_that_miss_nothing(
     assert sorted(store.everything()) == sorted(expected)
 
 
-def test_records_signed_for_no_federation_are_dropped_and_publications_kept(
-    tmp_path: Path, clock: Clock
-) -> None:
-    path = tmp_path / "catalog.sqlite"
-    with open_database(path, undamaged) as database:
-        RecordStore(database, HERE, publisher_of, clock).publish(Publication(ONE, 5, b"body"))
-        database.rows("DROP TABLE records")
-        database.rows(
-            "CREATE TABLE records (key BLOB, publisher BLOB, withdrawn INTEGER, version INTEGER, "
-            "issued_at INTEGER, expires_at INTEGER, data BLOB NOT NULL, "
-            "PRIMARY KEY (key, publisher)) WITHOUT ROWID"
-        )
-        old = (ONE.key, PEERS[0], 0, 5, 5, NOW_US + HOUR_US, b"data")
-        database.change(("INSERT INTO records VALUES (?, ?, ?, ?, ?, ?, ?)", old))
-        database.rows("PRAGMA user_version = 1")
-    for _ in range(2):
-        with open_database(path, undamaged) as database:
-            store = RecordStore(database, HERE, publisher_of, clock)
-            assert list(store.everything()) == []
-            assert store.publications() == [Publication(ONE, 5, b"body")]
-            store.accept(ONE.key, sealed(ONE, 1))
-            assert store.held(ONE.key) == [sealed(ONE, 1)]
-            database.change(("DELETE FROM records", ()))
-
-
 def flipped(path: Path, at: int) -> None:
     data = bytearray(path.read_bytes())
     data[at] ^= 0x40
