@@ -87,8 +87,8 @@ class Contracts:
 
     Attributes:
         book: the contracts held here.
-        changed: told whenever a document arrived, or the contracts in force changed (also by time,
-            or because a member left).
+        changed: called whenever a document arrived, or the contracts in force changed (also by
+            time, or because a member left).
     """
 
     def __init__(

@@ -116,7 +116,7 @@ MAX_WANTED: Final = 10_000
 
 class Copying:
     """Copies the bodies of our participant's other peers, so that a second source exists when the
-    publisher is away. Only the owner's peers may give out the body of a private object.
+    publisher is away. Only the owner's peers may send the body of a private object.
 
     Args:
         participant, peer_id: ours.

@@ -256,7 +256,7 @@ class Publishing:
 
     def tell_again(self) -> None:
         """Tell all publications again, because a peer is back that may have been on the other side
-        of a split. The peers there have not heard of publications made here meanwhile, or have
+        of a split. The peers there have not learnt of publications made here meanwhile, or have
         published the same names."""
         now = trio.current_time()
         if now < self._told_again_at + TELL_AGAIN_S:

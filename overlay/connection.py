@@ -82,7 +82,7 @@ class Connection:
         remote: the peer at the other end (a client has the empty peer id).
         caller: the remote as our methods see it.
         closed: set once no more calls can be made over it.
-        doubted: told when there is evidence that the remote, or the way to it, does not work.
+        doubted: called when there is evidence that the remote, or the way to it, does not work.
     """
 
     def __init__(

@@ -84,7 +84,7 @@ MAX_REFUSALS: Final = 1_000
 class Refusals:
     """The participants that refuse this peer. Each side looks dead to the other then.
 
-    The operator must hear of it for as long as it lasts: otherwise it looks like a broken network.
+    The operator must learn of it for as long as it lasts: otherwise it looks like a broken network.
 
     Attributes:
         reasons: by participant, until one of its peers accepts this peer again.

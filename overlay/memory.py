@@ -46,7 +46,7 @@ class Memory:
 
     Attributes:
         held: bytes, by all holders.
-        freed: told whenever there is more room.
+        freed: called whenever there is more room.
     """
 
     def __init__(self, limit: int, least: int = 0) -> None:

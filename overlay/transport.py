@@ -180,7 +180,7 @@ class Transport:
             link.connection.give_up(reason)
 
     def dial_again(self, peer_id: PeerId) -> None:
-        """Forget earlier failures of a peer that was heard of, so that it is dialled again at
+        """Forget earlier failures of a peer that was heard again, so that it is dialled again at
         once."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:

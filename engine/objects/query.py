@@ -170,7 +170,7 @@ class Sessions(OneStream, frozen=True, tag="sessions"):
     A session is emitted `gap_us` after its last tuple, which is its tuples' stime. One that lasts
     longer than `longest_us` from its first to its last tuple is cut at the multiples of
     `longest_us` since the epoch. So a result depends on no more of the input than `longest_us` and
-    two gaps before it, wherever reading began. The first part comes out with the first tuple that
+    two gaps before it, wherever reading began. The first part is emitted with the first tuple that
     makes the session too long, each further one with the first tuple behind its cut.
 
     Output fields: `window_start` (its first tuple's stime), `window_end` (its last tuple's stime
@@ -245,14 +245,14 @@ class Rank(OneStream, frozen=True, tag="rank"):
     """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
     of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
 
-    They come out when the boundary passes the window's last microsecond, which is their stime.
+    They are emitted when the boundary passes the window's last microsecond, which is their stime.
     Equal tuples are in the order of the stream: by stime, then by arrival if it is a source stream,
     else by their fields. If the order has the stream's time descending, they are in the reverse.
 
     Attributes:
         size_us: of the window; 1: of the tuples of one stime, such as a window's results.
         order_by: none: the order of the stream.
-        most: tuples of a window and partition that come out.
+        most: tuples of a window and partition that are emitted.
         place: the output's last field, the tuple's place from 1; "": it has none.
     """
 
@@ -307,9 +307,9 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     """Pairs of tuples t of `left` and u of `right`, with
     `t.stime - before_us <= u.stime <= t.stime + after_us`, for which the predicate is true.
 
-    A pair's stime is that of its later tuple. A tuple that is in no pair comes out when none can
+    A pair's stime is that of its later tuple. A tuple that is in no pair is emitted when none can
     come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
-    ANTI come out at that time, too.
+    ANTI are emitted at that time, too.
 
     A join as of looks one way: back, to the newest u, or forward (`after_us` > 0), to the first.
     Of several with one stime it takes the last looking back, the first looking forward.
@@ -406,7 +406,7 @@ class Match(OneStream, frozen=True, tag="match", omit_defaults=True):
 
     Each tuple may be the first of one match. Of several that begin with it, the preferred one
     counts: the first variable takes as many tuples as it can (a reluctant one as few), then the
-    second... A match comes out when no later tuple can make another one the preferred one: its
+    second... A match is emitted when no later tuple can make another one the preferred one: its
     stime is that of the tuple that decides it, and `within_us` after its first tuple at the latest.
     Output fields: those of the partition, the measures' outputs.
 

@@ -30,7 +30,7 @@ class Readers:
     Attributes:
         pays: whether a participant has a content contract in force for a stream, with its owner, as
             far as this peer's participant is a party to it. The market decides it.
-        changed: told whenever an answer of `pays` changes.
+        changed: called whenever an answer of `pays` changes.
     """
 
     def __init__(self) -> None:

@@ -128,7 +128,7 @@ class Modifier:
             ConflictError: it has them already, from another boundary on; or an output has ended.
             BusyError: it was modified too often for a peer that lags behind.
             UnavailableError: a peer that must know of it cannot be reached. If the text says that
-                it is written down, it counts as soon as that peer has heard of it.
+                it is stored, it counts as soon as that peer has learnt of it.
         """
         running = self._kept(wish.query)
         async with running.modifying:
@@ -153,7 +153,7 @@ class Modifier:
         Raises:
             NotFoundError: this peer does not keep the query, or it produces no such stream.
             InvalidInputError: the definition would be invalid.
-            UnavailableError: its secondary has not heard of it yet.
+            UnavailableError: its secondary has not learnt of it yet.
         """
         running = self._kept(query)
         task = next((each for each in running.tasks if each.name == stream), None)

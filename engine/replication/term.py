@@ -32,7 +32,7 @@ class Term(Struct, frozen=True):
     Attributes:
         subject: the name of a query, of a task's output or of a source stream.
         number: grows with every term of the subject; a lower one does not count any more.
-        holder: the peer whose word counts; NO_PEER: not written down yet or, of a task, the peer
+        holder: the peer whose word counts; NO_PEER: not stored yet or, of a task, the peer
             that keeps its query.
         members: the other peers that have a part: a secondary, replicas.
         since: the boundary after which the holder's output counts, microseconds.

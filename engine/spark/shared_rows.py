@@ -1,6 +1,6 @@
 """One job for all tasks without windows over the same rows.
 
-One scan evaluates the predicates of all tasks: a row comes out once, with a truth value for each
+One scan evaluates the predicates of all tasks: a row is emitted once, with a truth value for each
 task, and with the columns of each map. Arrow then selects the rows and columns of each task.
 """
 

@@ -41,7 +41,7 @@ class Timing:
             asking: another one may have been found, and the query modified. A failure detector has
             mostly spoken by then.
         parted_s: how long a query is not modified after a peer was given up that may have stood by
-            for it: more than `sure_s`, as that one may have heard of its primary a little later.
+            for it: more than `sure_s`, as that one may have learnt of its primary a little later.
         save_s: between two writes of a secondary's positions: with older ones it computes more.
         modified_s: between two looks for editions of queries that no peer computes any more.
         restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:

@@ -58,8 +58,8 @@ class Gossip:
     """The health of the other peers, as this peer believes it.
 
     Attributes:
-        changed: told of (peer id, health) at every change, within the detector's turn.
-        said: told of (peer id, content) at every new digest of another peer.
+        changed: called with (peer id, health) at every change, within the detector's turn.
+        said: called with (peer id, content) at every new digest of another peer.
         counters: what the detector did, in numbers.
     """
 

@@ -83,7 +83,7 @@ class Overlay:
         memory: the bound on this peer's memory.
         troubles: those of the overlay, and of the parts above that add theirs.
         threads: runs long work that others ask for.
-        renewed: told when this peer's certificate was renewed.
+        renewed: called when this peer's certificate was renewed.
     """
 
     membership: Membership

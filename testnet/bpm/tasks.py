@@ -260,7 +260,7 @@ class Tasks:
         self._tell(owner, TaskBack(name))
 
     def reload(self, task: int, load: float) -> None:
-        """Change a task's load: its worker measures it, its owner hears of it."""
+        """Change a task's load: its worker measures it, its owner learns of it."""
         worker, owner = self.at[task], self.owner[task]
         self._place(task, NOWHERE)
         chain = self.away.get(task, ())

@@ -117,7 +117,7 @@ class Fold(Generic[Row]):
         key_of: the key that distinguishes tuples of one stime; None: the stream has no key.
 
     Attributes:
-        boundary: all tuples up to it are final, and were given out; microseconds.
+        boundary: all tuples up to it are final, and were emitted; microseconds.
         given: tuples that were given tentatively. undone: of those, the ones taken back by UNDO.
         revised: tuples of corrections by their difference.
         undos, rec_dones: their numbers.

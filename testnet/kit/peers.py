@@ -224,7 +224,7 @@ class Federation:
     Attributes:
         config: medusa.toml of the peers made from now on. configs: by participant, exceptions.
         links: decides how peers are started, if not as `Launch`'s defaults.
-        reports: told of starting peers and admitted participants.
+        reports: called with starting peers and admitted participants.
     """
 
     folder: Path

@@ -58,7 +58,7 @@ class Stages:
     Attributes:
         words: by stage, in order, its text for people.
         seconds: a monotonic clock; zero: its reading when the scenario began.
-        changed: told of a stage that begins, ends or fails.
+        changed: called with a stage that begins, ends or fails.
     """
 
     words: Mapping[str, str]

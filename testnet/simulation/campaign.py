@@ -199,7 +199,7 @@ class Campaign:
     Attributes:
         go_on: whether the seeds after a failed one are run too.
         cpu_limit_s: of one seed, seconds.
-        done: told of every completed seed.
+        done: called with every completed seed.
     """
 
     first: int

@@ -98,7 +98,7 @@ def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]
     """Until the block ends, all events in this process follow from the seed.
 
     Args:
-        disk: told of files that are synced.
+        disk: called with files that are synced.
     """
     with ExitStack() as stack:
         stack.callback(random.setstate, random.getstate())

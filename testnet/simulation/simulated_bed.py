@@ -94,7 +94,7 @@ class SimulatedBed:
     """The simulator's `testbed.Testbed`. Faults of one kind may overlap: the last heal counts.
 
     Args:
-        history: told of changes of the membership.
+        history: called with changes of the membership.
     """
 
     def __init__(self, world: World, history: History) -> None:

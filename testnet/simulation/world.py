@@ -37,7 +37,7 @@ class Trace:
 
     Args:
         elapsed: the virtual time, seconds since the start.
-        heard: told of each line.
+        heard: called with each line.
         folder: removed from texts, because it differs in every run.
     """
 

@@ -68,7 +68,7 @@ class VirtualTime(Clock):
 
     Attributes:
         clock: for `trio.run`.
-        stalls: told when it stalls. stalled: the reason, or "".
+        stalls: called when it stalls. stalled: the reason, or "".
     """
 
     def __init__(self) -> None:

@@ -92,8 +92,8 @@ class ClientCalls(QueryCalls):
         """Change the definition of a stream of ours while it runs; values that `alteration` leaves
         out stay.
 
-        Returns when the change is in force and survives crashes; peers that read the stream hear of
-        it within moments.
+        Returns when the change is in force and survives crashes; peers that read the stream learn
+        of it within moments.
 
         Args:
             alteration: its spans are microseconds.

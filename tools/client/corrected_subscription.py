@@ -27,7 +27,7 @@ from medusa.overlay.errors import InvalidInputError, NotRetainedError
 from medusa.tools.client.subscription import Epoch, Following, Source, Subscription
 
 AGAIN_BYTES: Final = 512 * 2**20
-"""Bytes of tuples that are given out again after an UNDO, and of their revisions: a revision may
+"""Bytes of tuples that are emitted again after an UNDO, and of their revisions: a revision may
 concern the stream's first tuples."""
 
 __all__ = ["Change", "CorrectedSubscription", "Corrections"]
@@ -105,7 +105,7 @@ class CorrectedSubscription(Following[Change]):
             self._given += 1
 
     async def _revise(self, beside: Subscription) -> None:
-        """Give out revisions, each after the tuples that it revises."""
+        """Emit revisions, each after the tuples that it revises."""
         async for epoch in beside:
             if epoch.table.num_rows:
                 await self._stable.beyond(epoch.table.column(STIME)[-1].as_py() - 1)

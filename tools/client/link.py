@@ -28,7 +28,7 @@ FIRST_WAIT_S: Final = 0.05
 LONGEST_WAIT_S: Final = 2.0
 """Seconds between tries, at most: a waiting client should notice its peer's return."""
 SETTLING_S: Final = 5.0
-"""Seconds: a peer that has just joined, or has just heard of another, may know the peer to ask but
+"""Seconds: a peer that has just joined, or has just learnt of another, may know the peer to ask but
 not reach it yet. After that time a cut-off peer says so."""
 
 

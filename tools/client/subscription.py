@@ -62,7 +62,7 @@ class Following(ABC, Generic[Item]):
 
     Attributes:
         stream: its name.
-        boundary: all tuples up to it were given out, and are final; microseconds.
+        boundary: all tuples up to it were emitted, and are final; microseconds.
         stored: the boundary that may be acknowledged, for a caller that keeps items for a while
             before it has stored them; None: all that was taken.
     """

@@ -165,7 +165,7 @@ class Stream:
         return Windows(self, Sessions, (gap_us, longest_us))
 
     def cumulate(self, step: Span, size: Span) -> Windows:
-        """Windows of a size that come out at each step with all of their tuples so far.
+        """Windows of a size that are emitted at each step with all of their tuples so far.
 
         Raises:
             InvalidInputError: one is no length of time.
@@ -180,7 +180,8 @@ class Stream:
         Args:
             size, advance: tuples. advance: from the beginning of one window to that of the next;
                 None: a size.
-            partial: those that begin before the first tuple come out as well, with what they have.
+            partial: those that begin before the first tuple are emitted as well, with what they
+                have.
 
         Raises:
             InvalidInputError: one is no whole number.
@@ -277,7 +278,7 @@ class Stream:
             on: equalities, like `left.symbol = right.symbol`.
             within: how much earlier, or later, the right tuple may be.
             select: see `join`.
-            kind: asof; or left_asof: left tuples without a right one come out as well.
+            kind: asof; or left_asof: left tuples without a right one are emitted as well.
             direction: backward or forward.
 
         Raises:

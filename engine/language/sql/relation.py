@@ -65,7 +65,7 @@ class RowWindow:
     """The windows of a table function that are of so many rows. They have no times of their own.
 
     Attributes:
-        size, advance: rows. partial: those that begin before the first row are given out as well.
+        size, advance: rows. partial: those that begin before the first row are emitted as well.
     """
 
     size: int

@@ -72,7 +72,7 @@ class JoinStep(Step):
 
     @property
     def left_reach_us(self) -> int:
-        """How far behind an output's stime its left tuples are. Of a right tuple that comes out
+        """How far behind an output's stime its left tuples are. Of a right tuple that is emitted
         alone, those are asked for that are not there, too."""
         return self._behind_us if self.kind in KEEPS_RIGHT else self.left_waits_us
 

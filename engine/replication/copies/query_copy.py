@@ -237,7 +237,7 @@ class QueryCopy:
         return any(copy.runner.limit.value < END for copy in self.tasks)
 
     def wait_s(self, parted_s: float) -> float:
-        """How long until no other peer gives out results of it, seconds. parted_s: the time until a
+        """How long until no other peer emits results of it, seconds. parted_s: the time until a
         peer finds out that it is no secondary any more."""
         return max(self.parted_at, self.taken_over_at) + parted_s - trio.current_time()
 

@@ -21,7 +21,7 @@ from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
-"""The longest wait for nodes that should hear of a change, seconds; others hear of it later."""
+"""The longest wait for nodes that should learn of a change, seconds; others learn of it later."""
 
 
 class Announcements:

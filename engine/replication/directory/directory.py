@@ -42,7 +42,7 @@ class Directory:
         nursery: runs questions to the catalog whose answers come late.
 
     Attributes:
-        changed: told of a new term that its holder claims.
+        changed: called with a new term that its holder claims.
     """
 
     def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:

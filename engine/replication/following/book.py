@@ -51,7 +51,7 @@ class Followers:
 
     Attributes:
         reach: opens the places that they read from.
-        left: told when a stream is no longer read, before its log is dropped.
+        left: called when a stream is no longer read, before its log is dropped.
     """
 
     def __init__(

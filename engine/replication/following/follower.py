@@ -57,7 +57,7 @@ class Course:
         after: the boundary that a new log begins with, microseconds.
         until: the copy ends at that boundary; END: with its stream.
         due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
-        committed: told whenever the copy's boundary has moved.
+        committed: called whenever the copy's boundary has moved.
         tentative: follow the stream's tentative suffix as well.
         listed: take the stream's definition, and the term of its producer, from the catalog.
     """
@@ -360,7 +360,7 @@ async def epochs(
 
     Args:
         silence_s: how long the next message may take.
-        heard: told of every message.
+        heard: called with every message.
 
     Raises:
         DecodeError: no sender of this stream can have sent this. MedusaError: the call failed.

@@ -32,7 +32,7 @@ class SourceTerm(Struct, frozen=True):
         number: grows with every term of the stream; no two terms have the same.
         leader, replicas: peer ids (hex). A post is acknowledged once all of them have it.
         deleted: the stream is to be deleted. Once a majority has installed it so, it is: every
-            later candidate hears of it from one of them, and can install nothing else.
+            later candidate learns of it from one of them, and can install nothing else.
     """
 
     number: int
@@ -61,7 +61,7 @@ class Ballot(Struct, frozen=True):
 
     Attributes:
         voters: peer ids (hex), the founder first.
-        promised: the highest term heard of; requests of a lower one are refused.
+        promised: the highest term learnt of; requests of a lower one are refused.
         voted: the candidate that `promised` was promised to.
         term: the latest that is installed, as far as this voter knows.
         joined: the term whose leader gave this peer its journal; 0: it has none.

@@ -114,11 +114,11 @@ async def _reopened(keeper: Keeper) -> Refused | None:
 
 
 async def tell_end(keeper: Keeper, reader: str) -> None:
-    """Write down that a reader, in words for people, is about to be given the stream's end.
+    """Store that a reader, in words for people, is about to be given the stream's end.
 
     Raises:
         BrokenError: this peer must not give it the end, or not any more.
-        StorageError: it could not be written down: then the reader must not get the end either.
+        StorageError: it could not be stored: then the reader must not get the end either.
     """
 
     def tell(_: float) -> list[Effect]:
@@ -142,7 +142,7 @@ def _delete(keeper: Keeper, now: float) -> list[Effect]:
 
 
 async def delete(keeper: Keeper) -> None:
-    """Delete the stream: here on return, at other voters as soon as they hear of it.
+    """Delete the stream: here on return, at other voters as soon as they learn of it.
 
     Raises:
         UnavailableError: this peer is not the leader, or no majority of its voters answers: nothing

@@ -152,7 +152,7 @@ class Election(Voter):
     @kill_point(KillPoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
         """As the leader: ask all voters to agree to the deletion; see `deleted`. There is no way
-        back: a voter that hears of it may bring it to its end."""
+        back: a voter that learns of it may bring it to its end."""
         assert self.role is Role.LEADER
         assert self._term is not None
         term = msgspec.structs.replace(self._term, deleted=True)

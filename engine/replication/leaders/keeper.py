@@ -172,7 +172,7 @@ class Keeper:
         """Answer a message of another voter.
 
         Raises:
-            MedusaError: the answer could not be written down, or the message is of the future.
+            MedusaError: the answer could not be stored, or the message is of the future.
         """
         answer = await self.feed(Received(sender, message))
         if answer is None:

@@ -41,7 +41,7 @@ class StoredBallot(Struct, frozen=True):
 
 
 class BallotFiles:
-    """The ballots of a voter, a file per stream: a vote is on disk before any peer hears of it."""
+    """The ballots of a voter, a file per stream: a vote is on disk before any peer learns of it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

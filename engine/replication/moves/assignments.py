@@ -74,8 +74,8 @@ class Assignments:
         expect: as `admit`, before the task is planned: a definition costs seconds to plan.
         admit: decides whether a peer of a participant may have that task run here; raises
             NotAuthorisedError or BusyError if not. The market decides it.
-        activated: told when a task has become ours, with the boundary; at least once.
-        ended: told when it no longer is, with the boundary; its inputs can still be counted. At
+        activated: called when a task has become ours, with the boundary; at least once.
+        ended: called when it no longer is, with the boundary; its inputs can still be counted. At
             least once. Both: (assignment, boundary).
     """
 

@@ -36,7 +36,7 @@ class Notifier:
         call_s: see `Timing.worker_call_s`.
 
     Attributes:
-        gone: told of a task that its worker does not run any more.
+        gone: called with a task that its worker does not run any more.
     """
 
     def __init__(

@@ -31,7 +31,7 @@ class TakingHome:
         take_back: moves a task back to this peer.
 
     Attributes:
-        missed: told of a worker that let a task stand still, or is gone; once, whatever it had.
+        missed: called with a worker that let a task stand still, or is gone; once, whatever it had.
     """
 
     def __init__(

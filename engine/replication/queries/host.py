@@ -50,10 +50,10 @@ class QueryHost:
         readers: decides which participants may read a stream.
         files: of the queries, also of those whose secondary this peer is.
         announcements: publishes them. creation: checks new ones. shop: makes copies of their tasks.
-        changed: told of every placement of a task that counts: (task, before, now).
-        deleted: told of every query that is deleted.
+        changed: called with every placement of a task that counts: (task, before, now).
+        deleted: called with every query that is deleted.
         vacated: returns once this peer stands by for no query of that name; raises if it has to.
-        appointed: told when a query here has another term.
+        appointed: called when a query here has another term.
         pending: queries of the last run whose secondary may have taken over, or is this peer.
         leaving: queries that another peer has by now, until nothing of them is left here.
         unfit: queries of the last run that do not run any more, with the reason: a limit is new.
@@ -293,7 +293,7 @@ class QueryHost:
 
     @kill_point(KillPoint.QUERY_PLACE)
     def place(self, placed: Copy, placement: Placement) -> None:
-        """Write down the next worker of a task; it counts from then on. Blocking.
+        """Store the next worker of a task; it counts from then on. Blocking.
 
         Raises:
             NotFoundError: its query is not ours any more.
@@ -310,7 +310,7 @@ class QueryHost:
 
     @kill_point(KillPoint.QUERY_WRITE)
     def write(self, running: QueryCopy, **changes: object) -> None:
-        """Write down a change of a query; it counts from then on. Blocking.
+        """Store a change of a query; it counts from then on. Blocking.
 
         Raises:
             NotFoundError: it is not ours any more: its file would bring it back.
@@ -322,7 +322,7 @@ class QueryHost:
         running.record.write(stored)
 
     def appoint(self, running: QueryCopy, term: Term) -> None:
-        """Write down another term, then announce it. Blocking. Raises: as `write`."""
+        """Store another term, then announce it. Blocking. Raises: as `write`."""
         parted = tuple(peer for peer in running.stored.parted if peer != term.secondary.hex())
         self.write(running, written_term=written(term), parted=parted)
         self.publish_soon(running)

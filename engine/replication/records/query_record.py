@@ -40,7 +40,7 @@ class QueryRecord:
         self.write(self._stored)
 
     def decide(self, stored: StoredQuery) -> None:
-        """Write down that this peer has the query now; it counts here with `take_over`.
+        """Store that this peer has the query now; it counts here with `take_over`.
 
         Raises:
             StorageError: as `write`.

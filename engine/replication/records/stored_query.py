@@ -35,7 +35,7 @@ class WrittenTerm(Struct, frozen=True):
 
     Attributes:
         term_number: its number; a peer that has a lower one is not believed any more.
-        primary, secondary: peer ids (hex) of holder and member; "": none, or not yet written down.
+        primary, secondary: peer ids (hex) of holder and member; "": none, or not yet stored.
     """
 
     term_number: int = 0
@@ -152,7 +152,7 @@ class QueryFiles:
         """Remove the file of a query that another peer has.
 
         Args:
-            given: by stream, the boundary up to which it was given out here, microseconds.
+            given: by stream, the boundary up to which it was emitted here, microseconds.
 
         Raises:
             StorageError: the disk does not let it go.
@@ -176,7 +176,7 @@ class QueryFiles:
 
     def given(self, query: str) -> dict[str, int]:
         """By stream, the boundary up to which this peer gave out a query that it gave up; other
-        streams were not given out.
+        streams were not emitted.
 
         Raises:
             DamagedError: that is not known any more.

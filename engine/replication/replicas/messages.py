@@ -42,7 +42,7 @@ class KeptUp(Struct, frozen=True):
         boundaries: by stream that it keeps, its own.
         positions: by stream, the boundary from which it would go on if it were restarted now.
         earliest: BEGINNING: it can go on with the last modification at its boundary. Else the
-            earliest boundary at which it could; it stands still until it hears of it again.
+            earliest boundary at which it could; it stands still until it learns of it again.
     """
 
     written_term: WrittenTerm

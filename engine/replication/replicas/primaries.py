@@ -43,7 +43,7 @@ class Primaries:
     """Keeps a secondary for every query that asks for one.
 
     Attributes:
-        refused: told of a query whose secondary cannot take its last modification.
+        refused: called with a query whose secondary cannot take its last modification.
     """
 
     def __init__(self, queries: QueryHost, digests: Digests) -> None:
@@ -106,7 +106,7 @@ class Primaries:
     # -- for changes of a query; the caller holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """How far former members have given out its streams; see `Succession.settle`.
+        """How far former members have emitted its streams; see `Succession.settle`.
 
         Raises:
             UnavailableError: it may be another peer's, or its secondary cannot be reached.

@@ -76,7 +76,7 @@ class Succession:
     """The succession of queries whose primary this peer is, or was before it restarted.
 
     Attributes:
-        stepped_down: told of a query that this peer has given up.
+        stepped_down: called with a query that this peer has given up.
     """
 
     def __init__(self, queries: QueryHost) -> None:
@@ -199,7 +199,7 @@ class Succession:
     # -- former members -------------------------------------------------------------------------
 
     def part_from(self, running: QueryCopy, peer: PeerId) -> None:
-        """Write down that a peer may take itself for the secondary, now or later."""
+        """Store that a peer may take itself for the secondary, now or later."""
         parted = running.stored.parted_from(peer)
         if parted != running.stored.parted:
             self._queries.write(running, parted=parted)
@@ -215,7 +215,7 @@ class Succession:
             by stream, the boundary up to which they have given it out, microseconds.
 
         Raises:
-            UnavailableError: one cannot be told, or may still give out results.
+            UnavailableError: one cannot be told, or may still emit results.
         """
         given: dict[str, int] = {}
         left: list[PeerId] = []

@@ -20,7 +20,7 @@ class Damage:
     """The damage of one log.
 
     Attributes:
-        found: told of every file that is found damaged, for people.
+        found: called with every file that is found damaged, for people.
         mend: fetches a lost file again, if any peer has it; returns once that was tried.
     """
 

@@ -66,7 +66,7 @@ class Retention:
     Attributes:
         rests_until: until then nothing more can go unless something changes, seconds of trio's
             clock; -inf after a change.
-        stirred: told of the first change after a rest.
+        stirred: called at the first change after a rest.
     """
 
     def __init__(self, history_us: int) -> None:

@@ -35,7 +35,7 @@ class Assembler:
         gaps: an epoch may begin later than the one before it has ended.
 
     Attributes:
-        boundary: all epochs up to it were given out; microseconds.
+        boundary: all epochs up to it were emitted; microseconds.
         held: bytes of the parts of the incomplete epoch.
     """
 
@@ -55,7 +55,7 @@ class Assembler:
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
         """Add one part; gives the epoch (boundary, upto] if that was its last part, and it was not
-        given out before.
+        emitted before.
 
         Raises:
             DecodeError: no sender of this stream can have sent this; close the connection.
@@ -113,7 +113,7 @@ class Incoming:
     """Assembles both parts of a stream: messages in, whole epochs out; sans IO.
 
     Attributes:
-        boundary: every stable tuple up to it was given out. seen: the same, with tentative ones.
+        boundary: every stable tuple up to it was emitted. seen: the same, with tentative ones.
     """
 
     def __init__(self, schema: pa.Schema, after: int, seen: int) -> None:
@@ -139,7 +139,7 @@ class Incoming:
         self._tentative.reconnected()
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
-        """Add one part; gives the epoch if that was its last part, and it was not given out before.
+        """Add one part; gives the epoch if that was its last part, and it was not emitted before.
 
         Raises:
             DecodeError: no sender of this stream can have sent this; close the connection.

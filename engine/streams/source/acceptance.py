@@ -409,9 +409,9 @@ class Acceptance:
         return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
 
     def revised_at_after(self, now_us: int, latest: int) -> int:
-        """The place of revisions that arrive now: beyond the boundary, so that they come out with
-        the next tuples; not before the latest tuple that they revise, nor before earlier revisions.
-        If stime is the time of arrival, so is the place."""
+        """The place of revisions that arrive now: beyond the boundary, so that they are emitted
+        with the next tuples; not before the latest tuple that they revise, nor before earlier
+        revisions. If stime is the time of arrival, so is the place."""
         if self.arrival:
             return max(self.arrival_at(now_us), self.revised_at)
         return max(self.boundary + 1, latest, self.revised_at)

@@ -23,7 +23,7 @@ from medusa.overlay.inventory import SUFFIX, Inventory, is_missing
 LOG: Final = "log"
 
 Damaged = Callable[[DamagedError], None]
-"""Told of each damaged file, which is left out."""
+"""Called with each damaged file, which is left out."""
 
 
 @dataclass(frozen=True)

@@ -108,8 +108,8 @@ class StreamStore:
         tending: the upkeep of the streams. quota: their disk quota.
         intake: takes posts to the source streams here.
         mend: fetches a lost file of a log again; see `StreamLog.mend`.
-        defined: told of every stream here after its definition has changed.
-        opened: told of every log that was opened or made.
+        defined: called with every stream here after its definition has changed.
+        opened: called with every log that was opened or made.
     """
 
     def __init__(

@@ -108,7 +108,7 @@ def post_file(
     """Post the file; returns when all of it is stored.
 
     Args:
-        on_interrupt: is told of the outcome so far, if Ctrl-C or SIGTERM ends it.
+        on_interrupt: called with the outcome so far, if Ctrl-C or SIGTERM ends it.
 
     Raises:
         InvalidInputError: a row does not fit; names the row, the field, and the stored part.
@@ -163,7 +163,7 @@ async def post_rows(
     on_begin: Callable[[Posting], None] = lambda _: None,
 ) -> Done:
     """Post the file through an open client, from its producer's position on; with `follow` it ends
-    only with an error. on_begin: is told of the posting."""
+    only with an error. on_begin: called with the posting."""
     poster = await client.poster(stream)
     schema = poster.schema
     definition = (await client.stream_entry(stream)).stream
