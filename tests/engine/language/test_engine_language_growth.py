@@ -23,7 +23,7 @@ from medusa.engine.reading import read_document
 from medusa.engine.scalars.casts import CAST
 from medusa.engine.scalars.pattern_work import longest_text
 from medusa.engine.scalars.patterns import read_pattern
-from medusa.engine.scalars.rows import FUNCTIONS, SCALARS
+from medusa.engine.scalars.rows import FAMILIES, FUNCTIONS, SCALARS
 from medusa.engine.scalars.time_units import PARTS
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import plan
@@ -205,6 +205,16 @@ DEEP: dict[str, Text] = {
     "timestampdiff": nested("cast(timestampdiff(day, stime, ", ") as timestamp)", "t"),
     "extract": nested("cast(cast(extract(hour from ", ") as long) as timestamp)", "t"),
 }
+
+_CALLED = " ".join(text(3) for text in (*DEEP.values(), *(text for text, _ in WIDE.values())))
+
+WIDE |= {
+    f"the example of {row.name}": (listed("", f"{row.examples[0].text} is null", " and "), 20)
+    for family in FAMILIES
+    for row in family.rows
+    if f"{row.name}(" not in _CALLED
+}
+"""A function that no text above calls has its example here."""
 
 REPEATING = {
     "floor",
