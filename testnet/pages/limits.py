@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
+import os
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -125,11 +126,16 @@ def chosen(locked: Mapping[str, str], known: Mapping[str, Place]) -> list[Place]
 
 
 def _moved(name: str, taken: Iterable[str], known: Mapping[str, Place]) -> str:
+    """The limit of that name that is nearest to its former folder."""
     last = name.rpartition(".")[2]
-    now = [each for each in known if each.rpartition(".")[2] == last and each not in set(taken)]
-    if len(now) != 1:
+    by_distance: dict[int, list[str]] = {}
+    for each in set(known) - set(taken):
+        if each.rpartition(".")[2] == last:
+            by_distance.setdefault(-len(os.path.commonprefix([each, name])), []).append(each)
+    nearest = by_distance[min(by_distance)] if by_distance else []
+    if len(nearest) != 1:
         raise SystemExit(f"the limit {name} is gone from the code: mend its line in the lock")
-    return now[0]
+    return nearest[0]
 
 
 def lock(limits: Iterable[Place]) -> str:

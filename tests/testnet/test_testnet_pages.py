@@ -93,6 +93,11 @@ def test_a_limit_that_has_moved_is_found_and_one_that_is_gone_is_named(tmp_path:
         "overlay.new.MAX_IN_ALL",
         "overlay.new.WAIT_S",
     ]
+    known |= write(tmp_path, "engine/far.py", "WAIT_S: Final = 1.0\n")
+    assert [each.name for each in limits.chosen({"overlay.old.WAIT_S": "2.0"}, known)] == [
+        "overlay.new.MAX_IN_ALL",
+        "overlay.new.WAIT_S",
+    ]
     with pytest.raises(SystemExit, match=r"overlay\.old\.OTHER_S is gone"):
         limits.chosen({"overlay.old.OTHER_S": "2.0"}, known)
 
