@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-import os
+import itertools
 import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
@@ -128,14 +128,18 @@ def chosen(locked: Mapping[str, str], known: Mapping[str, Place]) -> list[Place]
 def _moved(name: str, taken: Iterable[str], known: Mapping[str, Place]) -> str:
     """The limit of that name that is nearest to its former folder."""
     last = name.rpartition(".")[2]
-    by_distance: dict[int, list[str]] = {}
-    for each in set(known) - set(taken):
-        if each.rpartition(".")[2] == last:
-            by_distance.setdefault(-len(os.path.commonprefix([each, name])), []).append(each)
-    nearest = by_distance[min(by_distance)] if by_distance else []
+    named = [each for each in set(known) - set(taken) if each.rpartition(".")[2] == last]
+    shared = {each: len(_shared(each, name)) for each in named}
+    nearest = [each for each in named if shared[each] == max(shared.values())]
     if len(nearest) != 1:
         raise SystemExit(f"the limit {name} is gone from the code: mend its line in the lock")
     return nearest[0]
+
+
+def _shared(one: str, other: str) -> list[str]:
+    """The folders and modules with which both names begin."""
+    pairs = zip(one.split("."), other.split("."), strict=False)
+    return [part for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
 
 def lock(limits: Iterable[Place]) -> str:
