@@ -27,6 +27,7 @@ from medusa.engine.replication.moves.confirming import Confirming
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.standbys import Standbys
@@ -60,7 +61,8 @@ class Engine:
         readers: decides which participants may read a stream. relabelling: keeps labels in step.
         directory: the holders of terms. announcements: publishes this peer's entries.
         followers: local copies of other peers' streams.
-        queries: those whose primary this peer is. resuming: resumes those of the last run.
+        queries: those whose primary this peer is. lifecycle: creates and deletes them.
+        resuming: resumes those of the last run.
         primaries: keeps their secondaries up to date. standbys: queries whose secondary it is.
         mover: moves their tasks to workers and back.
         modifier: modifies running queries. outputs: alters their outputs.
@@ -147,11 +149,12 @@ class Engine:
             config,
             self._nursery,
         )
-        self.queries = QueryHost(home / "queries", shop, self.catalog, self.announcements)
+        self.queries = QueryHost(home / "queries", shop, self.announcements)
+        self.lifecycle = Lifecycle(self.queries, self.catalog)
         self.resuming = Resuming(self.queries)
-        self.standbys = Standbys(self.queries)
+        self.standbys = Standbys(self.queries, self.lifecycle)
         self.digests = Digests(overlay, self.queries, self.directory, config)
-        self.primaries = Primaries(self.queries, self.digests)
+        self.primaries = Primaries(self.queries, self.digests, self.lifecycle)
         self.mover = Mover(self.queries)
         self.modifier = Modifier(self.queries, self.mover, self.primaries)
         self.assignments = Assignments(home / "assignments", shop)

@@ -69,7 +69,7 @@ def _register_administration(engine: Engine) -> None:
         sources=engine.sources,
         modifier=engine.modifier,
     )
-    queries = QueryCalls(ours, engine.queries, engine.locator, engine.modifier)
+    queries = QueryCalls(ours, engine.queries, engine.lifecycle, engine.locator, engine.modifier)
     views = ViewCalls(ours, engine.store, engine.views, engine.locator, engine.readers)
     documents = DocumentCalls(engine.overlay, engine.catalog, schemas, streams, queries, views)
     for calls in (schemas, streams, queries, views, documents):

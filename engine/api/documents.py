@@ -37,6 +37,7 @@ from medusa.engine.objects.view import View
 from medusa.engine.reading import read_draft
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.views.host import Views
 from medusa.engine.replication.views.locating import Locator
 from medusa.engine.replication.views.messages import (
@@ -108,6 +109,7 @@ class QueryCalls:
 
     ours: Administration
     queries: QueryHost
+    lifecycle: Lifecycle
     locator: Locator
     modifier: Modifier
 
@@ -126,9 +128,9 @@ class QueryCalls:
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
             return await self._told(existing.value)
         self._check_secondary(request.query)
-        inputs = await self.queries.creation.inputs(request.query)
+        inputs = await self.lifecycle.creation.inputs(request.query)
         await self.locator.check_history_range(request.query, inputs)
-        entry = await self.queries.create(request.query)
+        entry = await self.lifecycle.create(request.query)
         remarks = [
             remark
             for stream, readers in request.query.readers
@@ -148,9 +150,9 @@ class QueryCalls:
             raise InvalidInputError("a query is SETUP only before it first runs")
 
         async def set_status() -> QueryStatusSet:
-            await self.queries.set_status(str(name), request.status)
+            await self.lifecycle.set_status(str(name), request.status)
             runs = request.status is QueryStatus.RUNNING
-            return QueryStatusSet(await self.queries.trouble() if runs else "")
+            return QueryStatusSet(await self.queries.shop.trouble() if runs else "")
 
         return await self.ours.at_its_peer(
             name, "set_query_status", request, QueryStatusSet, set_status

@@ -140,7 +140,7 @@ class Modifier:
                 since = await self._decide(running, plan)
                 if running.limited:
                     since = await self._confirm(running, plan)
-            self._queries.warm(plan.tasks)  # the first epoch after T finds its code ready
+            self._queries.shop.warm(plan.tasks)  # the first epoch after T finds its code ready
         with suppress(MedusaError):  # else it is published soon
             await running.publish(self._queries.announcements)
         text = f"modified {running.name}: {told(wish.changes)}"

@@ -17,10 +17,10 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Aggregate, AggregateCall, Union
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.follower import Follower
-from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.news import News
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
-from medusa.engine.replication.moves.mover import Mover
+from medusa.engine.replication.moves.workers import Workers
 from medusa.engine.replication.term import Term
 from medusa.engine.streams.journal.entries import Bytes
 from medusa.engine.streams.journal.journal import Journal
@@ -250,11 +250,11 @@ def windows_begin_where_the_output_stands(patch: pytest.MonkeyPatch) -> None:
 def workers_never_released(patch: pytest.MonkeyPatch) -> None:
     async def release(*_: object) -> None: ...
 
-    def confirm(_: Mover, __: str, ___: Confirm) -> Confirmed:
+    def confirm(_: Workers, __: str, ___: Confirm) -> Confirmed:
         return Confirmed(PlacementStatus.ACTIVE, since=0)
 
     patch.setattr(Assignments, "release", release)
-    patch.setattr(Mover, "confirm", confirm)
+    patch.setattr(Workers, "confirm", confirm)
 
 
 def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -273,7 +273,7 @@ def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:
 def acknowledged_before_replicas_have_it(patch: pytest.MonkeyPatch) -> None:
     async def acknowledged(*_: object) -> None: ...
 
-    patch.setattr(Keeper, "acknowledged", acknowledged)
+    patch.setattr(News, "acknowledged", acknowledged)
 
 
 def term_numbers_ignored(patch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ boundary, and a peer that dies takes only work with it, never data.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -71,6 +71,24 @@ class Workshop:
                 self.functions.find(function)
             except InvalidInputError as error:
                 raise InvalidInputError(f"peer {self.here.hex()[:8]}: {error}") from None
+
+    def warm(self, tasks: Sequence[Task] = ()) -> None:
+        """Start the executor, so that the first job, of these tasks say, does not wait for it."""
+        self.nursery.start_soon(self.executor.prepare, [task.at(END) for task in tasks])
+
+    async def trouble(self) -> str:
+        """Why no task can be computed here, and the remedy; else empty, as far as is known within
+        `Timing.trouble_s`. A failed start is tried again."""
+        tried = trio.Event()
+
+        async def start() -> None:
+            await self.executor.prepare()
+            tried.set()
+
+        self.nursery.start_soon(start)
+        with trio.move_on_after(self.config.timing.trouble_s):
+            await tried.wait()
+        return self.executor.trouble
 
     @property
     def store(self) -> StreamStore:

@@ -13,7 +13,8 @@ from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.leaders.election import Refused
 from medusa.engine.replication.leaders.events import Effect
-from medusa.engine.replication.leaders.keeper import LAPSE, Keeper
+from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.news import LAPSE
 from medusa.engine.replication.leaders.voter import Role
 from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.messages import Post, Posted
@@ -54,10 +55,10 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
 
     async def answer() -> None:
         async for posted, upto in to_answer:
-            await keeper.acknowledged(upto)
+            await keeper.news.acknowledged(upto)
             await duplex.send(posted)
 
-    await until_one_ends(take, answer, keeper.suspended)
+    await until_one_ends(take, answer, keeper.news.suspended)
 
 
 async def alter(keeper: Keeper, alteration: Alteration) -> None:
@@ -75,7 +76,7 @@ async def alter(keeper: Keeper, alteration: Alteration) -> None:
     definition = altered(before, alteration)
     if definition != before:
         await leader.alter(definition)
-    await keeper.acknowledged(leader.source.position)
+    await keeper.news.acknowledged(leader.source.position)
     await keeper.announcing.announce_altered(entries_of(replace(keeper.entry, stream=definition)))
     await keeper.be_altered()
 
@@ -109,7 +110,7 @@ async def _reopened(keeper: Keeper) -> Refused | None:
             raise UnavailableError(
                 f"{keeper.name}: its leader is changing: it may come to go on, or not; ask again"
             )
-        await keeper.moved()
+        await keeper.news.changed()
     return None
 
 

@@ -41,28 +41,22 @@ from medusa.engine.replication.leaders.messages import (
     Told,
     highest_number,
 )
+from medusa.engine.replication.leaders.news import News
 from medusa.engine.replication.leaders.voter import Role as VoterRole
 from medusa.engine.replication.term import MAJORITY
-from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import StreamState, entries_of
-from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import (
     DamagedError,
     MedusaError,
     NotFoundError,
     StorageError,
-    StorageFullError,
     UnavailableError,
 )
 from medusa.overlay.events import Events
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.node.node import Overlay
-
-LAPSE: Final = 3
-"""The silences that a post waits for its replicas before its producer must try again: an election,
-and the recruiting after it, take about two."""
 
 FOUNDED: Final = 1
 """The term that a founder joins by itself, before anything can be acknowledged."""
@@ -98,7 +92,7 @@ class Keeper:
         entry: the stream as published. entries: by name, also of the streams beside it.
         election: decides its role.
         logs: its files, if it has any. announcing: its catalog entries.
-        trouble: why its replicas store nothing more.
+        news: tells those who wait for its leader or its replicas.
         deleted: set once a majority has deleted the stream.
         cleared: set once nothing of the stream is left here then.
     """
@@ -115,16 +109,14 @@ class Keeper:
         )
         self.logs = VoterLogs(around.store)
         self.announcing = Announcing(self.name, around.announcements, around.events, around.nursery)
-        self.trouble = ""
+        self.news = News(self.name, self.election, around.quiet_s)
         self.following = trio.Lock()
         self.deleted = trio.Event()
         self.cleared = trio.Event()
         self._files = around.files
         self._lock = trio.Lock()
         self._unsaved: Ballot | None = None
-        self._ships: dict[str, trio.CancelScope] = {}
-        self._generation = 0
-        self._changes = Watched(0)
+        self._shipments = Shipments(self)
 
     def _set_entry(self, entry: StreamEntry) -> None:
         self.entry = entry
@@ -202,7 +194,7 @@ class Keeper:
             effects = self.election.handle(event, trio.current_time())
             answer = await self._carry_out(effects, event)
             if self.election.leader != leader:
-                self._notify()
+                self.news.tell()
             return answer
 
     async def forget(self) -> None:
@@ -244,44 +236,6 @@ class Keeper:
         except StorageError as error:  # the journal has it, and the ballot will
             self.around.events.note("warning", f"could not save {self.name}: {error}")
 
-    async def moved(self) -> None:
-        """Return once something has changed: the leader, or the replicas' positions."""
-        await self._changes.changed()
-
-    async def settled(self) -> None:
-        """Return once some voter is leader."""
-        nobody = {"", self.around.own}
-        await self._changes.until(lambda _: self.is_leader or self.election.leader not in nobody)
-
-    async def leader_changed(self) -> None:
-        """Return once another peer is leader, or this one."""
-        before = self.election.leader
-        await self._changes.until(lambda _: self.election.leader != before)
-
-    async def suspended(self) -> None:
-        """Raise UnavailableError as soon as posts are not acknowledged here any more."""
-        generation = self._generation
-        await self._changes.until(lambda _: not self.is_leader or self._generation != generation)
-        raise UnavailableError(f"{self.name}: its leader is changing: send it again")
-
-    async def acknowledged(self, upto: Position) -> None:
-        """Return once all replicas have everything before `upto`.
-
-        Raises:
-            UnavailableError: this peer is not the leader any more, or they do not answer: the post
-                may be there, or not; sent again it is there once.
-            StorageFullError: a replica has no room.
-        """
-        generation = self._generation
-        with trio.move_on_after(LAPSE * self.around.quiet_s):
-            while self._generation == generation:
-                if self.election.committed >= upto:
-                    return
-                await self._changes.changed()
-        if self.trouble:
-            raise StorageFullError(f"{self.name} waits for a replica: {self.trouble}")
-        raise UnavailableError(f"{self.name}: its replicas have not answered: send it again")
-
     # -- effects ------------------------------------------------------------------------------
 
     async def _carry_out(self, effects: list[Effect], event: Event | None) -> Message | None:
@@ -308,27 +262,21 @@ class Keeper:
             case Won(number, reopened):
                 await self._lead(number, reopened=reopened)
             case Ship(peer, number):
-                self._ships[peer] = trio.CancelScope()
-                self.around.nursery.start_soon(self._ship, peer, number, self._ships[peer])
+                self._shipments.begin(peer, number)
             case StopShipping():
-                self._stop_shipping()
+                self._shipments.stop()
             case Activated(term):
                 await self._activate(term)
             case Committed(upto):
-                self.trouble = ""
+                self.news.trouble = ""
                 await self.logs.leader.settle(upto, self.around.overlay.clock())
-                self._notify()
+                self.news.tell()
             case Suspended(succeeded):
                 await self._suspend(succeeded=succeeded)
             case Drop():
                 self.around.nursery.start_soon(self._drop)
             case Send():
                 raise AssertionError("sent by the caller")
-
-    def _stop_shipping(self) -> None:
-        for scope in self._ships.values():
-            scope.cancel()
-        self._ships.clear()
 
     async def _save(self, ballot: Ballot) -> None:
         self._unsaved = ballot
@@ -364,18 +312,15 @@ class Keeper:
         text = f"became leader of {self.name}, term {term.number}"
         self.around.events.note("info", text, stream=self.name, term=term.number)
         self._announce_soon()
-        self._notify()
+        self.news.tell()
 
     async def _suspend(self, *, succeeded: bool) -> None:
-        self._generation += 1
+        self.news.suspend()
         self.announcing.stop()
         await self.logs.take_no_posts()
         if succeeded:
             self.logs.serve_no_more()
-        self._notify()
-
-    def _notify(self) -> None:
-        self._changes.set(self._changes.value + 1)
+        self.news.tell()
 
     async def _ask(self, to: str, message: Message) -> None:
         """Ask another voter; a failure counts as no answer."""
@@ -387,22 +332,6 @@ class Keeper:
         except (MedusaError, trio.TooSlowError):
             return
         await self.try_feed(Received(to, told.message))
-
-    async def _ship(self, peer: str, number: int, scope: trio.CancelScope) -> None:
-        with scope:
-            try:
-                await self.around.ship(self, peer, number)
-            except DamagedError as error:
-                text = "another member is to be its leader, as soon as one can"
-                self.around.events.note("error", f"gives up {self.name}: {error}; {text}")
-                with trio.CancelScope(shield=True):  # it stops all shipping, this task too
-                    await self.step(self.election.found_damaged)
-            except MedusaError as error:
-                self.around.events.note(
-                    "warning", f"could not ship {self.name} to {peer[:8]}: {error}"
-                )
-        if self._ships.get(peer) is scope:
-            await self.try_feed(Lost(peer, number))
 
     def _announce_soon(self) -> None:
         term = self.election.ballot.term
@@ -416,6 +345,41 @@ class Keeper:
             # a leader that was suspended before gets no second `Suspended`
             self.logs.serve_no_more()
             self.announcing.leave_soon(self.entries, leader)
+
+
+class Shipments:
+    """The shipments of the journal that this peer, as the leader or a candidate, has under way."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper = keeper
+        self._around = keeper.around
+        self._scopes: dict[str, trio.CancelScope] = {}
+
+    def begin(self, peer: str, number: int) -> None:
+        """Ship to a peer under that term."""
+        self._scopes[peer] = scope = trio.CancelScope()
+        self._around.nursery.start_soon(self._ship, peer, number, scope)
+
+    def stop(self) -> None:
+        """Stop them all."""
+        for scope in self._scopes.values():
+            scope.cancel()
+        self._scopes.clear()
+
+    async def _ship(self, peer: str, number: int, scope: trio.CancelScope) -> None:
+        keeper, events = self._keeper, self._around.events
+        with scope:
+            try:
+                await self._around.ship(keeper, peer, number)
+            except DamagedError as error:
+                text = "another member is to be its leader, as soon as one can"
+                events.note("error", f"gives up {keeper.name}: {error}; {text}")
+                with trio.CancelScope(shield=True):  # it stops all shipping, this task too
+                    await keeper.step(keeper.election.found_damaged)
+            except MedusaError as error:
+                events.note("warning", f"could not ship {keeper.name} to {peer[:8]}: {error}")
+        if self._scopes.get(peer) is scope:
+            await keeper.try_feed(Lost(peer, number))
 
 
 def started(entry: StreamEntry, voters: tuple[str, ...]) -> StoredBallot:

@@ -134,7 +134,9 @@ class Leaders:
                 found.append(await self._overlay.connect(parse_peer_id(keeper.election.leader)))
 
         with trio.move_on_after(CONNECT_S):
-            await until_one_ends(connect, *([keeper.leader_changed] if keeper is not None else []))
+            await until_one_ends(
+                connect, *([keeper.news.leader_changed] if keeper is not None else [])
+            )
         if found:
             return found[0]
         if keeper is not None:
@@ -159,7 +161,7 @@ class Leaders:
         if not keeper.election.ballot.promised:
             await keeper.found()
         with trio.move_on_after(FOUND_S):
-            await keeper.settled()
+            await keeper.news.settled()
             return
         raise UnavailableError(f"{keeper.name}: its voters do not agree yet; try again")
 

@@ -142,7 +142,7 @@ class _Ship:
         while True:
             stored, _ = await self._duplex.receive(Stored)
             if stored.trouble:
-                self._keeper.trouble = f"{self._peer[:8]}: {stored.trouble}"
+                self._keeper.news.trouble = f"{self._peer[:8]}: {stored.trouble}"
                 continue
             self._ahead.release()
             await self._keeper.feed(StoredAt(self._peer, self._term_number, stored.upto))

@@ -21,6 +21,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.digests import Digests
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
@@ -46,7 +47,7 @@ class Primaries:
         refused: called with a query whose secondary cannot take its last modification.
     """
 
-    def __init__(self, queries: QueryHost, digests: Digests) -> None:
+    def __init__(self, queries: QueryHost, digests: Digests, lifecycle: Lifecycle) -> None:
         shop = queries.shop
         self._overlay = shop.overlay
         self._store = shop.store
@@ -57,10 +58,10 @@ class Primaries:
         self._nursery = shop.nursery
         self._timing = shop.config.timing
         self._secondary_states: dict[str, SecondaryState] = {}
-        self._succession = Succession(queries)
+        self._succession = Succession(queries, lifecycle)
         self._succession.stepped_down.add(self._forget)
         self.refused: Listeners[[QueryCopy]] = Listeners()
-        queries.deleted.add(self._deleted)
+        lifecycle.deleted.add(self._deleted)
 
     def secondary_state(self, query: str) -> SecondaryState:
         return self._secondary_states.setdefault(query, SecondaryState())

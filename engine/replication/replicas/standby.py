@@ -118,7 +118,7 @@ class Standby:
         if self.mode is not Mode.AMNESIA:
             # a takeover must not wait for a JVM, nor for code that has never run in it
             cold = () if self.mode is Mode.ACTIVE_STANDBY else self.copy.plan
-            self._queries.warm([task for task in cold if task.of is None])
+            self._shop.warm([task for task in cold if task.of is None])
         match self.mode:
             case Mode.ACTIVE_STANDBY:
                 await self.streams.keep_inputs()

@@ -15,6 +15,7 @@ import trio
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.query_history import follows
 from medusa.engine.replication.records.stored_query import StoredQuery, written
 from medusa.engine.replication.replicas.messages import (
@@ -61,7 +62,7 @@ class Standbys:
         changing: held while one comes or goes.
     """
 
-    def __init__(self, queries: QueryHost) -> None:
+    def __init__(self, queries: QueryHost, lifecycle: Lifecycle) -> None:
         shop = queries.shop
         self._overlay = shop.overlay
         self._here = shop.here
@@ -75,7 +76,7 @@ class Standbys:
         self._opened = Bell()
         self.changing = trio.Lock()
         self._takeovers = Takeovers(self, queries)
-        queries.vacated.made_by(self.vacate)
+        lifecycle.vacated.made_by(self.vacate)
 
     def all(self) -> list[Standby]:
         return list(self._standbys.values())

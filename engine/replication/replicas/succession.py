@@ -20,6 +20,7 @@ import trio
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
@@ -79,13 +80,14 @@ class Succession:
         stepped_down: called with a query that this peer has given up.
     """
 
-    def __init__(self, queries: QueryHost) -> None:
+    def __init__(self, queries: QueryHost, lifecycle: Lifecycle) -> None:
         shop = queries.shop
         self._overlay = shop.overlay
         self._here = shop.here
         self._directory = shop.directory
         self._followers = shop.followers
         self._queries = queries
+        self._lifecycle = lifecycle
         self._parted_s = shop.config.timing.parted_s
         self.stepped_down: Listeners[[QueryCopy]] = Listeners()
 
@@ -140,7 +142,7 @@ class Succession:
         Whatever fails on the way, nothing is served here any more at the end."""
         self._queries.leaving.add(running.name)
         try:
-            await self._queries.relinquish(running.name)
+            await self._lifecycle.relinquish(running.name)
             with trio.CancelScope(shield=True):
                 upkeep.open_gates(running)
                 upkeep.hold_no_more(running)

@@ -167,7 +167,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
 
         monkeypatch.setattr(Replica, "follow", refuse)
         await client.post_event(stream, rows([(2, 2)]), boundary=2)
-        await until(lambda: "no room" in keeper(first, stream).trouble)
+        await until(lambda: "no room" in keeper(first, stream).news.trouble)
         with trio.move_on_after(QUIET_S):
             await client.flush()
             raise AssertionError("it was acknowledged")

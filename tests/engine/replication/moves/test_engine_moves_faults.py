@@ -326,7 +326,7 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
     async def stop_then(self: Mover, *arguments: Any) -> int:
         carried = await original(self, *arguments)
         monkeypatch.setattr(mover, "_check_movable", lambda *_: None)
-        await one.up.engine.queries.set_status(one.name("q/out"), status)
+        await one.up.engine.lifecycle.set_status(one.name("q/out"), status)
         monkeypatch.delattr(mover, "_check_movable")
         return carried
 
@@ -466,14 +466,14 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -
     async with one.client() as client:
         await running(client, one)
         await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-        queries = one.up.engine.queries
+        lifecycle = one.up.engine.lifecycle
 
         async def crash(_: Any) -> None:
             raise ConflictError("killed here")
 
-        queries._stop = crash  # type: ignore[method-assign]
+        lifecycle._stop = crash  # type: ignore[method-assign]
         with pytest.raises(ConflictError):
-            await queries.set_status(one.name("q/out"), QueryStatus.STOPPED)
+            await lifecycle.set_status(one.name("q/out"), QueryStatus.STOPPED)
     await town.restart(one)
     assert not placed(one).current.term.holder
     await until(lambda: not two.up.engine.assignments.all())
