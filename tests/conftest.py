@@ -89,8 +89,17 @@ OWN_SPARK = (
 ALONE = ("_failover.py", "_frozen.py", "_secrets.py")
 """Of files of attacks: with federations of their own."""
 
-LONGEST = ("spark", "_docs_commands.py", "siege", "_testnet_", "_kills", "_failover")
-"""Parts of the names of groups that take longest."""
+LONGEST = (
+    "spark",
+    "_docs_commands.py",
+    "siege",
+    "_testnet_",
+    "_revisions_",
+    "_printing",
+    "_kills",
+    "_failover",
+)
+"""Groups that take longest, and parts of the names of files that do."""
 
 LARGE = {"docs", "testnet"}
 """Folders of tests that are large even where they only compute."""
@@ -167,12 +176,18 @@ def pytest_collection_finish() -> None:
 
 
 def in_order(turns: dict[str, int]) -> list[str]:
-    """The queue of `Groups`: those that start processes, then those that only compute, then those
-    of peers, which the workers that begin at the end take first. The longest come first in each."""
+    """Return the queue of `Groups`: those that start processes, then those that only compute, then
+    those of peers. The longest processes come first. The others are taken from the end: the longest
+    of them come last."""
 
     def place(group: str) -> tuple[int, int]:
-        rank = next((rank for rank, part in enumerate(LONGEST) if part in group), len(LONGEST))
-        return QUEUE.index(turns[group]), rank
+        turn, rank = turns[group], next(rank_of(group), len(LONGEST))
+        return QUEUE.index(turn), rank if turn == PROCESSES else -rank
+
+    def rank_of(group: str) -> Iterator[int]:
+        for rank, part in enumerate(LONGEST):
+            if group == part or (part.startswith("_") and part in group):
+                yield rank
 
     return sorted(turns, key=place)
 

@@ -90,6 +90,18 @@ def test_links_lead_somewhere(page: str) -> None:
             assert anchor in anchors(there), f"{page}: {target}"
 
 
+def test_no_module_imports_a_test_module() -> None:
+    """What test modules share is in a library; all their names differ, as pytest needs it."""
+    modules = sorted(REPOSITORY.glob("tests/**/*.py"))
+    names = [path.stem for path in modules if path.stem != "conftest"]
+    assert len(names) == len(set(names))
+    pattern = re.compile(r"^\s*(?:from|import) (test_\w+)", re.MULTILINE)
+    found = {
+        f"{path.name}: {name}" for path in modules for name in pattern.findall(path.read_text())
+    }
+    assert found == set()
+
+
 def test_the_map_has_every_folder() -> None:
     rows = re.findall(
         r"^\| `([\w/]+)` \|", (REPOSITORY / "CONTRIBUTING.md").read_text(), re.MULTILINE
