@@ -149,8 +149,8 @@ def _of_last(
         kept: the buffer of the last tuples. other: the side of those that are paired with them.
     """
     # as the parser, with the first expression: see medusa.engine.operators.shared.operator.Given
+    from medusa.engine.language.expressions.printing import name_text
     from medusa.engine.language.sides import renamed
-    from medusa.engine.language.sql.expressions import name_text
 
     name, output = _named(old, kept)
     names = _Names(streams.schema(kept.stream))

@@ -41,7 +41,7 @@ def check_declared(query: Query) -> None:
 
 def check_names(functions: Sequence[UserFunction]) -> None:
     """Check that they are no names of the language. Raises: InvalidInputError: one is."""
-    from medusa.engine.language.expression_tokens import KEYWORDS  # it imports sqlglot
+    from medusa.engine.language.expressions.grammar import KEYWORDS  # it imports sqlglot
 
     for each in functions:
         if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in AGGREGATES:
@@ -54,14 +54,14 @@ def called_by(box: Box, functions: Declared) -> tuple[UserFunction, ...]:
     """The functions that a box calls, each once. A text that is no expression calls none."""
     if not functions:
         return ()
-    from medusa.engine.language.expression_tokens import FUNCTION, tokens_of  # they import sqlglot
+    from sqlglot import exp  # imported with the first text
+
+    from medusa.engine.language.expressions.parsing import tree_of
 
     names: dict[str, None] = {}
     for text in box.texts:
         with suppress(InvalidInputError):
-            for token in tokens_of(text, functions):
-                if token.text.startswith(FUNCTION):
-                    names[token.text.removeprefix(FUNCTION)] = None
+            names |= {each.name.lower(): None for each in tree_of(text).find_all(exp.Anonymous)}
     return tuple(functions[name] for name in names if name in functions)
 
 

@@ -54,29 +54,6 @@ _MOMENT: Final = FieldType.TIMESTAMP
 _STRING: Final = FieldType.STRING
 
 
-def interval_us(amount: str, unit: str) -> int:
-    """An interval in microseconds.
-
-    Args:
-        amount: a whole number; of text that a person wrote.
-        unit: as `second` or `SECONDS`.
-
-    Raises:
-        ValueError: there is no such interval; says why.
-    """
-    name = unit_of(unit)
-    if name in CALENDAR_UNITS:
-        raise ValueError(f"a {name} has no fixed length: write the interval in days")
-    if name not in UNITS_US:
-        raise ValueError(f"an interval's unit is one of {', '.join(UNITS_US)}, not {unit[:20]!a}")
-    if re.fullmatch(r"[+-]?[0-9]{1,19}", amount.strip()) is None:
-        raise ValueError(f"an interval is a whole number, as INTERVAL '5' {unit[:20].upper()}")
-    interval = int(amount) * UNITS_US[name]
-    if interval not in INTEGER_RANGE[FieldType.LONG]:
-        raise ValueError("the interval is longer than any two timestamps are apart")
-    return interval
-
-
 def _check_trunc(values: Literals) -> str | None:
     return _unknown(values[0], {*UNITS_US, *CALENDAR_UNITS})
 

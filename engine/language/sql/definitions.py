@@ -7,6 +7,8 @@ from typing import Final, TypeVar
 from msgspec import UNSET
 from sqlglot import exp
 
+from medusa.engine.language.expressions.intervals import interval_us
+from medusa.engine.language.expressions.type_grammar import TypeName, type_of
 from medusa.engine.language.sql.dialect import (
     Definition,
     FieldDefinition,
@@ -14,8 +16,6 @@ from medusa.engine.language.sql.dialect import (
     Watermark,
 )
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import interval_us
-from medusa.engine.language.sql.type_grammar import TypeName, type_of
 from medusa.engine.language.sql.within import WITHIN, Within
 from medusa.engine.language.user_functions import check_names
 from medusa.engine.objects.definitions import (

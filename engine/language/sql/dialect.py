@@ -1,23 +1,17 @@
-"""Medusa's dialect of SQL: sqlglot's grammar of Spark with streams, windows and no functions.
-
-Functions stay as they are written: sqlglot would give many of them other names and arguments.
-`medusa.engine.language.sql.expressions` prints them for the parser of expressions, which has the
-list of those that are allowed.
-"""
+"""Medusa's dialect of SQL: that of expressions, with clauses, streams and windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import ClassVar, Final, TypeVar
+from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from medusa.engine.language.sql.call_grammar import CallParser
-from medusa.engine.language.sql.type_grammar import TypeName
-
-T = TypeVar("T")
+from medusa.engine.language.expressions.grammar import Expressions
+from medusa.engine.language.expressions.type_grammar import TypeName
+from medusa.engine.language.sql.window_grammar import WindowParser
 
 EXPLAIN: Final = "EXPLAIN"
 """The first word of a script that asks for the plan of its queries."""
@@ -75,7 +69,7 @@ class Split(exp.Expression):
     arg_types: ClassVar = {"this": True, "expressions": True, "rest": False}
 
 
-class MedusaParser(CallParser):
+class MedusaParser(WindowParser):
     """Parses scripts of Medusa's dialect."""
 
     TABLE_ALIAS_TOKENS: ClassVar = SparkParser.TABLE_ALIAS_TOKENS - {TokenType.ASC, TokenType.DESC}
@@ -126,17 +120,6 @@ class MedusaParser(CallParser):
             self._refuse("a name is missing after AS", self._prev)
         return made
 
-    def _parse_csv(
-        self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
-    ) -> list[T]:
-        """Parse a list. sqlglot takes one whose first or last member is not there."""
-        if self._curr and self._curr.token_type is sep:
-            self._refuse("something is missing before the comma")
-        made: list[T] = super()._parse_csv(parse_method, sep)
-        if self._prev and self._prev.token_type is sep:
-            self._refuse("something is missing after the comma", self._prev)
-        return made
-
     def _parse_ordered(
         self, parse_method: Callable[[], exp.Expr | None] | None = None
     ) -> exp.Ordered | None:
@@ -155,19 +138,6 @@ class MedusaParser(CallParser):
         made = self.expression(exp.Ordered(this=this, desc=descending, nulls_first=False))
         made.set("nulls_first", nulls_first)  # the check of a new node asks for a value
         return made
-
-    def _advance_any(self, ignore_reserved: bool = False) -> Token | None:
-        """A word, whichever it is; not a text, which sqlglot takes for a name."""
-        self._refuse_text()
-        return super()._advance_any(ignore_reserved)
-
-    def _parse_string_as_identifier(self) -> exp.Identifier | None:
-        self._refuse_text()
-        return None
-
-    def _refuse_text(self) -> None:
-        if self._curr and self._curr.token_type is TokenType.STRING:
-            self._refuse(text_is_no_name(self._curr))
 
     def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
         """A member of WITH, between which sqlglot takes a WITH for a comma."""
@@ -332,35 +302,19 @@ class MedusaParser(CallParser):
         return self.expression(exp.EQ(this=name, expression=value))
 
 
-class Medusa(Spark):
-    """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
+class Medusa(Expressions):
+    """The dialect of scripts."""
 
-    SAFE_DIVISION = False  # both are said once, in docs, and not by each / and ||
-    STRICT_STRING_CONCAT = True
-
-    class Tokenizer(Spark.Tokenizer):
+    class Tokenizer(Expressions.Tokenizer):
         """Splits a script into words and signs."""
 
-        QUOTES: ClassVar = ["'"]
-        IDENTIFIERS: ClassVar = ["`", '"']
-        STRING_ESCAPES: ClassVar = ["'"]
         KEYWORDS: ClassVar = {
             word: kind
             for word, kind in Spark.Tokenizer.KEYWORDS.items()
             if word not in {"WINDOW", "SESSION"}
         } | {"MATCH_RECOGNIZE": TokenType.MATCH_RECOGNIZE}
-        COMMANDS: ClassVar = set()
-        HINT_START: ClassVar = ""
-        RAW_STRINGS: ClassVar = []
-        BYTE_STRINGS: ClassVar = []
-        HEX_STRINGS: ClassVar = []
 
     Parser = MedusaParser  # type: ignore[mutable-override]
-
-
-def text_is_no_name(token: Token) -> str:
-    """Why a text cannot stand where a name does."""
-    return f"'{token.text[:40]}' is a text: a name stands without quotes, or in \"double quotes\""
 
 
 _STATEMENTS: Final = {

@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expression_tokens import ExpressionError
+from medusa.engine.language.expressions.texts import ExpressionError, Text
+from medusa.engine.language.expressions.words import position_of
 from medusa.engine.language.unsaid import Unsaid
-from medusa.engine.language.words import own_words, position_of
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -19,50 +19,35 @@ class PointedError(InvalidInputError, code=None):
     """An error that names its place in the text."""
 
 
-def refusal(text: str, reason: str, position: int) -> PointedError:
-    """The error of a refused SQL text.
-
-    Args:
-        reason: with what to write instead, if there is such a thing.
-        position: of a character in `text`, from 0.
-    """
-    place = min(max(position, 0), len(text))
-    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-    return PointedError(f"{reason}, at line {line}, column {column}")
-
-
-class Source:
+class Source(Text):
     """The text of a script: makes the errors that point into it.
 
     Attributes:
         unsaid: the bounds that hold because the script names none.
-        functions: the names of the functions that the script declares, in small letters.
+        declared: the names of the functions that the script declares, in small letters.
     """
 
     def __init__(self, text: str) -> None:
-        self.text = text
+        self.declared: set[str] = set()
+        super().__init__(text, self.declared)
         self.unsaid = Unsaid()
-        self.functions: set[str] = set()
         self._printed: dict[str, list[int]] = {}
         self._fields: dict[str, int] = {}
 
-    def printed(self, node: exp.Expr, expression: str) -> str:
-        """Note that an expression stands for a node."""
-        self._printed.setdefault(expression, []).append(position_of(node))
-        return expression
+    def note(self, node: exp.Expr, printed: str) -> None:
+        """See `Text.note`."""
+        self._printed.setdefault(printed, []).append(position_of(node))
 
     def makes(self, node: exp.Expr, field: str) -> None:
         """Note that a call of an aggregate function makes a field of a box."""
         self._fields[field] = position_of(node)
 
-    def no_part(self, node: exp.Expr, mend: str = "") -> PointedError:
-        """The error of a node that the language does not have, in the words of the text."""
-        words, at = own_words(self.text, node)
-        return self.refusal(f"`{words}` is not part of the language here{mend}", at)
-
-    def refusal(self, reason: str, at: exp.Expr | int) -> PointedError:
-        """The error that points at a node, or at a position."""
-        return refusal(self.text, reason, at if isinstance(at, int) else position_of(at))
+    def error(self, reason: str, position: int) -> PointedError:
+        """The error of a mistake, which names its line and its column."""
+        place = min(max(position, 0), len(self.text))
+        line = self.text.count("\n", 0, place) + 1
+        column = place - self.text.rfind("\n", 0, place)
+        return PointedError(f"{reason}, at line {line}, column {column}")
 
     @contextmanager
     def pointing(self, at: exp.Expr | int) -> Iterator[None]:
@@ -75,7 +60,7 @@ class Source:
             place = at if isinstance(at, int) else position_of(at)
             raise self._translated(error, place) from None
 
-    def _translated(self, error: InvalidInputError, place: int) -> PointedError:
+    def _translated(self, error: InvalidInputError, place: int) -> InvalidInputError:
         """The error of a box or an expression that was made of a part of the text, which begins at
         `place`: without the words that the text does not have, and at the part it is about."""
         cause = _expression_error(error)

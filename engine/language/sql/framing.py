@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
+from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.language.expressions.unread import read_whole, read_whole_parts
 from medusa.engine.language.sql.aggregate_calls import (
     Values,
     argument_of,
@@ -22,12 +24,10 @@ from medusa.engine.language.sql.aggregate_calls import (
     substitute_of,
 )
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.projection import Item
 from medusa.engine.language.sql.ranking import is_number, is_over
 from medusa.engine.language.sql.relation import Column, Relation, check_time, of_stream
-from medusa.engine.language.unread import read_whole, read_whole_parts
 from medusa.engine.objects.query import AggregateCall, Map, TupleWindows
 
 _ENDLESS: Final = (

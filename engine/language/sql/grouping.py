@@ -12,6 +12,8 @@ from sqlglot import exp
 
 from medusa.engine.aggregates.counts import COUNT
 from medusa.engine.aggregates.function import AggregateFunction
+from medusa.engine.language.expressions.intervals import interval_us
+from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import (
     Argument,
     Values,
@@ -22,12 +24,6 @@ from medusa.engine.language.sql.aggregate_calls import (
 )
 from medusa.engine.language.sql.dialect import Medusa
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import (
-    Substitute,
-    expression_text,
-    interval_us,
-    name_text,
-)
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,

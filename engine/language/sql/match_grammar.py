@@ -3,12 +3,11 @@ SASE's sequences."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, NoReturn
+from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
-from sqlglot.parsers.spark import SparkParser
 
-from medusa.engine.language.words import OURS, NotingParser
+from medusa.engine.language.expressions.grammar import ExpressionParser
 
 
 class MatchTable(exp.Expression):
@@ -27,16 +26,7 @@ class MatchTable(exp.Expression):
     }
 
 
-class RefusingParser(NotingParser, SparkParser):
-    """Has errors of our own."""
-
-    def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
-        """Raise a syntax error with a reason of ours."""
-        self.raise_error(OURS + reason, token or self._curr)
-        raise AssertionError("the parser raises its errors at once")
-
-
-class MatchParser(RefusingParser):
+class MatchParser(ExpressionParser):
     """Parses MATCH_RECOGNIZE."""
 
     def _parse_match_recognize(self) -> exp.Expr | None:  # type: ignore[override]

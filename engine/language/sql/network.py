@@ -9,8 +9,8 @@ import msgspec
 from sqlglot import exp
 
 from medusa.engine.language.check import MAX_BOXES
+from medusa.engine.language.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import name_text
 from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import Schema

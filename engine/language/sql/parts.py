@@ -8,9 +8,9 @@ from typing import Final
 
 from sqlglot import exp
 
+from medusa.engine.language.expressions.unread import Unread, unread
+from medusa.engine.language.expressions.words import position_of, span_of
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.unread import Unread, unread
-from medusa.engine.language.words import position_of, span_of
 
 REASONS: Final = {
     "order": (

@@ -13,17 +13,11 @@ from msgspec import UNSET
 
 from medusa.engine.language.check import check_query, ordered_boxes
 from medusa.engine.language.document import Document
+from medusa.engine.language.expressions.printing import name_text, string_text
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.errors import PointedError
-from medusa.engine.language.sql.expressions import string_text
 from medusa.engine.language.sql.script import Script
-from medusa.engine.language.sql.writing import (
-    interval_sql,
-    name_sql,
-    object_sql,
-    options_sql,
-    type_sql,
-)
+from medusa.engine.language.sql.writing import interval_sql, object_sql, options_sql, type_sql
 from medusa.engine.language.tables import tables_of, tables_read
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import (
@@ -120,12 +114,12 @@ def schema_as_sql(schema: Schema) -> str:
         size = "" if field.size is None else f"({field.size})"
         null = "" if field.nullable or field.name in never else " NOT NULL"
         null = " NULL" if field.nullable and field.name in never else null
-        parts.append(f"{name_sql(field.name)} {type_sql(field.type)}{size}{null}")
+        parts.append(f"{name_text(field.name)} {type_sql(field.type)}{size}{null}")
     if schema.time is not None:
-        time = name_sql(schema.time)
+        time = name_text(schema.time)
         parts.append(f"WATERMARK FOR {time} AS {time}")
     if schema.key:
-        parts.append(f"PRIMARY KEY ({', '.join(map(name_sql, schema.key))})")
+        parts.append(f"PRIMARY KEY ({', '.join(map(name_text, schema.key))})")
     inside = ",\n  ".join(parts)
     text = f"CREATE SCHEMA {object_sql(schema.name)} (\n  {inside}\n);\n"
     if Script(text, None).complete({}, {}).schemas != (schema,):
@@ -189,7 +183,7 @@ def function_as_sql(function: UserFunction) -> str:
     arguments = ", ".join(f"a{number} {type_sql(type_)}" for number, type_ in numbered)
     sure = " DETERMINISTIC" if function.deterministic else ""
     return (
-        f"CREATE FUNCTION {name_sql(function.name)}({arguments}) "
+        f"CREATE FUNCTION {name_text(function.name)}({arguments}) "
         f"RETURNS {type_sql(function.result)}{sure}\n"
         f"  LANGUAGE PYTHON AS {string_text(function.source)};"
     )

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import substitute_of
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import Column, Relation, hidden_columns, of_stream
 from medusa.engine.objects.query import Map

@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from medusa.engine.language.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import name_text
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START, OrderBy
 from medusa.engine.objects.schema import DELETED, STIME, FieldType, Schema
 

@@ -12,6 +12,8 @@ from sqlglot import exp
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.classes import applied
 from medusa.engine.language.document import Document
+from medusa.engine.language.expressions.printing import name_text
+from medusa.engine.language.expressions.unread import read_whole_parts, watch
 from medusa.engine.language.gaps import gaps
 from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.sql.definitions import (
@@ -23,7 +25,6 @@ from medusa.engine.language.sql.definitions import (
 )
 from medusa.engine.language.sql.dialect import Definition, FunctionDefinition, Split
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import name_text
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.parsing import parse
 from medusa.engine.language.sql.parts import refuse_unread
@@ -31,7 +32,6 @@ from medusa.engine.language.sql.ranking import NUMBERED_BY
 from medusa.engine.language.sql.relation import HIDDEN, Relation
 from medusa.engine.language.sql.select import FROM_TAKES, Resolve, Selecting
 from medusa.engine.language.sql.within import Within
-from medusa.engine.language.unread import read_whole_parts, watch
 from medusa.engine.language.user_functions import without_unused
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.definitions import StreamDefinition
@@ -58,7 +58,7 @@ class Script:
     def __init__(self, text: str, base: str | None) -> None:
         self._source = Source(text)
         self._base = None if base is None else base.rstrip("/")
-        self._statements, self._explain = parse(text)
+        self._statements, self._explain = parse(self._source)
         if not self._statements:
             raise self._source.refusal("the script has no statement", 0)
 
@@ -189,7 +189,7 @@ class _Definer:
         if self._functions.get(function.name, function) != function:
             raise self._source.refusal(f"function {function.name} is another one already", node)
         self._functions[function.name] = function
-        self._source.functions.add(function.name.lower())
+        self._source.declared.add(function.name.lower())
 
     def _schema(self, node: Definition) -> None:
         if not node.args.get("fields"):

@@ -9,6 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import (
     aggregates_in,
     is_aggregate,
@@ -18,7 +19,6 @@ from medusa.engine.language.sql.aggregate_calls import (
 )
 from medusa.engine.language.sql.dialect import Split
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import Substitute, expression_text, name_text
 from medusa.engine.language.sql.framing import Framing, framed
 from medusa.engine.language.sql.grouping import INSTANT, Grouped, Grouping, refuse_groupings
 from medusa.engine.language.sql.joining import Joining, conjuncts

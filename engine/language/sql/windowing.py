@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
+from medusa.engine.language.expressions.intervals import interval_us
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.expressions import interval_us
 from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
     WINDOW_TIME,

@@ -137,9 +137,10 @@ class FilterOperator(Operator[Filter, FilterStep]):
         return [*numbered("expression", self.box.predicates), *flag]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.language.expressions.printing import expression_sql  # it imports sqlglot
+        from medusa.engine.language.sql import writing
 
-        conditions = list(map(writing.expression_sql, self.box.predicates))
+        conditions = list(map(expression_sql, self.box.predicates))
         table = writing.object_sql(self.box.input)
         if len(conditions) == 1 and not self.box.pass_on_false:
             return f"SELECT * FROM {table} WHERE {conditions[0]}"

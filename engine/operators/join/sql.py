@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
-from sqlglot import Token, TokenType
+from sqlglot import exp
 
-from medusa.engine.language.sql.writing import (
-    conjuncts_in,
-    conjuncts_of,
-    interval_sql,
-    name_sql,
-    object_sql,
-    outermost,
-    tokens_sql,
-    without_parentheses,
-)
+from medusa.engine.language.expressions.nodes import chain
+from medusa.engine.language.expressions.parsing import tree_of
+from medusa.engine.language.expressions.printing import name_text, printed
+from medusa.engine.language.sql.writing import interval_sql, object_sql
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.shared.sql import items_sql, times_of
@@ -46,8 +40,8 @@ def join_sql(box: Join, schemas: Mapping[str, Schema]) -> str:
         bounds = f"{_moved(-box.before_us)} AND {_moved(box.after_us)}"
         conditions.append(f"right.stime BETWEEN {bounds}")
     tables = (
-        f"FROM {object_sql(box.left)} AS {name_sql(_SIDES[0])} "
-        f"{_JOINS[box.kind]} {right} AS {name_sql(_SIDES[1])}"
+        f"FROM {object_sql(box.left)} AS {name_text(_SIDES[0])} "
+        f"{_JOINS[box.kind]} {right} AS {name_text(_SIDES[1])}"
     )
     on = "\n      AND ".join(conditions)
     return f"SELECT {items_sql(box.expressions)}\n    {tables}\n    ON {on}"
@@ -59,21 +53,24 @@ def _conditions(box: Join, schemas: Mapping[str, Schema]) -> list[str]:
         return []
     times = times_of(schemas[box.left]) | times_of(schemas[box.right])
     found = []
-    for tokens in conjuncts_of(box.predicate):
-        inner = without_parentheses(tokens)
-        missing = _parentheses(inner, times) - (len(tokens) - len(inner)) // 2
-        found.append(f"{'(' * missing}{tokens_sql(tokens)}{')' * missing}")
+    tree = tree_of(box.predicate)
+    for node in chain(tree) if isinstance(tree, exp.And) else [tree]:
+        missing = _parentheses(node, times)
+        found.append(f"{'(' * missing}{printed(node)}{')' * missing}")
     return found
 
 
-def _parentheses(inner: Sequence[Token], times: set[str]) -> int:
-    """Return how many parentheses a condition of ON needs: in one pair a comparison of times is no
-    bound of the join, and BETWEEN and OR are unchanged; in two pairs so is AND."""
-    if len(conjuncts_in(inner)) > 1:
-        return 2
-    kinds = outermost(inner)
-    names = {each.text for each in inner if each.token_type is TokenType.IDENTIFIER}
-    return 1 if names & times or kinds & {TokenType.OR, TokenType.BETWEEN} else 0
+def _parentheses(node: exp.Expr, times: set[str]) -> int:
+    """Return how many more parentheses a condition of ON needs: in one pair a comparison of times
+    is no bound of the join, and BETWEEN and OR are unchanged; in two pairs so is AND."""
+    inner, has = node, 0
+    while isinstance(inner, exp.Paren):
+        inner, has = inner.this, has + 1
+    if isinstance(inner, exp.And):
+        return max(2 - has, 0)
+    names = {each.name for each in inner.find_all(exp.Column)}
+    needs = bool(names & times) or isinstance(inner, (exp.Or, exp.Between))
+    return max(needs - has, 0)
 
 
 def _moved(microseconds: int) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
-from sqlglot import Token, TokenType
+from sqlglot import exp
 
-from medusa.engine.language.expression_tokens import FUNCTION, tokens_of
-from medusa.engine.language.sql.writing import interval_sql, name_sql, object_sql, tokens_sql
+from medusa.engine.language.expressions.printing import expression_sql, name_text
+from medusa.engine.language.sql.writing import interval_sql, object_sql
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
 from medusa.engine.operators.match.pattern import ANY_TUPLE, PREVIOUS, pattern_text
 
@@ -20,7 +19,7 @@ def match_sql(box: Match) -> str:
     """The SELECT of a match."""
     clauses = []
     if box.partition_by:
-        clauses.append(f"PARTITION BY {', '.join(map(name_sql, box.partition_by))}")
+        clauses.append(f"PARTITION BY {', '.join(map(name_text, box.partition_by))}")
     if box.measures:
         clauses.append(f"MEASURES {', '.join(map(_measure, box.measures))}")
     seq = "SEQ " if box.contiguity is Contiguity.SKIP_TILL_NEXT_MATCH else ""
@@ -30,7 +29,7 @@ def match_sql(box: Match) -> str:
         f"PATTERN {seq}({pattern_text(box.steps)}) WITHIN {interval_sql(box.within_us)}",
     ]
     defined = [
-        f"{name_sql(step.variable)} AS {_condition(step)}"
+        f"{name_text(step.variable)} AS {_condition(step)}"
         for step in box.steps
         if step.condition != ANY_TUPLE
     ]
@@ -43,45 +42,22 @@ def match_sql(box: Match) -> str:
 
 def _measure(measure: Measure) -> str:
     name = _NAMES.get(measure.function, measure.function)
-    variable = f"{name_sql(measure.variable)}." if measure.variable else ""
-    field = name_sql(measure.field) if measure.field else "*"
-    return f"{name}({variable}{field}) AS {name_sql(measure.output)}"
+    variable = f"{name_text(measure.variable)}." if measure.variable else ""
+    field = name_text(measure.field) if measure.field else "*"
+    return f"{name}({variable}{field}) AS {name_text(measure.output)}"
 
 
 def _condition(step: PatternStep) -> str:
-    """The condition of a variable; in SQL its own fields are those of the tuple that it takes."""
-    tokens = tokens_of(step.condition)[1:-1]
-    made: list[Token] = []
-    index = 0
-    while index < len(tokens):
-        field = tokens[index : index + 3]
-        if len(field) == 3 and field[1].text == ".":
-            made += _navigated(field, step.variable)
-            index += 3
-        else:
-            made.append(tokens[index])
-            index += 1
-    return tokens_sql(made)
+    """The condition of a variable; in SQL its own fields are those of the tuple that it takes:
+    `prev.x` is PREV(x), and `B.x` in the condition of B is LAST(B.x, 1)."""
 
+    def navigated(node: exp.Expr) -> str | None:
+        side = node.args.get("table") if isinstance(node, exp.Column) else None
+        if side is None or side.name not in {PREVIOUS, step.variable}:
+            return None
+        field = name_text(node.name)
+        if side.name == PREVIOUS:
+            return f"prev({field})"
+        return f"last({name_text(side.name)}.{field}, 1)"
 
-def _navigated(field: Sequence[Token], own: str) -> Sequence[Token]:
-    """`prev.x` as PREV(x), and `B.x` in the condition of B as LAST(B.x, 1)."""
-    first = field[0]
-    if first.text == PREVIOUS:
-        return [*_called(first, "prev"), field[2], _sign(first, ")")]
-    if first.text != own:
-        return field
-    one = Token(TokenType.NUMBER, "1", first.line, first.col, first.start, first.end)
-    return [*_called(first, "last"), *field, _sign(first, ","), one, _sign(first, ")")]
-
-
-def _called(at: Token, name: str) -> list[Token]:
-    word = Token(TokenType.IDENTIFIER, FUNCTION + name, at.line, at.col, at.start, at.end)
-    return [word, _sign(at, "(")]
-
-
-def _sign(at: Token, text: str) -> Token:
-    return Token(_SIGNS[text], text, at.line, at.col, at.start, at.end)
-
-
-_SIGNS: Final = {"(": TokenType.L_PAREN, ")": TokenType.R_PAREN, ",": TokenType.COMMA}
+    return expression_sql(step.condition, navigated)

@@ -111,12 +111,12 @@ class Given:
         self._functions = functions
 
     def expression(self, text: str) -> Expression:
-        from medusa.engine.language.parse_expression import parse_expression  # see above
+        from medusa.engine.language.expressions.typer import parse_expression  # see above
 
         return parse_expression(text, self._types, self._nodes, self._functions)
 
     def predicate(self, text: str) -> Expression:
-        from medusa.engine.language.parse_expression import parse_predicate  # see above
+        from medusa.engine.language.expressions.typer import parse_predicate  # see above
 
         return parse_predicate(text, self._types, self._nodes, self._functions)
 

@@ -6,17 +6,12 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
-from sqlglot import TokenType
+from sqlglot import exp
 
 from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.aggregates import call_of, constant_of
-from medusa.engine.language.expression_tokens import tokens_of
-from medusa.engine.language.sql.expressions import name_text
+from medusa.engine.language.expressions.printing import expression_sql, name_text
 from medusa.engine.language.sql.relation import WINDOW_TIME
-from medusa.engine.language.sql.writing import (
-    expression_sql,
-    name_sql,
-)
 from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
@@ -38,12 +33,12 @@ _OF_WINDOWS: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
 
 
 def items_sql(expressions: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{expression_sql(text)} AS {name_sql(name)}" for name, text in expressions)
+    return ", ".join(f"{expression_sql(text)} AS {name_text(name)}" for name, text in expressions)
 
 
 def is_same(expressions: Sequence[tuple[str, str]], schema: Schema) -> bool:
     """Whether the outputs of a map are the fields of its input, as they are."""
-    same = [(each.name, expression_sql(name_text(each.name))) for each in schema.fields]
+    same = [(each.name, name_text(each.name)) for each in schema.fields]
     return [(name, expression_sql(text)) for name, text in expressions] == same
 
 
@@ -73,7 +68,7 @@ def windows_sql(
 
 def time_sql(schema: Schema) -> str:
     """The time that windows are of."""
-    return f"DESCRIPTOR({name_sql(schema.time or STIME)})"
+    return f"DESCRIPTOR({name_text(schema.time or STIME)})"
 
 
 def fields_sql(names: Sequence[str], stream: str) -> list[str]:
@@ -84,8 +79,8 @@ def fields_sql(names: Sequence[str], stream: str) -> list[str]:
 def _field(name: str, stream: str) -> str:
     """A field of a stream; the bare names of a window's times are those of the window."""
     if name not in _OF_WINDOWS:
-        return name_sql(name)
-    return f"{name_sql(ObjectName.parse(stream).path)}.{name}"
+        return name_text(name)
+    return f"{name_text(ObjectName.parse(stream).path)}.{name}"
 
 
 def _of_stream(function: AggregateCall, stream: str) -> AggregateCall:
@@ -95,16 +90,16 @@ def _of_stream(function: AggregateCall, stream: str) -> AggregateCall:
     if text is None:
         return function
     before = f"{name_text(ObjectName.parse(stream).path)}."
-    parts, end = [], 0
-    for token in tokens_of(text, None)[1:-1]:
-        if token.token_type is TokenType.IDENTIFIER and token.text in _OF_WINDOWS:
-            parts += [text[end : token.start - 1], f"{before}{token.text}"]
-            end = token.end  # one more than in the text
-    return msgspec.structs.replace(function, argument="".join([*parts, text[end:]]))
+
+    def named(node: exp.Expr) -> str | None:
+        of_window = isinstance(node, exp.Column) and node.name in _OF_WINDOWS
+        return f"{before}{node.name}" if of_window else None
+
+    return msgspec.structs.replace(function, argument=expression_sql(text, named))
 
 
 def calls_sql(functions: Iterable[AggregateCall]) -> list[str]:
-    return [f"{_call(each)} AS {name_sql(each.output)}" for each in functions]
+    return [f"{_call(each)} AS {name_text(each.output)}" for each in functions]
 
 
 def _call(each: AggregateCall) -> str:
@@ -137,7 +132,7 @@ def first_sql(box: Rank | Top, schema: Schema, table: str, of: str = "") -> str:
     """
     windowed = of == WINDOW_START
     names = [each.name for each in schema.fields]
-    fields = fields_sql(names, box.input) if windowed else [*map(name_sql, names)]
+    fields = fields_sql(names, box.input) if windowed else [*map(name_text, names)]
     known = dict(zip(names, fields, strict=True))
     partition = [*([of] if of else [])]
     partition += [no_window(name, known[name], schema) for name in box.partition_by]
@@ -149,12 +144,12 @@ def first_sql(box: Rank | Top, schema: Schema, table: str, of: str = "") -> str:
     over = f"PARTITION BY {', '.join(partition)}"
     over += f" ORDER BY {', '.join(order)}" if order else ""
     inner = ", ".join(fields) if windowed else "*"
-    outer = "*" if box.place else ", ".join(map(name_sql, names))
+    outer = "*" if box.place else ", ".join(map(name_text, names))
     return (
         f"SELECT {outer} FROM (\n"
-        f"      SELECT {inner},\n        ROW_NUMBER() OVER ({over}) AS {name_sql(place)}\n"
+        f"      SELECT {inner},\n        ROW_NUMBER() OVER ({over}) AS {name_text(place)}\n"
         f"      FROM {table}\n"
-        f"    ) WHERE {name_sql(place)} <= {box.most}"
+        f"    ) WHERE {name_text(place)} <= {box.most}"
     )
 
 

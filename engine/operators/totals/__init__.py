@@ -94,12 +94,13 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
         return [*functions_written(self.box.functions, self.box.group_by), *table]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.language.expressions.printing import name_text  # it imports sqlglot
+        from medusa.engine.language.sql import writing
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
-        groups = [*map(writing.name_sql, box.group_by)]
-        by = ", ".join(sql.no_window(name, writing.name_sql(name), schema) for name in box.group_by)
+        groups = [*map(name_text, box.group_by)]
+        by = ", ".join(sql.no_window(name, name_text(name), schema) for name in box.group_by)
         items = ", ".join([*groups, *sql.calls_sql(box.functions)])
         return f"SELECT {items}\n    FROM {writing.object_sql(box.input)} GROUP BY {by}"
 

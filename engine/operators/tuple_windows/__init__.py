@@ -116,7 +116,8 @@ class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.language.expressions.printing import name_text  # it imports sqlglot
+        from medusa.engine.language.sql import writing
         from medusa.engine.operators.shared import sql
 
         box = self.box
@@ -125,8 +126,8 @@ class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
         if box.partial or box.size != box.advance:
             partial = ", PARTIAL" if box.partial else ""
             windows = f"HOP({table}, {box.advance} ROWS, {box.size} ROWS{partial})"
-        number = [f"ROW_NUMBER() AS {writing.name_sql(box.number)}"] if box.number else []
-        groups = [*map(writing.name_sql, box.group_by)]
+        number = [f"ROW_NUMBER() AS {name_text(box.number)}"] if box.number else []
+        groups = [*map(name_text, box.group_by)]
         return sql.windows_sql(box, groups, windows, number, of_time=False)
 
     def python(self, streams: Sequence[str]) -> str:

@@ -206,14 +206,14 @@ def test_sides_and_fields_of_an_expression_get_other_names() -> None:
     for text, other in (
         (
             'left.k = right.k and "left".x>right.stime',
-            'right."k k" = left."or" and right.x>left.stime',
+            'right."k k" = left."or" AND right.x > left.stime',
         ),
         (
             "\"left.k\"='left.k' or left(left.k, 3) = ''",
-            "right.\"k k\"='left.k' or left(right.\"k k\", 3) = ''",
+            "right.\"k k\" = 'left.k' OR left(right.\"k k\", 3) = ''",
         ),
         ("left.stime - INTERVAL '5' MINUTE < right . z", "right.at - INTERVAL '5' MINUTE < left.z"),
-        ("position(left.k in right.y) = 1", 'position(right."k k" in left.y) = 1'),
-        ("left + 1", "left + 1"),
+        ("position(left.k in right.y) = 1", 'position(right."k k", left.y) = 1'),
+        ("left + 1", '"left" + 1'),
     ):
         assert renamed(text, sides) == other

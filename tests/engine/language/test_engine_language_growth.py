@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.parse_expression import MAX_NODES, parse_expression, tree_of_short_text
+from medusa.engine.language.expressions.parsing import tree_of_short_text
+from medusa.engine.language.expressions.typer import MAX_NODES, parse_expression
 from medusa.engine.language.typed import Expression, Operation, nullable
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry

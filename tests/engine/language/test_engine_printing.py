@@ -14,7 +14,7 @@ from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 
 from medusa.engine.language.document import Document
-from medusa.engine.language.expression_tokens import KEYWORDS
+from medusa.engine.language.expressions.grammar import KEYWORDS
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.dialect import Medusa
@@ -637,7 +637,7 @@ def test_what_is_printed_is_what_a_person_would_write() -> None:
     assert query_as_sql(query, {S: INPUTS[S]}) == (
         "CREATE QUERY mit.edu.web AS BEGIN\n"
         "  CREATE TEMPORARY STREAM mit.edu.\"web/conns\" WITH (box = 'web') AS\n"
-        "    SELECT * FROM mit.edu.s WHERE b = 80 AND NOT a IS NULL;\n"
+        "    SELECT * FROM mit.edu.s WHERE b = 80 AND a IS NOT NULL;\n"
         '  CREATE STREAM mit.edu."web/counts" AS\n'
         "    SELECT window_start, c, count(*) AS conns\n"
         "    FROM HOP(TABLE mit.edu.\"web/conns\", DESCRIPTOR(ts), INTERVAL '10' SECOND, "

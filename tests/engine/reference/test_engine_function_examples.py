@@ -11,7 +11,7 @@ import pytest
 
 from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.language.aggregates import function_of
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.reference.expressions import evaluate

@@ -16,7 +16,7 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from examples import examples
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.language.typed import Expression
 from medusa.engine.objects.schema import STIME, FieldType
 from medusa.engine.reference.expressions import Row, evaluate

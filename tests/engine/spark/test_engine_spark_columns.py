@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from medusa.engine.language.check import check_query
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.objects.query import Aggregate, AggregateCall, Map, Query
 from medusa.engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import MAX_OVERLAP

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.rows import FAMILIES
 from medusa.engine.spark.columns import column

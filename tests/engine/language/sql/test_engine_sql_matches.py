@@ -48,7 +48,7 @@ def test_match_recognize_is_a_match() -> None:
     assert pattern_text(box.steps) == "A B+? C"
     assert [step.condition for step in box.steps] == [
         "true",
-        "bytes > A.bytes and ts < prev.ts + interval '70' second",
+        "bytes > A.bytes AND ts < prev.ts + INTERVAL '70' SECOND",
         "bytes < B.bytes",
     ]
     assert box.within_us == 600_000_000
@@ -81,7 +81,7 @@ def test_a_measure_that_is_more_than_a_function_is_computed_behind_the_match() -
 def test_the_row_before_of_a_variable_is_its_last_one_in_its_own_condition() -> None:
     (box,) = boxes(SELECT.replace("B.bytes > A.bytes", "bytes > LAST(B.bytes, 1)"))
     assert isinstance(box, Match)
-    assert box.steps[1].condition.startswith("bytes > B.bytes and")
+    assert box.steps[1].condition.startswith("bytes > B.bytes AND")
 
 
 def test_a_select_is_over_the_matches() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Map
 from medusa.engine.objects.schema import Field, FieldType, Schema
@@ -83,10 +83,10 @@ def test_a_form_of_sql_that_is_no_function_is_refused(
 @pytest.mark.parametrize(
     ("expression", "place"),
     [
-        ("trim(both 'x' from k)", 11),
+        ("trim(both 'x' from k)", 6),
         ("trim('x' from k)", 6),
-        ("trim(leading k from k)", 14),
-        ("trim(both ' ')", 11),
+        ("trim(leading k from k)", 6),
+        ("trim(both ' ')", 6),
     ],
 )
 def test_an_expression_trims_blanks_alone(expression: str, place: int) -> None:

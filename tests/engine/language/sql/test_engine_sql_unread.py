@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from examples import examples
 from medusa.engine.language.document import Document
+from medusa.engine.language.expressions.unread import read_whole, unread, watch
 from medusa.engine.language.sql.script import Script
-from medusa.engine.language.unread import read_whole, unread, watch
 from medusa.engine.objects.query import Map
 from medusa.overlay.errors import InvalidInputError
 
@@ -313,14 +313,14 @@ def test_the_place_of_a_row_may_have_the_name_of_its_subquery_and_no_other() -> 
 @pytest.mark.parametrize(
     ("value", "expression"),
     [
-        ("cast(k AS VARCHAR(3))", "substring(cast(k as string), 1, 3)"),
-        ("k::VARCHAR(2)", "substring(cast(k as string), 1, 2)"),
-        ("cast(y AS STRING(1))", "substring(cast(y as string), 1, 1)"),
-        ("cast(k AS TEXT)", "cast(k as string)"),
-        ("cast(y AS DOUBLE PRECISION)", "cast(y as double)"),
-        ("cast(ts AS TIMESTAMP(6) WITH TIME ZONE)", "cast(ts as timestamp)"),
-        ("TIMESTAMP '2026-01-01'", "cast('2026-01-01' as timestamp)"),
-        ("10L", "cast(10 as long)"),
+        ("cast(k AS VARCHAR(3))", "CAST(k AS STRING(3))"),
+        ("k::VARCHAR(2)", "CAST(k AS STRING(2))"),
+        ("cast(y AS STRING(1))", "CAST(y AS STRING(1))"),
+        ("cast(k AS TEXT)", "CAST(k AS STRING)"),
+        ("cast(y AS DOUBLE PRECISION)", "CAST(y AS DOUBLE)"),
+        ("cast(ts AS TIMESTAMP(6) WITH TIME ZONE)", "CAST(ts AS TIMESTAMP)"),
+        ("TIMESTAMP '2026-01-01'", "CAST('2026-01-01' AS TIMESTAMP)"),
+        ("10L", "CAST(10 AS LONG)"),
     ],
 )
 def test_a_cast_has_all_of_its_type(value: str, expression: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
-from medusa.engine.language.parse_expression import parse_expression
+from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.language.sql.dialect import Medusa
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.schema import Field, FieldType, Schema
@@ -44,11 +44,11 @@ CLASSES = [
     if isinstance(each, type) and issubclass(each, exp.Expression) and each is not exp.Expression
 ]
 
-NAMES = {each.__name__ for each in CLASSES if len(re.findall(r"[A-Z]", each.__name__)) > 1}
-"""Those that are several words."""
-
-OF_SQL = {"MINUTE", "SECOND", "MATCH", "LAST", "STREAM"}
+OF_SQL = {"MINUTE", "SECOND", "MATCH", "LAST", "STREAM", "JSON"}
 """Words of mends that sqlglot's tokenizer does not know."""
+
+NAMES = {each.__name__ for each in CLASSES if len(re.findall(r"[A-Z]", each.__name__)) > 1} - OF_SQL
+"""Those that are several words."""
 
 PARSERS_WORDS = (
     {each.__name__.upper() for each in CLASSES}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, NoReturn
 
-from sqlglot import TokenType, exp
+from sqlglot import Token, TokenType, exp
+from sqlglot.parsers.spark import SparkParser
 
-from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.sql.window_grammar import WindowParser
+from medusa.engine.language.expressions.texts import Text
+from medusa.engine.language.expressions.words import OURS, NotingParser
 from medusa.engine.objects.schema import FieldType
 
 TYPES: Final = {
@@ -56,8 +57,17 @@ class TypeName(exp.Expression):
     arg_types: ClassVar = {"this": True, "size": False}
 
 
-class TypeParser(WindowParser):
-    """Parses types, and texts that contain one."""
+class RefusingParser(NotingParser, SparkParser):
+    """Has errors of our own."""
+
+    def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
+        """Raise a syntax error with a reason of ours."""
+        self.raise_error(OURS + reason, token or self._curr)
+        raise AssertionError("the parser raises its errors at once")
+
+
+class TypeParser(RefusingParser):
+    """Parses types, and what has one."""
 
     STRICT_CAST: ClassVar = True
 
@@ -107,7 +117,7 @@ class TypeParser(WindowParser):
         return self.expression(made)
 
 
-def type_of(node: TypeName, source: Source) -> tuple[FieldType, int | None]:
+def type_of(node: TypeName, text: Text) -> tuple[FieldType, int | None]:
     """The type, and the size of a text; None: it has none.
 
     Raises:
@@ -117,15 +127,15 @@ def type_of(node: TypeName, source: Source) -> tuple[FieldType, int | None]:
     type_ = TYPES[name]
     if size is None:
         return type_, None
-    number = size.name
-    if not (number.isascii() and number.isdecimal() and 1 <= len(number) <= MOST_DIGITS):
-        raise source.refusal("a size is a whole number, like STRING(64)", size)
-    if type_ is FieldType.STRING and int(number):
-        return type_, int(number)
-    if type_ is FieldType.TIMESTAMP and int(number) == 6:
+    digits = size.name
+    if not (digits.isascii() and digits.isdecimal() and 1 <= len(digits) <= MOST_DIGITS):
+        raise text.refusal("a size is a whole number, like STRING(64)", size)
+    if type_ is FieldType.STRING and int(digits):
+        return type_, int(digits)
+    if type_ is FieldType.TIMESTAMP and int(digits) == 6:
         return type_, None
     mend = _SIZED.get(name, f"say {name}")
-    raise source.refusal(f"{name}({number}) is not part of the language: {mend}", size)
+    raise text.refusal(f"{name}({digits}) is not part of the language: {mend}", size)
 
 
 _SIZED: Final = {

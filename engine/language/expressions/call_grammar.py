@@ -9,8 +9,24 @@ from typing import ClassVar, Final
 from sqlglot import Token, TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
-from medusa.engine.language.sql.type_grammar import TypeParser
-from medusa.engine.language.written_forms import BLANK, ONLY_BLANKS, TRIMS
+from medusa.engine.language.expressions.type_grammar import TypeParser
+
+BLANK: Final = " "
+"""What the trims take off."""
+
+TRIMS: Final = {"both": "trim", "leading": "ltrim", "trailing": "rtrim"}
+"""The functions that take blanks off, by the words that stand for their sides."""
+
+ONLY_BLANKS: Final = (
+    "trim takes blanks off: trim(both ' ' from s); for other signs say "
+    "regexp_replace(s, '^x+|x+$', '')"
+)
+
+_EXTRACT: Final = "extract takes a unit and a timestamp: extract(hour FROM t)"
+
+_TIMESTAMPDIFF: Final = (
+    "timestampdiff takes a unit and two timestamps: timestampdiff(hour, earlier, later)"
+)
 
 _POSITION: Final = "position takes two texts: position('b' IN s)"
 
@@ -38,13 +54,38 @@ class CallParser(TypeParser):
 
     FUNCTIONS: ClassVar[dict[str, Callable[..., exp.Expr]]] = {}
     FUNCTION_PARSERS: ClassVar = {
-        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST", "EXTRACT")},
+        **{name: SparkParser.FUNCTION_PARSERS[name] for name in ("CAST", "TRY_CAST")},
+        "EXTRACT": lambda self: self._extract(),
         "POSITION": lambda self: self._position(),
         "SUBSTRING": lambda self: self._substring(),
+        "TIMESTAMPDIFF": lambda self: self._timestampdiff(),
         "TRIM": lambda self: self._trim(),
     }
     NO_PAREN_FUNCTIONS: ClassVar[dict[TokenType, type[exp.Expr]]] = {}
     NO_PAREN_FUNCTION_PARSERS: ClassVar = {"CASE": SparkParser.NO_PAREN_FUNCTION_PARSERS["CASE"]}
+
+    def _extract(self) -> exp.Expr:
+        """Parse `unit FROM time`, or the same with a comma."""
+        start = self._tokens[self._index - 2]
+        unit = self._unit()
+        if not (self._match_text_seq("FROM") or self._match(TokenType.COMMA)):
+            self._refuse(_EXTRACT)
+        return self._called(start, [unit, self._parse_bitwise()], _EXTRACT)
+
+    def _timestampdiff(self) -> exp.Expr:
+        """Parse `unit, time, time`."""
+        start = self._tokens[self._index - 2]
+        return self._called(start, [self._unit(), *self._further()], _TIMESTAMPDIFF)
+
+    def _unit(self) -> exp.Expr | None:
+        """A unit of time, a word or a text, as a text."""
+        token = self._curr
+        if token.token_type is TokenType.STRING:
+            return self._parse_string()
+        word = self._parse_var(any_token=True)
+        return (
+            None if word is None else self.expression(exp.Literal.string(word.name.lower()), token)
+        )
 
     def _position(self) -> exp.Expr:
         """Parse `part IN text` or `part, text`, within the parentheses of POSITION."""
@@ -58,7 +99,7 @@ class CallParser(TypeParser):
         """Parse `text FROM start [FOR length]`, `text FOR length` or operands with commas."""
         start = self._tokens[self._index - 2]
         operands = [self._parse_disjunction()]
-        by_words = self._match(TokenType.FROM)
+        by_words = self._match_text_seq("FROM")
         if by_words:
             operands.append(self._parse_disjunction())
         if self._match_text_seq("FOR"):
@@ -75,14 +116,20 @@ class CallParser(TypeParser):
         start, word, side = self._tokens[self._index - 2], self._curr, ""
         if word.token_type is not TokenType.IDENTIFIER and self._next.token_type in _AFTER_SIDE:
             side = word.text.lower() if self._match_texts(_SIDES) else ""
-        signs = None if self._curr.token_type is TokenType.FROM else self._parse_disjunction()
-        if not self._match(TokenType.FROM):
+        signs = None if self._is_from() else self._parse_disjunction()
+        if not self._match_text_seq("FROM"):
             if side:
                 self._refuse(ONLY_BLANKS, word)
             return self._called(start, [signs, *self._further()], ONLY_BLANKS)
         if signs is not None and signs != exp.Literal.string(BLANK):
             self._refuse(ONLY_BLANKS, word)
         return self._called(start, [self._parse_disjunction()], ONLY_BLANKS, TRIMS.get(side, ""))
+
+    def _is_from(self) -> bool:
+        """Whether the word FROM is here, and not a field of that name."""
+        named = self._curr.token_type is TokenType.IDENTIFIER
+        closed = self._next.token_type is TokenType.R_PAREN
+        return self._curr.text.upper() == "FROM" and not (named or closed)
 
     def _further(self) -> list[exp.Expr | None]:
         """The operands behind commas."""

@@ -1,0 +1,1 @@
+"""Expressions: one grammar for SQL and for XML, types, and how they are printed."""
