@@ -121,7 +121,7 @@ def test_every_page_with_commands_is_run() -> None:
 
 @pytest.mark.process
 @pytest.mark.spark
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(1800)
 def test_every_command_works_as_printed(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
