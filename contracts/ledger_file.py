@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Final
 
-from medusa.overlay.errors import InvalidInputError, NotFoundError, StorageError, StorageFullError
+from medusa.overlay import sqlite
+from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.overlay.inventory import Inventory
+from medusa.overlay.sqlite import Survives, copy_file, damage_of, open_file, open_for_reading
 
 SCHEMA_VERSION: Final = 1
-
-BUSY_S: Final = 10.0
-"""Seconds to wait for a reader (`medusa-peer contract balance`) to leave."""
 
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS entries (
@@ -49,16 +48,14 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
         StorageError: it cannot be opened, or the disk does not take it.
     """
     _check_there(path)
-    with translated(path):
-        connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level="IMMEDIATE")
-    try:
+    if damage := damage_of(path):
+        raise InvalidInputError(f"{path}: damaged ({damage}); {_mend(path)}")
+    # money: a receipt on which the other side has our signature must survive a power cut too
+    with open_file(path, Survives.LOSS_OF_POWER, _mend(path)) as connection:
         with translated(path):
-            _check_whole(connection, path)
             prepare(connection, path)
         Inventory(path).add(path.name)
         yield connection
-    finally:
-        connection.close()
 
 
 @contextmanager
@@ -72,15 +69,15 @@ def connect_for_reading(path: Path) -> Iterator[sqlite3.Connection]:
     _check_there(path)
     if not path.is_file():
         raise NotFoundError(f"{path}: no such file")
-    with translated(path):
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None)
-    try:
+    with open_for_reading(path, _mend(path)) as connection:
         with translated(path):
             _check_version(connection, path)
         yield connection
-    finally:
-        connection.close()
+
+
+def copy_ledger(path: Path, copy: Path) -> None:
+    """Copy the file, while a peer may write to it. Raises: as `connect_for_reading`."""
+    copy_file(path, copy, _mend(path))
 
 
 def _check_there(path: Path) -> None:
@@ -93,13 +90,6 @@ def _check_there(path: Path) -> None:
     present = [path.name] if path.exists() and path.stat().st_size else []
     if Inventory(path).missing(present):
         raise InvalidInputError(f"{path}: is lost; {_mend(path)}")
-
-
-def _check_whole(connection: sqlite3.Connection, path: Path) -> None:
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    if found != "ok":
-        reason = " ".join(str(found).split())  # SQLite's text has several lines
-        raise InvalidInputError(f"{path}: damaged ({reason}); {_mend(path)}")
 
 
 def _mend(path: Path) -> str:
@@ -115,9 +105,6 @@ def prepare(connection: sqlite3.Connection, path: Path) -> None:
     Raises:
         InvalidInputError: the file is of another version.
     """
-    connection.execute("PRAGMA journal_mode = WAL")
-    # money: a receipt on which the other side has our signature must survive a power cut too
-    connection.execute("PRAGMA synchronous = FULL")
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version == 0:
         done = f"PRAGMA user_version = {SCHEMA_VERSION};"
@@ -131,21 +118,6 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
         raise InvalidInputError(f"{path}: version {version}, this program reads {SCHEMA_VERSION}")
 
 
-@contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours.
-
-    Raises:
-        StorageFullError: the disk is full; nothing was changed.
-        StorageError: it cannot be opened, read or written. InvalidInputError: it is damaged.
-    """
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise StorageFullError(f"{path}: the disk is full") from None
-        if isinstance(error, sqlite3.OperationalError):
-            raise StorageError(
-                f"{path}: {error}: look at its disk, and who may write there"
-            ) from None
-        raise InvalidInputError(f"{path}: damaged ({error}); {_mend(path)}") from None
+def translated(path: Path) -> AbstractContextManager[None]:
+    """Turn SQLite's errors into ours; see `medusa.overlay.sqlite.translated`."""
+    return sqlite.translated(path, _mend(path))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from medusa.overlay.errors import InvalidInputError, StorageError, StorageFullError
+from medusa.overlay.errors import InvalidInputError
+from medusa.overlay.sqlite import BESIDE, Survives, damage_of, open_file, translated
 
 SCHEMA_VERSION: Final = 1
 
-BESIDE: Final = ("-wal", "-shm")
-"""Suffixes of the files that SQLite keeps beside a database, and that belong to it."""
+_MEND: Final = "start the peer again: it puts the file aside then, and makes another"
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS records (
@@ -42,7 +42,7 @@ class Database:
         Raises:
             StorageFullError, InvalidInputError: see `open_database`.
         """
-        with _translated(self._path):
+        with translated(self._path, _MEND):
             return self._connection.execute(sql, arguments).fetchall()
 
     def change(self, *statements: tuple[str, tuple[object, ...]]) -> int:
@@ -51,7 +51,7 @@ class Database:
         Raises:
             StorageFullError: the disk is full; nothing was changed.
         """
-        with _translated(self._path), self._connection:
+        with translated(self._path, _MEND), self._connection:
             return sum(
                 self._connection.execute(sql, arguments).rowcount for sql, arguments in statements
             )
@@ -70,14 +70,10 @@ def open_database(path: Path, damaged: Callable[[str], None]) -> Iterator[Databa
         InvalidInputError: the file cannot be opened, or is of another version.
         StorageFullError: the disk is full.
     """
-    if damage := _damage(path):
+    if damage := damage_of(path):
         damaged(f"{path}: damaged ({damage}); it is put aside as {_put_aside(path)}")
-    with _translated(path):
-        connection = sqlite3.connect(path, isolation_level="IMMEDIATE")
-    try:
-        with _translated(path):
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
+    with open_file(path, Survives.KILL, _MEND) as connection:
+        with translated(path, _MEND):
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version not in {0, SCHEMA_VERSION}:  # 0: a new file
                 raise InvalidInputError(
@@ -87,42 +83,6 @@ def open_database(path: Path, damaged: Callable[[str], None]) -> Iterator[Databa
             done = f"PRAGMA user_version = {SCHEMA_VERSION};"
             connection.executescript(f"BEGIN; {_SCHEMA} {done} COMMIT;")
         yield Database(connection, path)
-    finally:
-        connection.close()
-
-
-@contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except sqlite3.Error as error:
-        if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-            raise StorageFullError(f"{path}: the disk is full") from None
-        if isinstance(error, sqlite3.OperationalError):
-            raise StorageError(
-                f"{path}: {error}: look at its disk, and who may write there"
-            ) from None
-        raise InvalidInputError(
-            f"{path}: damaged ({error}); start the peer again: it puts the file aside then, and "
-            "makes another"
-        ) from None
-
-
-def _damage(path: Path) -> str:
-    """The damage of the file as text; "" if there is none, or no file. Reads all of it (some 0.3 s
-    for 100 MB)."""
-    if path.is_dir():
-        return "it is a folder"
-    if not path.exists():
-        return ""  # SQLite removes a write-ahead log without its database
-    try:
-        with closing(sqlite3.connect(path)) as connection:
-            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.OperationalError:
-        return ""  # it cannot be opened: the caller's open raises the reason
-    except sqlite3.DatabaseError as error:
-        return str(error)
-    return "" if found == "ok" else " ".join(str(found).split())  # SQLite's text has several lines
 
 
 def _put_aside(path: Path) -> Path:

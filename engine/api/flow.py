@@ -233,7 +233,7 @@ class FlowCalls:
             if keeper is not None:
                 await changing.tell_end(keeper, who)
             else:
-                await self.store.note_end_read(state, who)
+                await self.store.ends_read.note(state, who)
 
     async def _relay(self, caller: Caller, request: Subscribe, near: Duplex) -> None:
         """Relay from the present producer; older tuples, from the one with most history."""

@@ -97,7 +97,7 @@ class Sources:
             await state.leader.retire()
             with trio.CancelScope(shield=True):  # half a stream is no stream
                 await self.store.drop(state.key)
-                if self.store.folder_of(state.key).exists():
+                if self.store.folders.of(state.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
                 await self._withdraw(each.stream.name for each in entries_of(state.entry))
             self.events.note("info", f"deleted {stream}")
@@ -118,12 +118,12 @@ class Sources:
                 return await self._reopen_replicated(keeper)
             state = self._source(stream)
             assert state.leader is not None, "a source"
-            async with self.store.telling_end(state):
+            async with self.store.ends_read.telling(state):
                 if state.leader.boundary < END:
                     return False
                 self._check_end_unread(state)
                 await state.leader.reopen()
-                await trio.to_thread.run_sync(self.store.forget_end, state)
+                await trio.to_thread.run_sync(self.store.ends_read.forget, state)
             self.events.note("info", f"reopened {stream}")
             return True
 
@@ -147,7 +147,7 @@ class Sources:
 
     async def _alter(self, state: StreamState, alteration: Alteration) -> None:
         assert state.leader is not None, "a source"
-        before = state.leader.source.definition or state.entry.stream
+        before = state.leader.source.state.config.definition or state.entry.stream
         definition = altered(before, alteration)
         if definition != before:
             await state.leader.alter(definition)
@@ -199,7 +199,7 @@ class Sources:
                 )
 
     def _check_end_unread(self, source: StreamState) -> None:
-        readers = set(self.store.end_readers(source))
+        readers = set(self.store.ends_read.readers(source))
         for state in (source, *self.store.beside(source)):
             readers |= self.followers.readers(state.name)
         if readers:

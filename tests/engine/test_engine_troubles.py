@@ -202,7 +202,7 @@ async def test_a_view_that_stands_still_is_a_trouble(town: Town) -> None:
     view = mit.name("v")
     await client.create_view(View(view, stream, Range(0, 1_000)))
     await until(lambda: mit.state(view).log.boundary == 1)
-    folder = mit.up.engine.store.folder_of(LogKey(view)) / "log"
+    folder = mit.up.engine.store.folders.of(LogKey(view)) / "log"
     away = folder.with_name("away")
     folder.rename(away)
     await client.post_event(stream, rows([(2, 2)]), boundary=2)

@@ -50,7 +50,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
                     break
                 posted = await store.intake.post(state, PostRequest(writer, post, body))
                 # A duplicate, too, waits for everything before it.
-                await accepted.send((posted, keeper.logs.leader.source.position))
+                await accepted.send((posted, keeper.logs.leader.source.journal.position))
         await trio.sleep_forever()  # the answers still go
 
     async def answer() -> None:
@@ -72,11 +72,11 @@ async def alter(keeper: Keeper, alteration: Alteration) -> None:
             come to count, or not; asked again, it does.
     """
     leader = keeper.logs.leader
-    before = leader.source.definition or keeper.entry.stream
+    before = leader.source.state.config.definition or keeper.entry.stream
     definition = altered(before, alteration)
     if definition != before:
         await leader.alter(definition)
-    await keeper.news.acknowledged(leader.source.position)
+    await keeper.news.acknowledged(leader.source.journal.position)
     await keeper.announcing.announce_altered(entries_of(replace(keeper.entry, stream=definition)))
     await keeper.be_altered()
 
@@ -150,7 +150,7 @@ async def delete(keeper: Keeper) -> None:
             has changed, or the text says that the stream may still come to be deleted.
         StorageError: it is deleted, but files of it stay here until the peer starts again.
     """
-    folder = keeper.around.store.folder_of(LogKey(keeper.name, REPLICATED))
+    folder = keeper.around.store.folders.of(LogKey(keeper.name, REPLICATED))
     await keeper.step(partial(_delete, keeper))
     with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
         await keeper.deleted.wait()

@@ -90,7 +90,7 @@ class _Following:
         if not self.keeper.election.whole:
             await self.keeper.forget()
         leader, ballot = self._leader, self.keeper.election.ballot
-        segments = tuple(Segment(*each) for each in leader.source.segments)
+        segments = tuple(Segment(*each) for each in leader.source.journal.segments)
         revised = BEGINNING if leader.logs.revisions is None else _stays(leader.logs.revisions)
         has = ReplicaState(
             ballot.joined, segments, _stays(leader.logs.stream), leader.logs.late.boundary, revised
@@ -104,7 +104,7 @@ class _Following:
             await self._store_parts()
             await self.keeper.feed(CaughtUp(self.term_number, ballot.journal))
         _check(self.keeper, self.peer, self.term_number)
-        await self.duplex.send(Stored(self._leader.source.position, joined=True))
+        await self.duplex.send(Stored(self._leader.source.journal.position, joined=True))
         await self._store_parts()
 
     def _hold(self, said: Plan | Part) -> None:
@@ -121,7 +121,7 @@ class _Following:
                 return
             await self._store(part, body)
             _check(self.keeper, self.peer, self.term_number)
-            await self.duplex.send(Stored(self._leader.source.position))
+            await self.duplex.send(Stored(self._leader.source.journal.position))
 
     async def _store(self, part: Part, body: bytes) -> None:
         leader = self._leader
@@ -142,7 +142,7 @@ class _Following:
                 break
             except StorageError as error:
                 # Entries before the one that found no room are stored.
-                done = leader.source.position
+                done = leader.source.journal.position
                 if done[0] == at[0]:
                     rest = rest[done[1] - at[1] :]
                     part = msgspec.structs.replace(part, at=done)
@@ -161,14 +161,14 @@ class _Following:
         if discarded:
             text = f"replaced the journal of term {has.joined} of {keeper.name}"
             keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
-        folder = keeper.around.store.folder_of(self._state.key)
+        folder = keeper.around.store.folders.of(self._state.key)
         async with self._at_rest_over():
             for log, start, upto in self._planned(plan):
                 await self._receive_log(log, start, upto)
             for path in journal_folders(folder, self.term_number):
                 await trio.to_thread.run_sync(remove_journal, path)
             await self._receive_journals()
-            await keeper.around.store.replace_journal(self._state, self.term_number)
+            await keeper.around.store.opener.replace_journal(self._state, self.term_number)
             await keeper.feed(CaughtUp(self.term_number, self.term_number))
         for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
             if path.is_dir() and path not in journal_folders(folder, self.term_number):
@@ -209,7 +209,7 @@ class _Following:
             except BaseException:
                 if before != [log.boundary for log in leader.logs.all]:
                     with trio.CancelScope(shield=True):
-                        await self.keeper.around.store.replace_journal(self._state, journal)
+                        await self.keeper.around.store.opener.replace_journal(self._state, journal)
                 raise
 
     async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
@@ -228,7 +228,7 @@ class _Following:
     async def _receive_journals(self) -> None:
         """Receive journals into folders of their own: they count once they are complete."""
         folders = journal_folders(
-            self.keeper.around.store.folder_of(self._state.key), self.term_number
+            self.keeper.around.store.folders.of(self._state.key), self.term_number
         )
         durable = self.keeper.around.store.is_durable
         with ExitStack() as closing:

@@ -147,7 +147,7 @@ class Keeper:
         leader = self.logs.leader
         if self.election.leader not in {"", self.around.own}:
             self.logs.hold(*leader.logs.starts)
-        lost = leader.lost or not leader.source.segments
+        lost = leader.lost or not leader.source.journal.segments
         if lost and self.election.ballot.joined > FOUNDED:
             text = f"waits for another member's journal of {self.name}"
             self.around.events.note("error", f"{text}: what it had as a replica is not whole")

@@ -95,7 +95,7 @@ class VoterLogs:
     @property
     def definition(self) -> StreamDefinition | None:
         """See `Source.definition`."""
-        return None if self.state is None else self.leader.source.definition
+        return None if self.state is None else self.leader.source.state.config.definition
 
     async def open(self, entry: StreamEntry, journal: int) -> StreamState:
         """Open or make them. journal: see `Ballot.journal`."""

@@ -110,8 +110,8 @@ class _Ship:
                 await self._send_log(leader.logs.revisions, has.revisions_boundary)
             await self._send_log(log, has.boundary)
             await self._send_log(late_log, has.late_boundary)
-            await self._send_journal(late, (late.segments[0][0], 0), late=True)
-            at = (source.segments[0][0], 0)
+            await self._send_journal(late, (late.journal.segments[0][0], 0), late=True)
+            at = (source.journal.segments[0][0], 0)
         await self._send_journal(source, at, late=False)
 
     async def _send_log(self, log: StreamLog, after: int) -> None:
@@ -120,8 +120,8 @@ class _Ship:
 
     async def _send_journal(self, source: Source, at: Position, *, late: bool) -> None:
         """Send a journal to its end; no post is written to it meanwhile."""
-        while at < source.position:
-            at, data = source.read(at, PART_BYTES)
+        while at < source.journal.position:
+            at, data = source.journal.read(at, PART_BYTES)
             await self._duplex.send(Shipped(Part(at, START, late)), data)
             at = (at[0], at[1] + len(data))
         if not late:
@@ -156,7 +156,7 @@ def _continues(has: ReplicaState, source: Source) -> Position | None:
     if not has.joined or not has.segments:
         return None
     last = has.segments[-1]
-    for number, term_number, length in source.segments:
+    for number, term_number, length in source.journal.segments:
         if (number, term_number) == (last.number, last.term_number) and last.length <= length:
             return number, last.length
     return None

@@ -466,6 +466,13 @@ class Acceptance:
             self.ended_at = self.boundary
         self.boundary = max(self.boundary, boundary)
 
+    def goes_on_from(self, logged: int) -> int:
+        """The boundary from which an ended stream can go on; no promised boundary is beyond it.
+        logged: the log's boundary before its end, as far as the log knows."""
+        before = logged if self.ended_at is None else self.ended_at
+        promised = self.presence.reached(self.slack_us, limit=BEGINNING)
+        return max(before, self.greatest, self.revised_at, promised)
+
     def reopen(self, boundary: int) -> None:
         """Take back the end of the stream, which no reader has seen."""
         self.boundary = boundary

@@ -67,7 +67,7 @@ class Cutter:
     async def _advance(self, source: Source, log: StreamLog) -> bool:
         ready = source.ready
         moved = False
-        while log.boundary < ready or source.has_cut:
+        while log.boundary < ready or source.waiting.has_cut:
             async with self._sources.lock:
                 cut = source.cut()
             if cut is None:

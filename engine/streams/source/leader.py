@@ -81,12 +81,12 @@ class Leader:
     @property
     def lost(self) -> tuple[str, ...]:
         """Acknowledged rows that are known to be missing, for people."""
-        return (*self.logs.lost, *self.sources.late.lost, *self.source.lost)
+        return (*self.logs.lost, *self.sources.late.journal.lost, *self.source.journal.lost)
 
     @property
     def cut_off(self) -> tuple[str, ...]:
         """See `Source.cut_off`."""
-        return (*self.sources.late.cut_off, *self.source.cut_off)
+        return (*self.sources.late.journal.cut_off, *self.source.journal.cut_off)
 
     async def post(self, request: PostRequest, *, now: float) -> Posted:
         """See `Source.post`. Hand in the posts of one producer one after the other. A post waits a
@@ -157,7 +157,7 @@ class Leader:
         async with self.cutter.at_rest():
             if not self.logs.have_end:
                 raise UnavailableError("its end is not in its log yet: try again")
-            boundary = self.source.goes_on_from(self.logs.stream.files.before_end)
+            boundary = self.source.acceptance.goes_on_from(self.logs.stream.files.before_end)
             self._shorten(boundary)  # after a crash here the journal brings the end again
             if term_number is None:
                 await trio.to_thread.run_sync(self.source.reopen, boundary)

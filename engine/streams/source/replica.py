@@ -62,18 +62,18 @@ class Replica:
             DecodeError: no leader sends this there. StorageFullError: the disk is full; the entries
                 before are stored, so that the rest goes to `Source.position`.
         """
-        reached = self._source.position
-        if self._source.has_journal and at != reached and at != (reached[0] + 1, 0):
+        reached = self._source.journal.position
+        if self._source.journal.has_begun and at != reached and at != (reached[0] + 1, 0):
             raise DecodeError(f"part of a journal at {at}, but {reached} was reached")
         number, offset = at
         for meta, body in split(data):
             if offset == 0:
-                self._source.copy_segment(number, meta)
+                self._source.journal.copy_segment(number, meta)
             else:
-                self._source.copy_entry(meta, body)
-            offset = self._source.position[1]
+                self._source.journal.copy_entry(meta, body)
+            offset = self._source.journal.position[1]
 
     def settle(self, upto: Position, now: float) -> None:
         """Note that all replicas have everything before `upto`. now: seconds."""
-        self.settling.settle(min(upto, self._source.position))
+        self.settling.settle(min(upto, self._source.journal.position))
         self._source.hand_on_late(now)

@@ -94,7 +94,9 @@ class Revising:
                 f"stream {self._source.name}: its leader is changing: send it again"
             )
         times = replaced_times(looked_up.search.request, self._source.schema)
-        check_ahead(times, promise, self._source.schema, self._source.definition, now_us)
+        check_ahead(
+            times, promise, self._source.schema, self._source.state.config.definition, now_us
+        )
         if self._source.boundary == END:
             raise InvalidInputError(f"stream {self._source.name} has ended: it is revised no more")
         resolved = resolve(
@@ -122,7 +124,7 @@ class Revising:
         entry = decide(self._source.acceptance, entry, Batch(resolved.rows), 0)
         journaled = encode(resolved.rows) if entry.count else memoryview(b"")
         self._check_revisions(entry, len(journaled))
-        self._source.append(entry, journaled, Batch(resolved.rows))
+        self._source.journal.append(entry, journaled, Batch(resolved.rows))
         accepted = looked_up.search.request.num_rows - len(entry.missed)
         return Posted(
             request.post.sequence, accepted, 0, self._source.boundary, missed=entry.missed
@@ -163,7 +165,7 @@ class Revising:
                 f"become: revise at most {MAX_BATCH_BYTES} at a time"
             )
         source = self._source
-        limit = source.pending_limit
+        limit = source.state.config.pending_bytes
         self.waiting.check_room(source.name, size, limit, source.ready, entry.becomes)
 
 

@@ -29,7 +29,7 @@ class SharedSources:
         self.lock = trio.Lock()
         self._logs = logs
         self._ready = Watched(source.ready)
-        self._grown = Watched(source.position)
+        self._grown = Watched(source.journal.position)
         self._clocked = Watched(self.watch_clock)
 
     @asynccontextmanager
@@ -52,7 +52,7 @@ class SharedSources:
     async def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
         """A part of the stream's journal; see `Journal.read`."""
         async with self.lock:
-            return self.source.read(at, limit)
+            return self.source.journal.read(at, limit)
 
     # -- news -------------------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ class SharedSources:
         if self._has_ready:
             self._ready.set(self.source.ready)
         self._clocked.set(self.watch_clock)
-        self._grown.set(self.source.position)
+        self._grown.set(self.source.journal.position)
 
     @property
     def _has_ready(self) -> bool:
@@ -73,7 +73,7 @@ class SharedSources:
         """Whether the clock alone, without a post, may move its boundary or end the presence of a
         producer. One that was away looks once: producers are waited for from then on."""
         state = self.source.acceptance
-        return self.source.was_away or bool(state.presence.count) or is_held(state)
+        return self.source.attendance.was_away or bool(state.presence.count) or is_held(state)
 
     async def wait_clock(self) -> None:
         """Return once they watch the clock."""
@@ -89,4 +89,4 @@ class SharedSources:
     async def wait_grown(self, beyond: Position) -> None:
         """Return once the journal is longer than that."""
         await trio.lowlevel.checkpoint()
-        await self._grown.until(lambda _: self.source.position > beyond)
+        await self._grown.until(lambda _: self.source.journal.position > beyond)

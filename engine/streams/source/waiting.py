@@ -52,6 +52,11 @@ class _Waiting:
         self.committed = committed
         self.pending = Pending(schema)
 
+    @property
+    def has_cut(self) -> bool:
+        """Whether a cut waits to be committed."""
+        return self.pending.cut is not None
+
     def cut(self, ready: int) -> tuple[int, pa.Table] | None:
         """Cut all rows up to the boundary `ready`, as `Source.cut`."""
         if self.pending.cut is None and ready > self.committed:

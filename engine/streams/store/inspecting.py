@@ -14,7 +14,7 @@ from medusa.engine.streams.journal.entries import is_torn, whole_entries
 from medusa.engine.streams.log.epochs import EpochFile
 from medusa.engine.streams.log.scanning import look
 from medusa.engine.streams.revisions.columns import revisions_schema
-from medusa.engine.streams.store.store import GONE, read_entry
+from medusa.engine.streams.store.folders import GONE, read_entry
 from medusa.engine.streams.store.stream_state import StoredStream
 from medusa.overlay.errors import DamagedError, NotFoundError
 from medusa.overlay.files import storing

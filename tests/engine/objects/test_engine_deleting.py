@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 def folders(place: Place) -> list[str]:
     store = place.up.engine.store
-    return sorted(path.name for path in store.folder_of(LogKey("x")).parent.iterdir())
+    return sorted(path.name for path in store.folders.of(LogKey("x")).parent.iterdir())
 
 
 async def gone(client: AsyncMedusaClient, stream: str) -> None:

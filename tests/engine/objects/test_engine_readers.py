@@ -191,7 +191,7 @@ async def test_a_start_mends_an_output_that_its_file_says_everybody_may_read(
     client, out = here.clients["mit.edu"], here.mit.name("out")
     await begin(client, keep(here.mit.name("q"), here.stream, out))
     assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
-    file = here.mit.up.engine.store.folder_of(LogKey(out)) / "stream.json"
+    file = here.mit.up.engine.store.folders.of(LogKey(out)) / "stream.json"
     await here.town.stop(here.mit)
     known = load_json(file, StoredStream, mend="")
     old = msgspec.structs.replace(known.entry.stream, label=())

@@ -176,10 +176,10 @@ class Replica:
 
     def take(self, other: Replica, limit: int) -> None:
         """Yield the part of the other's journal that ours lacks, in pieces."""
-        start = self.source.position if self.source.position[0] else (1, 0)
+        start = self.source.journal.position if self.source.journal.position[0] else (1, 0)
         at = start
-        while at < other.source.position:
-            at, data = other.source.read(at, limit)
+        while at < other.source.journal.position:
+            at, data = other.source.journal.read(at, limit)
             self.replica.follow(at, data)
             at = (at[0], at[1] + len(data))
 

@@ -111,7 +111,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
     await until(lambda: state.entry.stream.readers == ("utah.edu",))
     await owner.post_event(stream, rows([(2, 2)]), boundary=2)
     await until(lambda: state.log.boundary == 2)
-    folder = utah.up.engine.store.folder_of(state.key)
+    folder = utah.up.engine.store.folders.of(state.key)
     stored = load_json(folder / "stream.json", StoredStream, mend="")
     assert stored == StoredStream(state.entry, Role.FOLLOWER), "a restart knows it too"
 

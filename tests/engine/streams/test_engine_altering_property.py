@@ -61,7 +61,7 @@ class Pair:
     def do(self, step: Step) -> None:
         match step:
             case "alter", slack_us:
-                before = self.leader.source.definition
+                before = self.leader.source.state.config.definition
                 assert before is not None
                 now = structs.replace(before, slack_us=slack_us, edition=before.edition + 1)
                 self.leader.source.alter(now)
@@ -75,7 +75,7 @@ class Pair:
             case "acknowledge", limit:
                 self.replica.take(self.leader, limit)
                 for each in (self.leader, self.replica):
-                    each.settle(self.replica.source.position)
+                    each.settle(self.replica.source.journal.position)
                 self.acknowledged = self.expected
             case "crash", 0:
                 self.leader.config = CONFIG.of(self.acknowledged)
@@ -98,13 +98,13 @@ class Pair:
         self.leader.lead(self.term_number)
         self.replica = self.place()
         self.sequence = self.leader.source.acceptance.last_of(Writer("p"))
-        now = self.leader.source.definition
+        now = self.leader.source.state.config.definition
         assert now is not None
         self.expected = now
         self.do(("acknowledge", 500))  # it is the leader once its replica is in step
 
     def check(self) -> None:
-        now = self.leader.source.definition
+        now = self.leader.source.state.config.definition
         assert now == self.expected
         assert now.edition >= self.acknowledged.edition
         if now.edition == self.acknowledged.edition:
@@ -126,7 +126,7 @@ def test_the_newest_counts_whatever_happens(
         pair.check()
     pair.do(("acknowledge", 500))
     leader, replica = pair.leader.source, pair.replica.source
-    assert replica.definition == leader.definition == pair.expected
+    assert replica.state.config.definition == leader.state.config.definition == pair.expected
     assert replica.boundary == leader.boundary, "less slack counts at the same place"
     for each in (pair.leader, pair.replica):
         each.cut()

@@ -72,7 +72,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
         await client.post_event(stream, rows([(1, 1)]), boundary=1)
         await client.flush()
         await until(lambda: mit.state("s").log.boundary == 1)
-        folder = mit.up.engine.store.folder_of(LogKey(stream)) / "log"
+        folder = mit.up.engine.store.folders.of(LogKey(stream)) / "log"
         shutil.rmtree(folder)
         await client.post_event(stream, rows([(2, 2)]), boundary=2)
         await client.flush()

@@ -111,11 +111,11 @@ async def test_the_journal_goes_when_both_logs_have_its_tuples(tmp_path: Path) -
         await post(leader, 1, [(100, 1)])
         for number in range(2, 30):
             await post(leader, number, [(80, number)])
-        kept = len(leader.source.segments)
+        kept = len(leader.source.journal.segments)
         assert kept > 5, "they wait for the boundary"
         await post(leader, 30, [(500, 30)])
         await leader.advance(NOW)
-        assert len(leader.source.segments) < kept
+        assert len(leader.source.journal.segments) < kept
         assert len(insertions(leader.logs.revisions)) == 28
 
 

@@ -63,8 +63,8 @@ def test_the_replica_goes_on_where_the_home_was(
         )
         if number <= reached:
             replica.take(leader, limit)
-            leader.settle(replica.source.position)
-            replica.settle(replica.source.position)
+            leader.settle(replica.source.journal.position)
+            replica.settle(replica.source.journal.position)
         if cut[number - 1]:
             leader.cut()
             replica.cut()
@@ -74,15 +74,15 @@ def test_the_replica_goes_on_where_the_home_was(
     if crash:
         replica.crash()
     replica.lead(3)
-    replica.settle(replica.source.position)
+    replica.settle(replica.source.journal.position)
     for number, (rows, boundary) in enumerate(posts, 1):
         data = body(rows) if rows else b""
         posted = replica.source.post(
             PostRequest(Writer("p"), Post(number, boundary=boundary), data), now=NOW + number
         )
         assert posted.duplicate or number > reached
-    replica.settle(replica.source.position)
-    alone.settle(alone.source.position)
+    replica.settle(replica.source.journal.position)
+    alone.settle(alone.source.journal.position)
     replica.cut()
     alone.cut()
     assert replica.rows == alone.rows
@@ -107,7 +107,7 @@ def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
     replica.source.tick(NOW + 100)
     assert replica.source.boundary == leader.source.boundary == int(NOW * 1e6) - 1
     assert replica.source.ready == BEGINNING, "it is not settled"
-    replica.settle(replica.source.position)
+    replica.settle(replica.source.journal.position)
     replica.cut()
     assert replica.log.boundary == leader.source.boundary
     leader.close()
@@ -118,7 +118,7 @@ def test_parts_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     leader, replica = Replica(tmp_path / "h"), Replica(tmp_path / "r")
     leader.lead(2)
     leader.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
-    at, data = leader.source.read((1, 0), 10**6)
+    at, data = leader.source.journal.read((1, 0), 10**6)
     replica.replica.follow(at, data)
     for place in ((1, 0), (1, len(data) + 1), (3, 0)):
         with pytest.raises(DecodeError, match="was reached"):
@@ -144,7 +144,7 @@ def test_one_wrong_bit_is_noticed(
     leader = Replica(tmp_path_factory.mktemp("h"))
     leader.lead(2)
     leader.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
-    data = bytearray(leader.source.read((1, 0), 10**6)[1])
+    data = bytearray(leader.source.journal.read((1, 0), 10**6)[1])
     leader.close()
     data[at % len(data)] ^= 1 << bit
     with pytest.raises(DecodeError):

@@ -78,7 +78,7 @@ def test_late_rows_are_counted_and_go_to_their_own_stream(s: Stream) -> None:
     assert late == [NOW_US, NOW_US, NOW_US + 1]
     s.crash()
     assert s.source.acceptance.late_rows == 3, "in all, not since the start"
-    s.source._begin_segment()
+    s.source.journal.begin_segment()
     s.crash()
     assert s.source.acceptance.late_rows == 3
 

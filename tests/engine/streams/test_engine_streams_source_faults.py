@@ -47,15 +47,15 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(s: Stream, tmp_path: Path) -
     ends = []
     for n in range(50):
         s.post([(n, n)], Writer("ab"[n % 2]))
-        ends.append(s.source.position[1])
+        ends.append(s.source.journal.position[1])
     s.close()
     flip(tmp_path / "journal" / "000000000001.journal", ends[20] - 1)
     s.open()
-    damaged, post = s.source.lost
+    damaged, post = s.source.journal.lost
     assert f"{ends[20] - ends[19]} bytes from byte {ends[19]} on are damaged" in damaged
     assert post.startswith("posts 11 to 11 of a are missing from the journal")
     s.crash()
-    assert s.source.lost == ()
+    assert s.source.journal.lost == ()
     s.post([], Writer("a"), end=True)
     while s.move():
         pass
@@ -80,13 +80,13 @@ def test_a_missing_journal_is_told_and_the_stream_goes_on(
         for path in (tmp_path / "journal").iterdir():
             path.unlink()
     s.open()
-    (lost,) = s.source.lost
+    (lost,) = s.source.journal.lost
     assert f"{tmp_path / 'journal'}: journal segments 1..1 are missing" in lost
     assert f"after boundary {s.source.waiting.committed}" in lost
     s.crash()
-    assert s.source.lost == ()
+    assert s.source.journal.lost == ()
     s.post([(60, 60)], Writer("a"))
-    (lost,) = s.source.lost
+    (lost,) = s.source.journal.lost
     assert lost.startswith("posts 1 to 50 of a are missing from the journal")
     s.post([], Writer("a"), end=True)
     while s.move():
@@ -99,19 +99,19 @@ def test_a_missing_journal_is_told_and_the_stream_goes_on(
 def test_a_producer_whose_last_posts_are_lost_goes_on(s: Stream, tmp_path: Path) -> None:
     for n in range(4):
         s.post([(n, n)], Writer("a"))
-        end = s.source.position[1]
+        end = s.source.journal.position[1]
     s.post([(5, 5)], Writer("b"))
     s.close()
     flip(tmp_path / "journal" / "000000000001.journal", end - 1)
     s.open()
-    assert len(s.source.lost) == 1, "nobody knows whose post that was"
+    assert len(s.source.journal.lost) == 1, "nobody knows whose post that was"
     s.crash()
     s.source.post(PostRequest(Writer("new"), Post(1), body([(6, 6)])), now=NOW)
     with pytest.raises(SequenceGapError):
         s.source.post(PostRequest(Writer("new"), Post(3), body([(6, 6)])), now=NOW)
     assert s.source.post(PostRequest(Writer("a"), Post(3), b"junk"), now=NOW).duplicate
     assert not s.post([(7, 7)], Writer("a")).duplicate
-    (lost,) = s.source.lost
+    (lost,) = s.source.journal.lost
     assert lost.startswith("posts 4 to 4 of a are missing")
     with pytest.raises(SequenceGapError):
         s.source.post(PostRequest(Writer("a"), Post(7), body([(8, 8)])), now=NOW)
@@ -127,10 +127,10 @@ def test_a_producer_whose_last_posts_are_lost_goes_on(s: Stream, tmp_path: Path)
 def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Path) -> None:
     """Its next post has a number that only a known producer may have."""
     s.post([(0, 0)], Writer("a"))
-    _, start = s.source.position
+    _, start = s.source.journal.position
     for n in range(1, 4):
         s.post([(n, n)], Writer("b", "utah.edu"))
-    _, end = s.source.position
+    _, end = s.source.journal.position
     s.post([(5, 5)], Writer("a"))
     s.close()
     path = tmp_path / "journal" / "000000000001.journal"
@@ -139,7 +139,7 @@ def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Pat
     path.write_bytes(data)
     s.open()
     s.post([(7, 7)], Writer("b", "utah.edu"))
-    assert s.source.lost[-1].startswith("posts 1 to 3 of b of utah.edu are missing")
+    assert s.source.journal.lost[-1].startswith("posts 1 to 3 of b of utah.edu are missing")
     with pytest.raises(SequenceGapError):
         s.source.post(PostRequest(Writer("b", "utah.edu"), Post(9), body([(8, 8)])), now=NOW)
     s.post([], Writer("a"), end=True)
@@ -154,7 +154,7 @@ def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None
     ends = []
     for n in range(6):
         s.post([(10 * n, n), (0, 100 + n)])  # late from the second on
-        ends.append(s.source.position[1])
+        ends.append(s.source.journal.position[1])
     s.close()
     for end in ends[3:5]:
         flip(tmp_path / "journal" / "000000000001.journal", end - 1)
@@ -190,7 +190,7 @@ def test_what_damage_does_not_touch_is_there_once(
             rows = [(10 * number + stime, value + i) for i, stime in enumerate(stimes)]
             value += len(rows)
             posted = s.post(rows, Writer(producer))
-            placed.append((rows, posted.late, *s.source.position))
+            placed.append((rows, posted.late, *s.source.journal.position))
         there, late = s.rows(), s.late_values()
         s.close()
         files = sorted((folder / "journal").glob("*.journal"))
@@ -218,7 +218,7 @@ def test_what_damage_does_not_touch_is_there_once(
             if not any(at[0] == number and begin <= at[1] < end for at in hit):
                 assert {value for _, value in rows} <= {v for _, v in found} | set(found_late)
         s.crash()
-        assert s.source.lost == s.late.lost == ()
+        assert s.source.journal.lost == s.late.journal.lost == ()
 
 
 # -- a disk that fails -----------------------------------------------------------------------------
@@ -302,7 +302,7 @@ def test_a_failing_disk_loses_nothing_that_was_acknowledged(
                     case "crash":
                         disk.faults = []
                         s.crash()
-                        assert s.source.lost == ()
+                        assert s.source.journal.lost == ()
         disk.faults = []
         for producer in "ab":
             if producer in refused:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +12,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from medusa.contracts.ledger import LEDGER_FILE
-from medusa.contracts.ledger_file import translated
+from medusa.contracts.ledger_file import copy_ledger
 from medusa.engine.replication.leaders.logs import BallotFiles
 from medusa.engine.replication.restored import FILE, Restored
 from medusa.engine.streams.store.freezing import SIZES, copied
@@ -180,14 +179,7 @@ def _ledger(home: Home, folder: Path) -> Iterator[list[Member]]:
     try:
         with storing(copy):
             folder.mkdir(parents=True)
-        with translated(path):
-            source = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-            target = sqlite3.connect(copy)
-            try:
-                source.backup(target)
-            finally:
-                target.close()
-                source.close()
+        copy_ledger(path, copy)
         yield [Member(LEDGER_FILE, copy, copy.stat().st_size)]
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -36,7 +36,8 @@ from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.ballot import Ballot
 from medusa.engine.streams.journal.journal import Position
-from medusa.engine.streams.store.store import REPLICATED, StreamStore
+from medusa.engine.streams.store.folders import StreamFolders
+from medusa.engine.streams.store.store import REPLICATED
 from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import (
     ConflictError,
@@ -51,7 +52,7 @@ pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
 
 
 def folder(place: Place, stream: str) -> Path:
-    return place.up.engine.store.folder_of(LogKey(stream, REPLICATED))
+    return place.up.engine.store.folders.of(LogKey(stream, REPLICATED))
 
 
 def ballot(place: Place, stream: str) -> Ballot:
@@ -266,7 +267,7 @@ async def test_a_crash_before_the_files_are_gone(
     async with home.client() as client:
         stream = await posted(client, home)
         with monkeypatch.context() as patching:
-            patching.setattr(StreamStore, "_remove_folder", _nothing)
+            patching.setattr(StreamFolders, "remove", _nothing)
             with pytest.raises(StorageError, match="its files stay"):
                 await client.delete_stream(stream)
             assert ballot(home, stream).deleted
@@ -277,7 +278,7 @@ async def test_a_crash_before_the_files_are_gone(
     await until(lambda: stream not in home.up.engine.catalog.own_names().get("stream", ()))
 
 
-async def _nothing(_store: StreamStore, _key: str) -> None:
+async def _nothing(_folders: StreamFolders, _key: str) -> None:
     await trio.lowlevel.checkpoint()
 
 

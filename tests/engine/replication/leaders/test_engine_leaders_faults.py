@@ -126,7 +126,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
         posted = await post(client, stream, range(1, 41))
         home = keeper(first, stream)
         assert home.is_leader, "slow is not lost"
-        assert home.election.committed == home.logs.leader.source.position
+        assert home.election.committed == home.logs.leader.source.journal.position
         await town.stop(first)
     monkeypatch.undo()
     leader_now = await new_leader(places, stream)
@@ -233,7 +233,7 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
         for number in range(10):
             await client.post_event(stream, rows([(number, number)]), boundary=0)
         await client.flush()
-        segment, end = state_at(first, stream).leader.source.position  # type: ignore[union-attr]
+        segment, end = state_at(first, stream).leader.source.journal.position  # type: ignore[union-attr]
         journal = keeper(first, stream).election.ballot.journal
     (replica,) = replicas_of(places, stream, first)
     await town.stop(replica)

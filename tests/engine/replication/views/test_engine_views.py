@@ -242,7 +242,7 @@ async def test_deleting_frees_what_it_kept(town: Town) -> None:
     assert "view" in (await client.lookup_object(view)).entries
     reader = client.subscribe(view)
     assert await received(reader, 3) == [(1, 1), (2, 2), (3, 3)]
-    folder = beside.up.engine.store.folder_of(LogKey(view))
+    folder = beside.up.engine.store.folders.of(LogKey(view))
     assert folder.exists()
     await client.delete_view(view)  # any peer of the participant takes the call
     assert not folder.exists()

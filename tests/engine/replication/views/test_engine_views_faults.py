@@ -119,7 +119,7 @@ async def test_half_of_what_was_dropped_is_nothing(town: Town) -> None:
     view = View(mit.name("v"), stream, Last(3), frozen=True)
     await client.create_view(view)
     await to_the_end(client.subscribe(view.name))
-    folder = mit.up.engine.store.folder_of(LogKey(view.name))
+    folder = mit.up.engine.store.folders.of(LogKey(view.name))
     await town.stop(mit)
     gone = folder.with_name("~" + "0" * 64)
     folder.rename(gone)  # as a peer leaves it that is killed while it deletes it

@@ -97,7 +97,7 @@ class Peer:
             log.upkeep.retain(0.0)
 
     def has(self) -> ReplicaState:
-        segments = tuple(Segment(*each) for each in self.leader.source.segments)
+        segments = tuple(Segment(*each) for each in self.leader.source.journal.segments)
         return ReplicaState(
             bool(segments), segments, *(_stays(log) for log in self.leader.logs.all)
         )
@@ -107,9 +107,9 @@ class Peer:
 
     def follow(self, other: Leader, limit: int) -> None:
         """Take one part of the leader's journal that ours lacks."""
-        at = self.leader.source.position
-        if at < other.source.position:
-            part = other.source.read(at, limit)
+        at = self.leader.source.journal.position
+        if at < other.source.journal.position:
+            part = other.source.journal.read(at, limit)
             self.leader.note_reopening(*part)
             self.leader.replica.follow(*part)
 
@@ -122,7 +122,7 @@ class Peer:
             event("begins anew" if at is None else "goes on")
         if at is None:
             await self._begin_anew(leader, broken)
-        while self.leader.source.position < leader.source.position:
+        while self.leader.source.journal.position < leader.source.journal.position:
             self.follow(leader, 300)
 
     async def _begin_anew(self, leader: Leader, broken: int) -> None:
@@ -172,9 +172,9 @@ async def no_room(*_: object) -> float:
 
 def copy_journal(source: Source, folder: Path) -> None:
     journal = Journal.open(folder, _Anew())
-    at = (source.segments[0][0], 0)
-    while at < source.position:
-        at, data = source.read(at, 300)
+    at = (source.journal.segments[0][0], 0)
+    while at < source.journal.position:
+        at, data = source.journal.read(at, 300)
         _copy(journal, Part(at, START), data)
         at = (at[0], at[1] + len(data))
     journal.close()
@@ -292,7 +292,7 @@ class Town:
         assert posted.duplicate == ((client, number) in self.order)
         if not posted.duplicate:
             self.order.append((client, number))
-        self._sent.append(((client, number), self.leader.leader.source.position, posted))
+        self._sent.append(((client, number), self.leader.leader.source.journal.position, posted))
         self._next[client] += 1
 
     async def _post(self, act: Act, sequence: int, client: str = "p") -> Posted:
@@ -319,7 +319,7 @@ class Town:
 
     async def settle(self) -> None:
         """Let the leader learn what its replica has, and answer its clients."""
-        await self.leader.leader.settle(self.replica.leader.source.position, 0.0)
+        await self.leader.leader.settle(self.replica.leader.source.journal.position, 0.0)
         while self._sent and self._sent[0][1] <= self.leader.leader.replica.settling.settled:
             which, _, posted = self._sent.pop(0)
             assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
@@ -365,24 +365,26 @@ class Town:
                 if self.leader.leader.boundary == END:
                     await self.finish()
                     return
-        while self.replica.leader.source.position < self.leader.leader.source.position:
-            await self.ship(600)
-        await self.settle()
+        await self.ship_all()
         for (client, number), missed in self.answers.items():  # again: nothing happens
             posted = await self._post(self.acts[client][number], number + 1, client)
             assert (posted.duplicate, list(posted.missed)) == (True, missed)
         await self.end()
         await self.all_settled()
         await self.third.join(self.leader, 7)
-        await self.third.leader.settle(self.third.leader.source.position, 0.0)
+        await self.third.leader.settle(self.third.leader.source.journal.position, 0.0)
         for peer in self.peers:
             while peer.leader.logs.stream.boundary < END:
                 await peer.leader.advance(0.0)
 
-    async def all_settled(self) -> None:
-        while self.replica.leader.source.position < self.leader.leader.source.position:
+    async def ship_all(self) -> None:
+        ours, theirs = self.replica.leader.source, self.leader.leader.source
+        while ours.journal.position < theirs.journal.position:
             await self.ship(600)
         await self.settle()
+
+    async def all_settled(self) -> None:
+        await self.ship_all()
         await self.tell()
 
 

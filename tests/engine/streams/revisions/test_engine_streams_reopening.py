@@ -79,7 +79,7 @@ async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) 
     town = await ended(tmp_path, act(10, 20))
     await town.tell()
     await town.replica.advance(full=1)
-    assert town.replica.leader.source.has_cut
+    assert town.replica.leader.source.waiting.has_cut
     await town.reopen(1)
     town.acts["p"].append(act(30))
     await town.finish()
@@ -97,7 +97,7 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
     await town.settle()
     await town.tell()
     await town.replica.crash()
-    await town.replica.leader.settle(town.replica.leader.source.position, 0.0)
+    await town.replica.leader.settle(town.replica.leader.source.journal.position, 0.0)
     await town.replica.advance()
     assert town.replica.leader.logs.stream.boundary == 40
     await town.finish()
