@@ -84,8 +84,8 @@ async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
                         break
         state = mit.state("s").leader
         assert state is not None
-        assert state.late_rows == 0
-        assert state.inserted_rows > 100, "many came behind the boundary"
+        assert state.source.acceptance.late_rows == 0
+        assert state.source.acceptance.inserted_rows > 100, "many came behind the boundary"
     expected = duckdb.sql(EXPECTED).fetchall()
     assert sorted(found) == sorted(expected)
     assert len(found) > 100
