@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+from random import Random  # noqa: TID251 - the type only: the generator is passed in
 from typing import Final, Protocol
 
 from medusa.contracts.book import Book
@@ -135,6 +136,7 @@ class Desk:
     """One peer's identity, ledger and contracts.
 
     Attributes:
+        rng: spreads the waits between tries.
         numbers: of counts. They start again after a restart, which drops all counts.
     """
 
@@ -142,6 +144,7 @@ class Desk:
     ledger: Ledger
     agreements: Agreements
     key_of: KeyOf
+    rng: Random
     numbers: Callable[[], int] = field(default_factory=lambda: count(1).__next__)
 
     @property

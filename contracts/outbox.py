@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from medusa.contracts.contract import Contract
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.peer_records import PeerRecord
 
 FIRST_WAIT_S: Final = 1.0
@@ -27,13 +28,13 @@ class _Box:
     Attributes:
         incarnation: its start; after a restart everything is delivered again.
         held: the states that it holds.
-        failures: failed tries in a row. retry_at: see `Outbox.due`.
+        backoff: the waits between tries. retry_at: see `Outbox.due`.
         busy: whether a call to it is under way.
     """
 
     incarnation: int
     held: set[_Stage] = field(default_factory=set)
-    failures: int = 0
+    backoff: Backoff = field(default_factory=lambda: Backoff(FIRST_WAIT_S, LONGEST_WAIT_S))
     retry_at: float = 0.0
     busy: int = 0
 
@@ -79,7 +80,7 @@ class Outbox:
             later = (box.retry_at for box, _ in lacking if box.retry_at > now)
             self.wake_at = min(later, default=float("inf"))
             ready = [(box, record) for box, record in lacking if box.retry_at <= now]
-            ready.sort(key=lambda pair: pair[0].failures)
+            ready.sort(key=lambda pair: pair[0].backoff.failures)
             # a peer without room is tried when a call ends
             room = most - sum(1 for box in self._boxes.values() if box.busy)
             chosen = ready[: max(0, room)]
@@ -109,11 +110,10 @@ class Outbox:
         box = self._box(record)
         box.busy = max(0, box.busy - 1)
         if ok:
-            box.failures, box.retry_at = 0, 0.0
-            return
-        wait_s = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(box.failures, 16))
-        box.failures += 1
-        box.retry_at = now + wait_s * self._rng.uniform(0.5, 1.0)
+            box.retry_at = 0.0
+            box.backoff.succeeded()
+        else:
+            box.retry_at = now + box.backoff.failed(self._rng)
 
     def _box(self, record: PeerRecord) -> _Box:
         box = self._boxes.get(record.peer_id)

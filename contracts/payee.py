@@ -36,6 +36,7 @@ from medusa.contracts.receipts import (
     propose,
     read_dispute,
 )
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.errors import InvalidInputError, UntrustedError
 from medusa.overlay.names import PeerId
 
@@ -63,14 +64,14 @@ class _Bill:
     """A deal still to be paid: its next billing, and the payer's answers.
 
     Attributes:
-        delay_s: grows while the payer refuses.
+        backoff: the waits while the payer refuses.
         want: the required next receipt.
         due: see `Payee.unpaid_upto`.
         cut: of a task passed on: the boundary that the payer wants billed first, and its count.
     """
 
     at: float
-    delay_s: float
+    backoff: Backoff
     want: _Want | None = None
     due: int | None = None
     cut: tuple[int, int | None] | None = None
@@ -78,13 +79,14 @@ class _Bill:
 
 @dataclass(slots=True)
 class _Line:
-    """One account. Attributes: out: the proposal under way. counting: the number of a Count."""
+    """One account. Attributes: out: the proposal under way. counting: the number of a Count.
+    backoff: the waits until a proposal is sent again."""
 
+    backoff: Backoff
     bills: dict[DealKey, _Bill] = field(default_factory=dict)
     out: tuple[Proposal, Receipt] | None = None
     counting: tuple[int, DealKey, int] | None = None
     retry_at: float = inf
-    retry_s: float = 0.0
 
     def busy(self) -> bool:
         """Whether a receipt, or a count, is under way."""
@@ -147,8 +149,8 @@ class Payee:
         """Bill this deal from that time on, if we are its payee."""
         deal = standing.deal
         if deal.payee == self._desk.own and not standing.paid:
-            line = self._lines.setdefault(deal.account, _Line())
-            line.bills.setdefault(deal.key, _Bill(at, self._timing.retry_s))
+            line = self._lines.setdefault(deal.account, _Line(self._backoff()))
+            line.bills.setdefault(deal.key, _Bill(at, self._backoff()))
 
     def stop(self, standing: Standing) -> None:
         """Stop billing the deal."""
@@ -172,7 +174,8 @@ class Payee:
             return []
         if standing.paid:
             return self._paid(line, standing, now)
-        bill.at, bill.delay_s = now, self._timing.retry_s
+        bill.at = now
+        bill.backoff.succeeded()
         if self._desk.resold(standing) is not None:
             return self._step(standing.deal.account, now)
         if line.counting is not None and line.counting[1] == standing.deal.key:
@@ -250,7 +253,8 @@ class Payee:
         standing = self._desk.ledger.deal(receipt.key)
         bill = line.bills.get(receipt.key)
         if standing is not None and bill is not None:
-            bill.want, bill.cut, bill.delay_s = None, None, self._timing.retry_s
+            bill.want, bill.cut = None, None
+            bill.backoff.succeeded()
             if bill.due is not None and receipt.upto >= bill.due:
                 bill.due = None
             bill.at = now if standing.end is not None else now + self._settle_s
@@ -351,8 +355,7 @@ class Payee:
         if line.out is None:
             line.free()
             return self._step(account, now)
-        line.retry_s = min(2 * line.retry_s, self._timing.retry_most_s)
-        line.retry_at = now + line.retry_s
+        line.retry_at = now + line.backoff.failed(self._desk.rng)
         return [Send(account.payer, line.out[0])]
 
     def _bill(self, line: _Line, key: DealKey, now: float) -> list[Effect]:
@@ -395,7 +398,8 @@ class Payee:
         if bill.due is None:
             bill.due = upto
         line.out = (propose(desk.identity.private_key, receipt), receipt)
-        line.retry_s, line.retry_at = self._timing.retry_s, now + self._timing.retry_s
+        line.backoff.succeeded()
+        line.retry_at = now + line.backoff.failed(self._desk.rng)
         return [Send(deal.payer, line.out[0])]
 
     def _paid(self, line: _Line, standing: Standing, now: float) -> list[Effect]:
@@ -408,8 +412,10 @@ class Payee:
             self._disputed[receipt.contract] = max(known, receipt.at / MICROS)
 
     def _later(self, bill: _Bill, now: float) -> None:
-        bill.at = now + bill.delay_s
-        bill.delay_s = min(2 * bill.delay_s, self._timing.retry_most_s)
+        bill.at = now + bill.backoff.failed(self._desk.rng)
+
+    def _backoff(self) -> Backoff:
+        return Backoff(self._timing.retry_s, self._timing.retry_most_s)
 
 
 def disputed_effects(receipt: Receipt, counted: int) -> list[Effect]:

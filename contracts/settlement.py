@@ -1,6 +1,6 @@
 """Settlement of work between peers: receipts are proposed, counted and countersigned. Sans IO.
 
-How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of),
+How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of, rng),
 config)`, and then
 
 * `agree(deal, now)` on both sides before a move is committed (at a peer that passes a task on, for

@@ -17,6 +17,7 @@ from medusa.dht.finding import Finder
 from medusa.dht.local_peer import LocalPeer
 from medusa.dht.records import MAX_INLINE_BYTES, MAX_SKEW_US, Record, Subject, digest_of, seal
 from medusa.dht.store import Publication, RecordStore
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.clock import MEND, shown
 from medusa.overlay.concurrency import Bell
 from medusa.overlay.errors import ConflictError, MedusaError, UnavailableError
@@ -47,7 +48,7 @@ AT_ONCE: Final = 8
 @dataclass(slots=True)
 class _Entry:
     at: float
-    retry_s: float = FIRST_RETRY_S
+    backoff: Backoff
 
 
 class Schedule(Generic[K]):
@@ -61,7 +62,7 @@ class Schedule(Generic[K]):
 
     def add(self, key: K, at: float) -> None:
         """Renew the record at that time, and from then on regularly."""
-        self._entries[key] = _Entry(at)
+        self._entries[key] = _Entry(at, Backoff(FIRST_RETRY_S, self._every_s))
 
     def remove(self, key: K) -> None:
         self._entries.pop(key, None)
@@ -73,9 +74,10 @@ class Schedule(Generic[K]):
 
     def failed(self, key: K, now: float) -> None:
         """Note that the record could not be sent: try again after a time that doubles."""
-        retry_s = self._entries[key].retry_s if key in self._entries else FIRST_RETRY_S
-        wait_s = min(retry_s, self._every_s) * self._rng.uniform(0.75, 1.0)
-        self._entries[key] = _Entry(now + wait_s, 2 * retry_s)
+        if key not in self._entries:
+            self.add(key, now)
+        entry = self._entries[key]
+        entry.at = now + entry.backoff.failed(self._rng)
 
     def due(self, now: float) -> list[K]:
         """At most AT_ONCE keys whose time has come, the longest waiting first."""

@@ -26,7 +26,7 @@ class Backoff:
 
     @property
     def is_longest(self) -> bool:
-        """Whether the next wait is not longer than the last."""
+        """Whether the next wait is the longest."""
         return self._wait_s(self.failures) >= self.longest_s
 
     def failed(self, rng: Random) -> float:

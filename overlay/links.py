@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.certificates import PeerName
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.connection import Connection
@@ -30,14 +31,15 @@ class Link:
         adopted: the latest connection.
         instance: the peer's start-up number in the latest connection.
         attempt: set when the attempt under way is over.
+        backoff: the waits between dials.
         retry_at: trio's time before which no new dial is made; `error` has the reason.
     """
 
+    backoff: Backoff
     adopted: Watched[Connection | None] = field(default_factory=lambda: Watched(None))
     instance: bytes = b""
     greeting: trio.Lock = field(default_factory=trio.Lock)
     attempt: trio.Event | None = None
-    failures: int = 0
     retry_at: float = 0.0
     error: MedusaError | None = None
 
@@ -56,9 +58,15 @@ class Link:
 
 
 class Links:
-    """The links of a peer, one for each other peer."""
+    """The links of a peer, one for each other peer.
 
-    def __init__(self) -> None:
+    Args:
+        first_s, longest_s: waits between dials that failed, seconds.
+    """
+
+    def __init__(self, first_s: float, longest_s: float) -> None:
+        self._first_s = first_s
+        self._longest_s = longest_s
         self._links: dict[bytes, Link] = {}
 
     def get(self, peer_id: PeerId) -> Link | None:
@@ -73,7 +81,8 @@ class Links:
         if link is None:
             if len(self._links) >= MAX_LINKS:
                 self._links = {known: link for known, link in self._links.items() if link.in_use}
-            link = self._links[peer_id] = Link()
+            backoff = Backoff(self._first_s, self._longest_s)
+            link = self._links[peer_id] = Link(backoff)
         return link
 
 

@@ -9,6 +9,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import SystemRandom  # noqa: TID251 - jitter in a driver
 from typing import Final, NoReturn
 
 import trio
@@ -123,7 +124,8 @@ class Transport:
         self._nursery = nursery
         self._contexts = PeerContexts(identity)
         self._instance = secrets.token_bytes(INSTANCE_BYTES)
-        self._links = Links()
+        self._links = Links(config.backoff_s, config.max_backoff_s)
+        self._random = SystemRandom()
         self.address: Address = ("", 0)
         self.traffic = Traffic()
         self.refusals = Refusals(serving.events)
@@ -184,12 +186,13 @@ class Transport:
         once."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:
-            link.failures, link.retry_at = 0, 0.0
+            link.retry_at = 0.0
+            link.backoff.succeeded()
 
     def failure(self, peer_id: PeerId) -> str:
         """Why dials of that peer have failed `TELL_FAILURES` times or more; "" if they did not."""
         link = self._links.get(peer_id)
-        if link is None or link.connection is not None or link.failures < TELL_FAILURES:
+        if link is None or link.connection is not None or link.backoff.failures < TELL_FAILURES:
             return ""
         return str(link.error)
 
@@ -219,11 +222,7 @@ class Transport:
                 if link.connection is not None:
                     return
             link.error = error
-            link.failures += 1
-            doubled = self._config.backoff_s * 2.0 ** min(link.failures - 1, 30)
-            pause = min(self._config.max_backoff_s, doubled)
-            pause *= (1000 + secrets.randbelow(1001)) / 2000
-            link.retry_at = trio.current_time() + pause
+            link.retry_at = trio.current_time() + link.backoff.failed(self._random)
         finally:
             assert link.attempt is not None
             link.attempt.set()
@@ -349,7 +348,8 @@ class Transport:
         link = self._links.to(name.peer_id)
         if link.connection is not None:
             link.connection.close("replaced by a newer one")
-        link.instance, link.failures, link.error = instance, 0, None
+        link.instance, link.error = instance, None
+        link.backoff.succeeded()
         link.adopted.set(connection)
         return connection
 

@@ -9,6 +9,7 @@ import sqlite3
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Literal
 
@@ -200,7 +201,7 @@ class Node:
         self.asked = []
         path = Path("ledger")
         self.ledger = Ledger(self.connection, path, self.own, FEDERATION, key_of)
-        desk = Desk(self.identity, self.ledger, self.world.contracts, key_of)
+        desk = Desk(self.identity, self.ledger, self.world.contracts, key_of, Random(1))
         self.settlement = Settlement(desk, ContractsConfig())
 
     def crash_soon(self, transactions: int, *, after: bool = False) -> None:

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 import trio
 from msgspec import Struct
 
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import Bell, Watched
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (
@@ -42,13 +43,13 @@ class Patience:
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s
         self._since: float | None = None
-        self._wait_s = FIRST_WAIT_S
+        self._backoff = Backoff(FIRST_WAIT_S, LONGEST_WAIT_S)
         self._random = random.SystemRandom()
 
     def progress(self) -> None:
         """The connection works: the next failure counts as a first one."""
         self._since = None
-        self._wait_s = FIRST_WAIT_S
+        self._backoff.succeeded()
 
     async def bear(self, error: MedusaError) -> None:
         """Wait before the next try.
@@ -64,8 +65,7 @@ class Patience:
         left_s = self._since + self._limit_s - now
         if left_s <= 0:
             raise error
-        await trio.sleep(min(left_s, self._wait_s * self._random.uniform(0.5, 1.0)))
-        self._wait_s = min(2 * self._wait_s, LONGEST_WAIT_S)
+        await trio.sleep(min(left_s, self._backoff.failed(self._random)))
 
 
 class Link:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import inf
+from random import SystemRandom
 from typing import Final
 
 import trio
@@ -25,6 +26,7 @@ from medusa.engine.objects.schema import END
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.streams.messages import Done
 from medusa.engine.streams.store.stream_state import StreamState
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.errors import (
     BusyError,
     ConflictError,
@@ -59,13 +61,13 @@ class _Try:
     """The tries to begin a deal.
 
     Attributes:
-        start: the boundary from which on to pay.
+        start: the boundary from which on to pay. backoff: the waits between them.
         at: when to try again, on trio's clock, seconds.
         told: the term of the deal that the sender knows.
     """
 
     start: int
-    wait_s: float
+    backoff: Backoff
     at: float = 0.0
     told: int | None = None
 
@@ -93,7 +95,8 @@ class ContentReceiver:
         self._contracts = contracts
         self._settler = settler
         self._streams = streams
-        self._shortest_s, self._longest_s = timing.content_again_s
+        self._again_s = timing.content_again_s
+        self._random = SystemRandom()
         self._nursery = nursery
         self._own = overlay.identity.peer_id
         self._participant = overlay.identity.participant
@@ -149,7 +152,7 @@ class ContentReceiver:
     ) -> None:
         """Make sure that there is a deal from that boundary on, and that the sender knows it."""
         async with self._one_at_a_time:
-            attempt = self._tries.setdefault(contract.id, _Try(start, self._shortest_s))
+            attempt = self._tries.setdefault(contract.id, _Try(start, Backoff(*self._again_s)))
             standing = self._deal_under(contract)
             known = standing is not None and standing.deal.term_number == attempt.told
             if not hurry and (known or trio.current_time() < attempt.at):
@@ -159,12 +162,12 @@ class ContentReceiver:
                     standing = await self._begin(contract, terms, attempt.start)
                 await self._tell(standing)
             except MedusaError as error:
-                attempt.at = trio.current_time() + attempt.wait_s
-                attempt.wait_s = min(2 * attempt.wait_s, self._longest_s)
+                attempt.at = trio.current_time() + attempt.backoff.failed(self._random)
                 text = f"cannot pay for {terms.stream} (contract {contract.short_id}): {error}"
                 self._overlay.events.note("warning", text)
             else:
-                attempt.told, attempt.wait_s = standing.deal.term_number, self._shortest_s
+                attempt.told = standing.deal.term_number
+                attempt.backoff.succeeded()
 
     async def _begin(self, contract: Contract, terms: ContentTerms, start: int) -> Standing:
         account = Account(contract.id, self._own, await self._payee(terms))
@@ -234,7 +237,7 @@ class ContentReceiver:
         """Tell the sender the end of its deal, repeatedly until it answers."""
         deal = standing.deal
         if standing.end is not None and self._over.get(deal.key, 0.0) <= trio.current_time():
-            self._over[deal.key] = trio.current_time() + self._longest_s
+            self._over[deal.key] = trio.current_time() + self._again_s[1]
             over = Over(deal.contract, deal.task, deal.term_number, standing.end)
             self._nursery.start_soon(self._carry_over, deal.key, over)
 

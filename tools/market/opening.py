@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import SystemRandom
 
 import trio
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -49,7 +50,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
             trio.open_nursery() as nursery,
         ):
             agreements = BookAgreements(contracts.book, members.participant_of)
-            desk = Desk(own, ledger, agreements, members.key_of)
+            desk = Desk(own, ledger, agreements, members.key_of, SystemRandom())
             tasks = Tasks(
                 queries=engine.queries,
                 mover=engine.mover,

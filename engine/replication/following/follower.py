@@ -24,6 +24,7 @@ from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
 from medusa.engine.streams.ordering import between
 from medusa.engine.streams.reading.assembling import Assembler, Incoming
 from medusa.engine.streams.store.stream_state import StreamState
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import Bell, Watched, until_one_ends
 from medusa.overlay.errors import (
     BrokenError,
@@ -108,8 +109,7 @@ class Follower:
             await self._run()
 
     async def _run(self) -> None:
-        shortest_s, longest_s = self._timing.follow_again_s
-        wait_s = shortest_s
+        again = Backoff(*self._timing.follow_again_s)
         listed = (self._look_up,) if self._course.listed else ()
         while self._state.log.boundary < END or self._safe.value < END:
             before = self._state.log.boundary
@@ -117,14 +117,14 @@ class Follower:
             try:
                 await until_one_ends(self.follow, self._elsewhere.wait, *listed)
             except MedusaError as error:
-                self._note(error, wait_s)
+                self._note(error, again)
                 self._take_refusal(error)
             if self._state.log.boundary > before:
-                wait_s = shortest_s
-            with trio.move_on_after(wait_s * self._jitter.uniform(0.5, 1.0)):
+                again.succeeded()
+            with trio.move_on_after(again.failed(self._jitter)):
                 await self._elsewhere.wait()
-            at_once = self._elsewhere.is_rung
-            wait_s = shortest_s if at_once else min(2 * wait_s, longest_s)
+            if self._elsewhere.is_rung:
+                again.succeeded()
 
     def read_from(self, origin: Origin) -> None:
         """Read from another origin from now on."""
@@ -328,8 +328,8 @@ class Follower:
             self._reach.events.note("warning", f"cannot read {self._state.name}: {error}")
         self._state.refusal = str(error)
 
-    def _note(self, error: MedusaError, wait_s: float) -> None:
-        if wait_s >= self._timing.follow_again_s[1]:  # a short absence is no news
+    def _note(self, error: MedusaError, again: Backoff) -> None:
+        if again.is_longest:  # a short absence is no news
             self._reach.events.note("warning", f"waits for {self._state.name}: {error}")
 
 
