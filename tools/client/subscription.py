@@ -15,8 +15,8 @@ import trio
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.log.recent import Epoch
-from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
-from medusa.engine.streams.reading.assembling import Incoming
+from medusa.engine.streams.messages import Tuples
+from medusa.engine.streams.reading.subscriber import Subscriber
 from medusa.overlay.connection import BULK_WEIGHT
 from medusa.overlay.errors import BrokenError, ClosedError, DecodeError, MedusaError
 from medusa.overlay.rpc import Duplex, EndOfCall
@@ -88,7 +88,7 @@ class Following(ABC, Generic[Item]):
         self._acknowledged_end = trio.Event()
         # no buffer: at most one epoch waits here, and credit slows the sender
         self._give, self._take = trio.open_memory_channel[tuple[Item, int]](0)
-        self._acknowledged = after
+        self._reader: Subscriber | None = None
         self._fetching = trio.Lock()
         self._fetched: tuple[Item, int] | None = None
         self._taken = 0
@@ -187,23 +187,24 @@ class Following(ABC, Generic[Item]):
     async def _follow(self) -> None:
         self._schema = await self._source.schema_of(self.stream)
         self._begun.set()
-        incoming = Incoming(self._schema, self._after, self._after)
-        while incoming.boundary < END:
+        seen = self._after if self.tentative else None
+        reader = Subscriber(
+            self.stream, self._schema, self._after, seen=seen, name=self._subscriber
+        )
+        self._reader = reader
+        while not reader.is_over:
             try:
-                await self._connect(incoming)
+                await self._connect(reader)
             except MedusaError as error:
                 await self._patience.bear(error)
 
-    async def _connect(self, incoming: Incoming) -> None:
+    async def _connect(self, reader: Subscriber) -> None:
         connection = await self._source.link.connection()
-        incoming.reconnected()
-        seen = incoming.seen if self.tentative else None
-        request = Subscribe(self.stream, incoming.boundary, self._subscriber, tentative=seen)
-        async with connection.open("subscribe", request, weight=BULK_WEIGHT) as duplex:
+        async with connection.open("subscribe", reader.ask(), weight=BULK_WEIGHT) as duplex:
             self._duplex = duplex
             began = trio.current_time()
             try:
-                await self._receive(duplex, incoming)
+                await self._receive(duplex, reader)
             except BrokenError:
                 if trio.current_time() >= began + STOOD_S:
                     self._patience.progress()
@@ -211,8 +212,8 @@ class Following(ABC, Generic[Item]):
             finally:
                 self._duplex = None
 
-    async def _receive(self, duplex: Duplex, incoming: Incoming) -> None:
-        while incoming.boundary < END:
+    async def _receive(self, duplex: Duplex, reader: Subscriber) -> None:
+        while not reader.is_over:
             try:
                 message, body = await duplex.receive(Tuples)
             except EndOfCall:
@@ -221,10 +222,10 @@ class Following(ABC, Generic[Item]):
                 ) from None
             self._patience.progress()
             try:
-                epoch = incoming.add(message, body)
+                epoch = reader.take(message, body)
             except DecodeError as error:
                 raise DecodeError(
-                    f"{self.stream} after boundary {incoming.boundary}: who produces it sends what "
+                    f"{self.stream} after boundary {reader.boundary}: who produces it sends what "
                     f"makes no sense: {error}"
                 ) from None
             if epoch is not None:
@@ -239,10 +240,12 @@ class Following(ABC, Generic[Item]):
     async def _acknowledge(self) -> None:
         """Acknowledge all taken items; if the peer cannot be told, the next connection tells it."""
         reached = self.boundary if self.stored is None else self.stored
-        if self._duplex is not None and self._acknowledged < reached:
+        said = None
+        if self._duplex is not None and self._reader is not None:
+            said = self._reader.acknowledge(reached)
+        if self._duplex is not None and said is not None:
             try:
-                await self._duplex.send(Acknowledge(reached))
-                self._acknowledged = reached
+                await self._duplex.send(said)
             except (MedusaError, EndOfCall):
                 self._duplex = None
         if reached == END:

@@ -22,7 +22,8 @@ from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
 from medusa.engine.streams.ordering import between
-from medusa.engine.streams.reading.assembling import Assembler, Incoming
+from medusa.engine.streams.reading.assembling import Assembler
+from medusa.engine.streams.reading.subscriber import Subscriber
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import Bell, Watched, until_one_ends
@@ -172,13 +173,17 @@ class Follower:
         boundary = self._state.log.boundary
         return boundary if boundary > BEGINNING else self._after
 
-    @property
-    def _request(self) -> Subscribe:
-        course, after = self._course, self._position
-        term_number = self._reach.directory.number(self._state.name) if course.listed else 0
-        keep = min(after, self._safe.value)
-        seen = max(after, self._state.suffix.boundary) if course.tentative else None
-        return Subscribe(self._state.name, after, self._subscriber, term_number, keep, seen)
+    def _reader(self) -> Subscriber:
+        after = self._position
+        seen = max(after, self._state.suffix.boundary) if self._course.tentative else None
+        return Subscriber(
+            self._state.name,
+            self._state.log.schema,
+            after,
+            seen=seen,
+            acknowledged=min(after, self._safe.value),
+            name=self._subscriber,
+        )
 
     async def follow(self) -> None:
         """Follow the stream until the call ends.
@@ -192,15 +197,15 @@ class Follower:
         if self._keeps:
             self.held = END
             self.need(self._position)
-        request = self._request
+        reader = self._reader()
         *others, last = self._origin
         for place in others:
             with suppress(NotRetainedError, NotFoundError):
                 # the present producer may have begun later than we need
-                await self._take(self._reach.open(place, request))
+                await self._take(place, reader)
                 return
         try:
-            await self._take(self._reach.open(last, request))
+            await self._take(last, reader)
         except NotRetainedError:
             self.gone = last
             raise
@@ -236,8 +241,11 @@ class Follower:
                 await self._reach.store.define(self._state, entry)
             await trio.sleep(LOOK_AGAIN_S)
 
-    async def _take(self, opening: AbstractAsyncContextManager[Reading]) -> None:
-        await self._converse(opening, self._receive, self._acknowledge)
+    async def _take(self, place: Place, reader: Subscriber) -> None:
+        listed = self._course.listed
+        request = reader.ask(self._reach.directory.number(self._state.name) if listed else 0)
+        sides = partial(self._receive, reader), partial(self._acknowledge, reader)
+        await self._converse(self._reach.open(place, request), *sides)
 
     async def _converse(
         self,
@@ -257,16 +265,14 @@ class Follower:
             async with self._reach.open(self._origin[0], request) as feed:
                 await feed.receive(Tuples)
 
-    async def _receive(self, feed: Reading) -> None:
+    async def _receive(self, reader: Subscriber, feed: Reading) -> None:
         self._begin()  # the next tuples may be long in coming
         log = self._state.log
-        suffix = self._state.suffix
-        incoming = Incoming(log.schema, log.boundary, suffix.boundary)
         try:
             while log.boundary < END:
-                await self._take_part(feed, incoming)
+                await self._take_part(feed, reader)
         finally:
-            incoming.reconnected()  # an error's traceback would keep its parts
+            reader.drop()  # an error's traceback would keep its parts
             self._state.memory.set(0)
         await self._safe.until(lambda boundary: boundary == END)
         if self._course.until < END:
@@ -279,14 +285,14 @@ class Follower:
         if self._state.log.boundary == BEGINNING < self._after:
             self._state.log.begin(self._after)
 
-    async def _take_part(self, feed: Reading, incoming: Incoming) -> None:
+    async def _take_part(self, feed: Reading, reader: Subscriber) -> None:
         log, suffix = self._state.log, self._state.suffix
         message, body = await feed.receive(Tuples)
         self._state.refusal = ""
         if self._keeps:  # it would have refused us older tuples than it has
             self.held = self._safe.value
-        epoch = incoming.add(message, body)
-        self._state.memory.set(incoming.held)
+        epoch = reader.take(message, body)
+        self._state.memory.set(reader.held)
         if epoch is None:
             self._check_memory()
             return
@@ -306,17 +312,15 @@ class Follower:
                 "allow more (overlay.memory_bytes), or let the stream have finer times"
             )
 
-    async def _acknowledge(self, feed: Reading) -> None:
+    async def _acknowledge(self, reader: Subscriber, feed: Reading) -> None:
         """Acknowledge tuples that the producer need not keep for us, whenever they are more."""
         log = self._state.log
-        told = min(log.boundary, self._safe.value)
-        while told < END:
-            safe = min(log.boundary, self._safe.value)
-            if safe > told:
-                await feed.send(Acknowledge(safe))
-                told = safe
-            elif log.boundary <= told:
-                await log.wait_beyond(told)
+        while reader.acknowledged < END:
+            said = reader.acknowledge(min(log.boundary, self._safe.value))
+            if said is not None:
+                await feed.send(said)
+            elif log.boundary <= reader.acknowledged:
+                await log.wait_beyond(reader.acknowledged)
             else:
                 await self._safe.changed()
         await trio.sleep_forever()
