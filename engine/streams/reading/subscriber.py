@@ -66,7 +66,7 @@ class Subscriber:
             after,
             self._name,
             term_number,
-            keep=self.acknowledged if self.acknowledged < after else None,
+            keep=min(after, self.acknowledged),
             tentative=self._incoming.seen if self._tentative else None,
         )
 
