@@ -25,10 +25,9 @@ from medusa.engine.functions.process import ROWS, CallError, FunctionProcess
 from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME
-from medusa.engine.streams.log.epochs import read_group, reading
+from medusa.engine.streams.log.epochs import read_group, reading, write_rows
 from medusa.engine.streams.log.retention import dated
 from medusa.engine.streams.ordering import between
-from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.tasks.calls import NamedCall, Stage, Stages, is_projection, is_time, stages_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Computation, Executor, Result
@@ -122,7 +121,7 @@ class CallingExecutor:
         with storing(self._folder):
             self._folder.mkdir(exist_ok=True)
             folder = tempfile.TemporaryDirectory(prefix=BETWEEN, dir=self._folder)
-            write_parquet(rows, Path(folder.name, ROWS_FILE))
+            write_rows(rows, Path(folder.name, ROWS_FILE))
             return folder
 
     def close(self) -> None:

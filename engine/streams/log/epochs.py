@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 from medusa.engine.objects.schema import STIME
 from medusa.engine.streams.ordering import between, bounds, is_ordered
-from medusa.engine.streams.parquet import open_parquet
+from medusa.engine.streams.parquet import open_parquet, write_parquet
 from medusa.engine.streams.storage import TEMPORARY, sync_file
 from medusa.overlay.errors import DamagedError, InternalError, StorageError
 from medusa.overlay.files import storing
@@ -319,6 +319,12 @@ _MARK: Final = b"MEDUSA1F"
 _TAIL: Final = struct.Struct("<I4s")
 _CHECKSUM: Final = struct.Struct("<I")
 _BEFORE: Final = len(_MARK) + _CHECKSUM.size
+
+
+def write_rows(rows: pa.Table, path: Path) -> None:
+    """Write a file beside the logs that is read as an epoch file is: an executor's input, say."""
+    write_parquet(rows, path)
+    seal_footer(path)
 
 
 def seal_footer(path: Path) -> None:

@@ -19,12 +19,11 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.streams.log.epochs import reading
+from medusa.engine.streams.log.epochs import reading, write_rows
 from medusa.engine.streams.log.parts import Part
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.ordering import between
-from medusa.engine.streams.parquet import write_parquet
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import ClosedError, NotRetainedError
 from medusa.overlay.files import storing
@@ -237,5 +236,5 @@ def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
             rows = between(parquet.read(use_threads=False), after, END)
         found.append(folder / f"{number}.parquet")
         with storing(found[-1]):
-            write_parquet(rows, found[-1])
+            write_rows(rows, found[-1])
     return found

@@ -22,8 +22,8 @@ import trio
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
 from medusa.engine.operators.shared.step import Windows
 from medusa.engine.streams.config import EngineConfig
+from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.streams.log.stream_log import StreamLog
-from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.streams.revisions.columns import SIGN, revisions_name, signed
 from medusa.engine.streams.revisions.resolving import read_rows
 from medusa.engine.tasks.execution import Executor, Result
@@ -310,7 +310,7 @@ def _read_all(
 def _write(path: Path, tuples: pa.Table) -> None:
     with storing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_parquet(tuples, path)
+        write_rows(tuples, path)
 
 
 def _runs(windows: Sequence[Revised], size_us: int) -> Iterator[list[Revised]]:
