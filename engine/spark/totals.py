@@ -16,6 +16,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from medusa.engine.aggregates.extremes import MIN
+from medusa.engine.aggregates.function import Folded
+from medusa.engine.aggregates.sums import BITS, MASK, spark_carried
 from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of, totals_schema
@@ -26,9 +28,6 @@ _SIGN: Final = "sign "
 _NEW: Final = "is new "
 _BEFORE: Final = "before "
 """Columns of our own; no field's name has a blank."""
-
-_LOW_BITS: Final = 32
-_MASK: Final = 2**_LOW_BITS - 1
 
 
 class TotalsOf:
@@ -123,8 +122,8 @@ class TotalsOf:
     ) -> list[Column]:
         if state.high:
             wide = argument.cast(T.LongType())
-            high = F.sum(F.shiftright(wide, _LOW_BITS) * sign)
-            low = F.sum(wide.bitwiseAND(F.lit(_MASK)) * sign)
+            high = F.sum(F.shiftright(wide, BITS) * sign)
+            low = F.sum(wide.bitwiseAND(F.lit(MASK)) * sign)
             return [high.alias(state.high), low.alias(state.low)]
         if state.total:
             values = F.sort_array(F.collect_list(argument.cast(T.DoubleType()) * sign))
@@ -268,31 +267,16 @@ class TotalsOf:
         for _, state in self._functions():
             if state.high:
                 high, low = quoted(state.high), quoted(state.low)
-                found[state.high] = high + F.shiftright(low, _LOW_BITS)
-                found[state.low] = low.bitwiseAND(F.lit(_MASK))
+                found[state.high], found[state.low] = spark_carried((high, low))
         return found
 
     def _result(self, each: TypedAggregate, state: State) -> Column:
-        number = quoted(state.number)
-        some = number > F.lit(0)
-        match each.function.name:
-            case "sum" if state.high:
-                high, low = quoted(state.high), quoted(state.low)
-                fits = (high >= F.lit(-(2**31))) & (high < F.lit(2**31))
-                return F.when(some & fits, F.shiftleft(high, _LOW_BITS).bitwiseOR(low))
-            case "sum":
-                return F.when(some, quoted(state.total))
-            case "avg" if state.high:
-                wide = T.DecimalType(38, 0)
-                scale = F.lit(2**_LOW_BITS).cast(T.DecimalType(11, 0))
-                exact = quoted(state.high).cast(wide) * scale + quoted(state.low).cast(wide)
-                return F.when(some, exact.cast(T.DoubleType()) / number)
-            case "avg":
-                return F.when(some, quoted(state.total) / number)
-            case "min" | "max":
-                return quoted(state.best)
-            case _:
-                return number
+        number, function, type_ = quoted(state.number), each.function, each.argument_type
+        if not isinstance(function, Folded):
+            return number
+        fields = [quoted(name) for name in state.of(function.states(type_))]
+        made = function.spark_result(fields, type_)
+        return made if function.never_null else F.when(number > F.lit(0), made)
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
         """The frame with the columns of the output; those that it has not are null."""

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from medusa.engine.aggregates.extremes import MIN
-from medusa.engine.aggregates.sums import AVG
-from medusa.engine.objects.schema import DELETED, STIME, FieldType
+from medusa.engine.aggregates.function import Folded
+from medusa.engine.objects.schema import DELETED, STIME
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
 from medusa.engine.reference.expressions import Row, evaluate
 from medusa.engine.reference.job import Job
-from medusa.engine.scalars.type_rules import FLOATS
 
 _MASK = 2**32 - 1
 
@@ -124,15 +123,9 @@ def _add(total: Row, each: TypedAggregate, state: State, signed: Sequence[tuple[
 
 
 def _result(total: Row, each: TypedAggregate, state: State) -> Any:  # noqa: ANN401 - as above
-    if each.function.never_null:
+    function, type_ = each.function, each.argument_type
+    if not isinstance(function, Folded):
         return total[state.number]
-    if state.best:
-        return total[state.best]
-    if not total[state.number]:
+    if not function.never_null and not total[state.number]:
         return None
-    value = total[state.total] if state.total else (total[state.high] << 32) + total[state.low]
-    if each.function is AVG:
-        return float(value) / total[state.number]
-    if each.type is FieldType.LONG and not -(2**63) <= value < 2**63:
-        return None
-    return value if each.type in FLOATS else int(value)
+    return function.of([total[name] for name in state.of(function.states(type_))], type_)

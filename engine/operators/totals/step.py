@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from medusa.engine.aggregates import function as aggregates
 from medusa.engine.language.typed import Constant, FieldRef, Operation
 from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
@@ -95,6 +96,12 @@ class State:
     total: str = ""
     best: str = ""
     value: str = ""
+
+    def of(self, states: Sequence[aggregates.State]) -> list[str]:
+        """Return the fields that have the states of the function's row."""
+        halves = {"h": self.high, "l": self.low, "n": self.number}
+        own = self.total or self.best or self.number
+        return [halves.get(each.name, own) for each in states]
 
 
 @dataclass(frozen=True, slots=True)
