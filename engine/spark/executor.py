@@ -341,12 +341,13 @@ def kind_of(task: Task) -> Kind | None:
 
     if task.recalls or any(isinstance(step, RankStep) for step in task.steps):
         return None
+    is_match = any(isinstance(step, MatchStep) for step in task.steps)
+    if task.near is not None and not is_match:
+        return None  # the inputs of a join have different fields
     fields = rows.merged_fields(task.input_schemas)
-    if any(isinstance(step, MatchStep) for step in task.steps):
+    if is_match:
         pattern = (fields, task.steps, by_arrival(task))
         return pattern, lambda: shared_matches.SharedMatches(task)
-    if task.near is not None:
-        return None  # the inputs of a join have different fields
     if task.windows is not None:
         key = (fields, shared_windows.what(task), by_arrival(task))
         return key, lambda: shared_windows.SharedWindows(task)

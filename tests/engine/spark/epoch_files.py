@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from medusa.engine.objects.schema import BEGINNING
+from medusa.engine.streams.log.epochs import seal_footer
 
 
 def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -> list[Path]:
@@ -22,6 +23,7 @@ def write(table: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) -
         if part.num_rows:
             paths.append(folder / f"{name.replace('/', '_')}_{number}.parquet")
             pq.write_table(part, paths[-1])
+            seal_footer(paths[-1])
     return paths
 
 
