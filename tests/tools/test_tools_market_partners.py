@@ -102,7 +102,7 @@ async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
     await work.post(250)
     gone = utah.id
     await town.stop(utah)
-    mit.up.engine.mover.be_patient(0.4)  # before that, the partner may have a slow moment
+    mit.up.engine.mover.home.be_patient(0.4)  # before that, the partner may have a slow moment
     await work.post(150)
     assert not away(mit)
     assert f"it stands still at {gone[:8]}" in notes(mit)
