@@ -130,7 +130,7 @@ class QueryCalls:
         self._check_secondary(request.query)
         inputs = await self.lifecycle.creation.inputs(request.query)
         await self.locator.check_history_range(request.query, inputs)
-        entry = await self.lifecycle.create(request.query)
+        entry = await self.lifecycle.create(request.query, inputs)
         remarks = [
             remark
             for stream, readers in request.query.readers

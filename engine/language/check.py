@@ -38,7 +38,23 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
         InvalidInputError: an unknown stream, two producers of one, a loop, a type error, more
             availability than its boxes allow...
     """
-    boxes = ordered_boxes(query)
+    schemas = inputs_of_checked(query, known)
+    with about(f"query {query.name}"):
+        for box in ordered_boxes(query):
+            schemas.update(type_box(box, schemas, functions=declared(query)).schemas)
+    return schemas
+
+
+def inputs_of_checked(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
+    """Check all of a query but its types; gives the schemas of its inputs.
+
+    Args:
+        known: see `check_query`.
+
+    Raises:
+        InvalidInputError: as `check_query`, but for type errors.
+    """
+    ordered_boxes(query)
     check_declared(query)
     check_availability(query, query.availability)
     check_history_range(query)
@@ -54,9 +70,6 @@ def check_query(query: Query, known: Mapping[str, Schema]) -> dict[str, Schema]:
         if name not in known:
             raise InvalidInputError(f"query {query.name}: there is no stream {name}")
         schemas[name] = known[name]
-    with about(f"query {query.name}"):
-        for box in boxes:
-            schemas.update(type_box(box, schemas, functions=declared(query)).schemas)
     return schemas
 
 

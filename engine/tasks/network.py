@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.language.check import check_query
+from medusa.engine.language.check import check_query, inputs_of_checked
 from medusa.engine.language.folding import widths
 from medusa.engine.language.labels import Readers, label_of, labels
 from medusa.engine.language.tables import made_of_tables, tables_of
@@ -23,7 +23,7 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.shared.panes import panes_name
-from medusa.engine.tasks.plan import Task, plan
+from medusa.engine.tasks.plan import Task, TypedQuery, typed
 from medusa.engine.tasks.query_editions import Edition, restored, succeeded
 from medusa.engine.tasks.revised_tasks import revised_streams, with_revisions
 
@@ -58,6 +58,19 @@ class Network(Struct, frozen=True):
         """The schema of every stream. Raises: InvalidInputError: it does not type-check."""
         return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
 
+    def typed(self) -> TypedQuery:
+        """Its newest edition, checked, typed and planned, with the tasks of revisions.
+
+        Raises:
+            InvalidInputError: as `schemas`.
+        """
+        known = {name: entry.schema for name, entry in self.inputs.items()}
+        sources = frozenset(name for name, e in self.inputs.items() if not e.stream.query)
+        given = inputs_of_checked(self.query, known)
+        made = typed(self.query, given, frozenset(self.kept), sources)
+        tasks = with_revisions(made.tasks, revised_streams(self.query, self.inputs))
+        return TypedQuery(made.schemas, tasks)
+
     @property
     def policies(self) -> tuple[Policy, ...]:
         """The policies of all inputs: a participant that satisfies them may know the query."""
@@ -70,7 +83,7 @@ class Network(Struct, frozen=True):
         Raises:
             InvalidInputError: as `schemas`; or its editions do not have the same streams.
         """
-        tasks = planned(self.query, self.schemas(), frozenset(self.kept), self.inputs)
+        tasks = self.typed().tasks
         if not self.editions:
             return tasks
         *older, last = self.editions
@@ -131,15 +144,3 @@ class Network(Struct, frozen=True):
     def _altered_readers(self) -> dict[str, tuple[str, ...]]:
         named = ((name, altered.readers) for name, altered in self.altered.items())
         return {name: readers for name, readers in named if readers is not None}
-
-
-def planned(
-    query: Query,
-    schemas: Mapping[str, Schema],
-    kept: frozenset[str],
-    inputs: Mapping[str, StreamEntry],
-) -> tuple[Task, ...]:
-    """The tasks of a query, and those of the revisions of its streams."""
-    sources = frozenset(name for name, entry in inputs.items() if not entry.stream.query)
-    tasks = plan(query, schemas, kept, sources)
-    return with_revisions(tasks, revised_streams(query, inputs))

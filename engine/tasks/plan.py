@@ -19,7 +19,7 @@ from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.registry import operator_of
-from medusa.engine.operators.shared.operator import State
+from medusa.engine.operators.shared.operator import State, about
 from medusa.engine.operators.shared.step import Near, Part, Step, Windows
 from medusa.engine.operators.typing import type_box
 from medusa.overlay.errors import InvalidInputError
@@ -153,13 +153,35 @@ class Task:
         return bool(self.steps) and self.steps[0].sided
 
 
+@dataclass(frozen=True, slots=True)
+class TypedQuery:
+    """A query whose boxes are typed, once, and cut into tasks.
+
+    Attributes:
+        schemas: of all streams. tasks: each after those whose output it reads.
+    """
+
+    schemas: Mapping[str, Schema]
+    tasks: tuple[Task, ...]
+
+
 def plan(
     query: Query,
     schemas: Mapping[str, Schema],
     keep: frozenset[str] = frozenset(),
     sources: frozenset[str] | None = None,
 ) -> tuple[Task, ...]:
-    """The tasks of a query, each after those whose output it reads.
+    """The tasks of a query: see `typed`."""
+    return typed(query, schemas, keep, sources).tasks
+
+
+def typed(
+    query: Query,
+    schemas: Mapping[str, Schema],
+    keep: frozenset[str] = frozenset(),
+    sources: frozenset[str] | None = None,
+) -> TypedQuery:
+    """Type the boxes of a query, and cut it into tasks.
 
     A stream becomes a task's output, which others can read, if not exactly one box reads it, if it
     is in `keep` or in the query's `outputs`, if a union, a join or a filter with several ports
@@ -169,14 +191,15 @@ def plan(
     too.
 
     Args:
-        schemas: of all streams, as `check_query` gives them.
+        schemas: of its inputs at least, as `inputs_of_checked` gives them.
         keep: further streams that must be readable.
         sources: which of the streams from elsewhere are source streams; None: all of them.
 
     Raises:
         InvalidInputError: as `check_query`.
     """
-    network = _Network(query, schemas, keep | frozenset(query.outputs))
+    with about(f"query {query.name}"):
+        network = _Network(query, schemas, keep | frozenset(query.outputs))
     outside = frozenset(schemas) - network.made.keys()
     tasks = tuple(
         network.task(stream, outside if sources is None else outside & sources)
@@ -184,7 +207,7 @@ def plan(
         if stream in network.kept
     )
     _check_nodes(query, tasks)
-    return tasks
+    return TypedQuery(network.schemas, tasks)
 
 
 def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
@@ -207,13 +230,14 @@ class _Network:
     """A query's streams: the boxes that make and read them, and which of them are logs.
 
     Attributes:
+        schemas: of all streams.
         made: how every stream that the query makes is made, in order of flow.
         kept: those of them that have a log.
     """
 
     def __init__(self, query: Query, schemas: Mapping[str, Schema], keep: frozenset[str]) -> None:
         self._query = query
-        self._schemas = dict(schemas)
+        self.schemas = dict(schemas)
         self._readers: dict[str, list[Box]] = {}
         self._nodes: dict[str, Mapping[str, int]] = {}
         self.made: dict[str, Part] = {}
@@ -226,7 +250,8 @@ class _Network:
         stateful: set[str] = set()
         for box in boxes:
             before = self._nodes.get(box.inputs[0], {})
-            typed = type_box(box, schemas, before, declared(query))
+            typed = type_box(box, self.schemas, before, declared(query))
+            self.schemas.update(typed.schemas)
             carries = any(each in stateful and each not in self.kept for each in box.inputs)
             for stream in typed.schemas:
                 if carries or operator_of(box).state is not State.NONE:
@@ -249,7 +274,7 @@ class _Network:
         for part in parts:
             self.made[part.stream] = part
             if part.schema is not None:
-                self._schemas[part.stream] = part.schema
+                self.schemas[part.stream] = part.schema
             if part.kept:
                 self.kept.add(part.stream)
 
@@ -266,15 +291,15 @@ class _Network:
         if step is None and len(inputs) == 1:
             # a union of one source stream is a derived stream too: ties of stime are in the order
             # of the payload, not of arrival, whether or not the cut makes a log of it
-            steps.append(_identity(self._schemas[stream]))
+            steps.append(_identity(self.schemas[stream]))
         return Task(
             name=output,
             query=self._query.name,
             inputs=inputs,
             steps=tuple(reversed(steps)),
             output=output,
-            input_schemas=tuple(self._schemas[name] for name in inputs),
-            output_schema=self._schemas[output],
+            input_schemas=tuple(self.schemas[name] for name in inputs),
+            output_schema=self.schemas[output],
             source_inputs=sources & frozenset(inputs),
             after=self._query.after,
             until=self._query.until,

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-
 from medusa.dht.catalog import Catalog
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.language.check import MAX_BOXES
@@ -22,7 +19,8 @@ from medusa.engine.objects.schema import BEGINNING, Schema
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.streams.store.store import StreamStore
-from medusa.engine.tasks.network import Network, planned
+from medusa.engine.tasks.network import Network
+from medusa.engine.tasks.plan import TypedQuery
 from medusa.overlay.errors import (
     ConflictError,
     InvalidInputError,
@@ -52,8 +50,13 @@ class Creation:
         self._readers = readers
         self._functions = functions
 
-    async def plan(self, query: Query) -> StoredQuery:
-        """Check the query; gives its stored form.
+    async def plan(
+        self, query: Query, inputs: dict[str, StreamEntry] | None = None
+    ) -> tuple[StoredQuery, TypedQuery]:
+        """Check the query; gives its stored form, and its tasks.
+
+        Args:
+            inputs: as `inputs` gives them, if they are known.
 
         Raises:
             InvalidInputError: it does not type-check, names an unknown stream, or a function that
@@ -63,19 +66,21 @@ class Creation:
         """
         _check_readers(query)
         query = with_panes(self._functions.completed(query), MAX_BOXES)
-        inputs = await self.inputs(query)
-        schemas = await self._threads.run(self._participant, Network(query, inputs).schemas)
-        declared = await self.declared(query, schemas)
-        state = frozenset(declared)
-        planning = partial(planned, query, schemas, state, inputs)
-        tasks = await self._threads.run(self._participant, planning)
-        outputs = tuple(task.output for task in tasks)
-        readers = {name: given for name, given in declared.items() if ANY not in given}
+        if inputs is None:
+            inputs = await self.inputs(query)
+        declared = await self._declared(query)
+        network = Network(query, inputs, tuple(declared))
+        typed = await self._threads.run(self._participant, network.typed)
+        for name, found in declared.items():
+            self._check_replaceable(query.name, found, typed.schemas[name])
+        outputs = tuple(task.output for task in typed.tasks)
+        admitted = {name: each.stream.admitted for name, each in declared.items()}
+        readers = {name: given for name, given in admitted.items() if ANY not in given}
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs, readers=readers)
-        stored = StoredQuery(entry, inputs, tuple(state))
-        for task in tasks:  # a label may be beyond its limits
+        stored = StoredQuery(entry, inputs, tuple(declared))
+        for task in typed.tasks:  # a label may be beyond its limits
             stored.network.entry_of(task.output, task.output_schema, self._peer)
-        return stored
+        return stored, typed
 
     async def inputs(self, query: Query) -> dict[str, StreamEntry]:
         """The streams from elsewhere that the query reads.
@@ -102,29 +107,28 @@ class Creation:
                 entries[beside.stream.name] = beside
         return entries
 
-    async def declared(
-        self, query: Query, schemas: Mapping[str, Schema]
-    ) -> dict[str, tuple[str, ...]]:
-        """The outputs that were created as streams before, with their readers: they must fit, and
-        be unused.
+    async def _declared(self, query: Query) -> dict[str, StreamEntry]:
+        """The outputs that were created as streams before.
 
         Raises:
             NotAuthorisedError: an output is not ours.
-            ConflictError: one exists and cannot be taken over.
         """
-        declared: dict[str, tuple[str, ...]] = {}
+        declared: dict[str, StreamEntry] = {}
         for name in sorted(streams_written(query)):
             check_not_late(name)
             if ObjectName.parse(name).participant != self._participant:
                 raise NotAuthorisedError(f"{query.name} may not produce {name}: not ours")
             found = await find(self._catalog, STREAM, ObjectName.parse(name))
-            if found is None:
-                continue
-            self._check_replaceable(query.name, found.value, schemas[name])
-            declared[name] = found.value.stream.admitted
+            if found is not None:
+                declared[name] = found.value
         return declared
 
     def _check_replaceable(self, query: str, entry: StreamEntry, schema: Schema) -> None:
+        """Refuse a declared output that does not fit, or is used.
+
+        Raises:
+            ConflictError: it cannot be taken over.
+        """
         name = entry.stream.name
         if entry.stream.view is not None:
             raise ConflictError(

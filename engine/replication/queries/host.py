@@ -19,6 +19,7 @@ from medusa.engine.replication.records.placements import Placement, replaced
 from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery, written
 from medusa.engine.replication.term import Term
+from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import (
     ConflictError,
@@ -225,15 +226,21 @@ class QueryHost:
 
     # -- their logs and tasks -----------------------------------------------------------------
 
-    async def prepare(self, stored: StoredQuery) -> QueryCopy:
+    async def prepare(
+        self, stored: StoredQuery, tasks: tuple[Task, ...] | None = None
+    ) -> QueryCopy:
         """A copy of the query whose tasks can be started; see `QueryCopy.prepare`.
+
+        Args:
+            tasks: of the query, if it has just been planned.
 
         Raises:
             InvalidInputError: it does not type-check.
         """
         participant = self.shop.overlay.identity.participant
-        plan = await self.shop.overlay.threads.run(participant, stored.network.tasks)
-        copy = QueryCopy(self.shop, QueryRecord(self.files, stored), plan)
+        if tasks is None:
+            tasks = await self.shop.overlay.threads.run(participant, stored.network.tasks)
+        copy = QueryCopy(self.shop, QueryRecord(self.files, stored), tasks)
         await copy.prepare()
         return copy
 

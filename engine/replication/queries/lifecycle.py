@@ -9,7 +9,7 @@ import trio
 
 from medusa.dht.catalog import Catalog
 from medusa.engine.objects.alteration import queries_differ
-from medusa.engine.objects.definitions import QueryEntry
+from medusa.engine.objects.definitions import QueryEntry, StreamEntry
 from medusa.engine.objects.query import Query, QueryStatus
 from medusa.engine.replication.copies.query_copy import QueryCopy, drop_logs
 from medusa.engine.replication.queries.creation import Creation
@@ -51,8 +51,13 @@ class Lifecycle:
         self.deleted: Listeners[[QueryCopy]] = Listeners()
         self.vacated: Decision[[str], Awaitable[None]] = Decision(_nobody_is_there)
 
-    async def create(self, query: Query) -> QueryEntry:
+    async def create(
+        self, query: Query, inputs: dict[str, StreamEntry] | None = None
+    ) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.
+
+        Args:
+            inputs: see `Creation.plan`.
 
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
@@ -64,15 +69,15 @@ class Lifecycle:
             self._check_fit(query.name)
             running = self._queries.named(query.name)
             if running is None:
-                return await self._create(query)
+                return await self._create(query, inputs)
             if how := queries_differ(running.stored.entry.query, query):
                 raise ConflictError(
                     f"{query.name} exists and differs ({how}): delete it first or rename"
                 )
             return running.stored.entry
 
-    async def _create(self, query: Query) -> QueryEntry:
-        creation = await self.creation.plan(query)
+    async def _create(self, query: Query, inputs: dict[str, StreamEntry] | None) -> QueryEntry:
+        creation, typed = await self.creation.plan(query, inputs)
         outputs = creation.entry.outputs
         await self.vacated(query.name)
         for output in outputs:
@@ -84,7 +89,7 @@ class Lifecycle:
         try:
             for name in stored.kept:
                 await self._store.drop(LogKey(name))  # a declared stream is now produced
-            running = await self._queries.prepare(stored)
+            running = await self._queries.prepare(stored, typed.tasks)
             self._queries.admit(running)
             await running.publish(self._queries.announcements)
             running.record.save()

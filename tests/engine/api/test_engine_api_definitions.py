@@ -4,6 +4,7 @@ refused."""
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from medusa.engine.objects.catalog_records import QUERY, STREAM
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box, Filter, Map, Query, QueryStatus
 from medusa.engine.objects.schema import Field, FieldType
+from medusa.engine.operators import typing
+from medusa.engine.replication.queries import creation
 from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done, PostEvent, Subscribe, Tuples
 from medusa.engine.tasks.network import Network
@@ -42,6 +45,7 @@ from medusa.overlay.errors import (
     NotFoundError,
     StoppedError,
 )
+from medusa.overlay.names import ObjectName
 
 
 async def test_a_document_of_borealis_is_created_with_what_its_author_should_know(
@@ -348,3 +352,38 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
             await town.restart(one)
     assert {name for name, _ in beside} == {"read", "plan"}
     assert all(aside for _, aside in beside), beside
+
+
+@pytest.mark.parametrize(("language", "checks"), [("SQL", 2), ("XML", 1)])
+async def test_a_box_is_typed_once_for_a_creation_and_an_input_is_found_once(
+    town: Town, monkeypatch: pytest.MonkeyPatch, language: str, checks: int
+) -> None:
+    """A script is typed while it is read, as well: its columns have types."""
+    (mit,) = await town.settle_all("mit.edu")
+    client = await town.client(mit)
+    source = await make_stream(client, mit, "s")
+    counted: Counter[str] = Counter()
+
+    def count_type(operator: Any, inputs: Any) -> Any:
+        counted["boxes"] += 1
+        return type_operator(operator, inputs)
+
+    async def count_find(catalog: Any, kind: Any, name: ObjectName) -> Any:
+        counted[str(name)] += 1
+        return await find_entry(catalog, kind, name)
+
+    type_operator, find_entry = typing.typed, creation.find
+    monkeypatch.setattr(typing, "typed", count_type)
+    monkeypatch.setattr(creation, "find", count_find)
+    boxes: tuple[Box, ...] = (
+        Filter("large", source, (mit.name("large"),), ("value > 5",)),
+        Map("doubled", mit.name("large"), mit.name("doubled"), (("twice", "value * 2"),)),
+    )
+    script = """CREATE QUERY q AS BEGIN
+      CREATE STREAM large WITH (box = 'large') AS SELECT * FROM s WHERE value > 5;
+      CREATE STREAM doubled WITH (box = 'doubled') AS SELECT value * 2 AS twice FROM large;
+    END"""
+    document = query_as_xml(Query(mit.name("q"), boxes)) if language == "XML" else script
+    await client.create_query_xml(document)
+    assert counted["boxes"] == checks * len(boxes)
+    assert counted[source] == 1
