@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.schema import END
-from medusa.engine.replication.leaders.election import Refused
 from medusa.engine.replication.leaders.events import Effect
 from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.news import LAPSE
+from medusa.engine.replication.leaders.reopening import Refused
 from medusa.engine.replication.leaders.voter import Role
 from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.messages import Post, Posted
@@ -104,8 +104,8 @@ def _reopen(keeper: Keeper, now: float) -> list[Effect]:
 
 async def _reopened(keeper: Keeper) -> Refused | None:
     while not (keeper.is_leader and keeper.logs.leader.boundary < END):
-        if keeper.election.refused is not None:
-            return keeper.election.refused
+        if keeper.election.reopening.refused is not None:
+            return keeper.election.reopening.refused
         if keeper.election.role is Role.FOLLOWER:
             raise UnavailableError(
                 f"{keeper.name}: its leader is changing: it may come to go on, or not; ask again"
@@ -135,7 +135,7 @@ async def tell_end(keeper: Keeper, reader: str) -> None:
 def _delete(keeper: Keeper, now: float) -> list[Effect]:
     if keeper.election.is_confirmed(now):
         return keeper.election.delete(now)
-    away = peers_in_words(keeper.election.unconfirmed(now))
+    away = peers_in_words(keeper.election.mandate.unconfirmed(now))
     raise UnavailableError(
         f"{keeper.name} is not deleted, nothing has changed: that takes a majority of its voters,"
         f" and {away} did not answer lately: start what is down, and ask again"
@@ -155,7 +155,7 @@ async def delete(keeper: Keeper) -> None:
     with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
         await keeper.deleted.wait()
     if waiting.cancelled_caught:
-        away = peers_in_words(keeper.election.awaited)
+        away = peers_in_words(keeper.election.mandate.awaited)
         raise UnavailableError(
             f"{keeper.name} is not deleted yet, and may come to be, or not: that takes a majority "
             f"of its voters, and {away} did not answer: start what is down, and ask again"
@@ -168,10 +168,10 @@ async def delete(keeper: Keeper) -> None:
 def why_no_leader(keeper: Keeper) -> str:
     """Why the stream has no known leader, for people."""
     election = keeper.election
-    if election.is_deleting:
+    if election.role is Role.INSTALLING and election.mandate.asks_for_deletion:
         return (
             f"{keeper.name} is being deleted, which takes a majority of its voters, and "
-            f"{peers_in_words(election.awaited)} did not answer: start what is down"
+            f"{peers_in_words(election.mandate.awaited)} did not answer: start what is down"
         )
     text = f"{keeper.name}: nobody is its leader at the moment"
     if not election.down:

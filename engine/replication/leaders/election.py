@@ -21,8 +21,6 @@ post under it counts.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from random import Random  # noqa: TID251 -- the type only: the generator is passed in
 from typing import Final
 
@@ -35,13 +33,11 @@ from medusa.engine.replication.leaders.ballot import (
     latest_of,
     may_succeed,
     promise,
-    tell,
 )
 from medusa.engine.replication.leaders.events import (
     Activated,
     Called,
     CaughtUp,
-    Committed,
     Effect,
     Event,
     HealthChanged,
@@ -55,63 +51,46 @@ from medusa.engine.replication.leaders.events import (
     Tick,
     Won,
 )
+from medusa.engine.replication.leaders.mandate import Mandate
 from medusa.engine.replication.leaders.messages import (
     AskVote,
     Delete,
     Deleted,
     Inquire,
-    Install,
     Installed,
     Message,
     Request,
     View,
     Vote,
 )
-from medusa.engine.replication.leaders.replica_set import ReplicaSet
+from medusa.engine.replication.leaders.reopening import Reopening
+from medusa.engine.replication.leaders.replica_set import Commitment
 from medusa.engine.replication.leaders.voter import Role, Voter
 from medusa.engine.replication.term import MAJORITY
-from medusa.engine.streams.journal.journal import START, Position
+from medusa.engine.streams.journal.journal import Position
 from medusa.overlay.killpoints import KillPoint, kill_point
 
 BEATS: Final = 4
 """Messages of a leader within the time after which it counts as silent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """Why a stream that has ended is not reopened.
-
-    Attributes:
-        told: readers that were given its end, for people. silent: voters that did not answer, if no
-            such reader is known.
-    """
-
-    told: tuple[str, ...]
-    silent: tuple[str, ...]
-
-
 class Election(Voter):
     """A voter that may stand for election, and lead.
 
     Attributes:
-        committed: as the leader: everything before it is committed.
-        refused: why the stream was not reopened when that was last asked for; None: it was, or is
-            about to be.
+        mandate: the term that it proposes or holds. reopening: of a stream that has ended.
+        commitment: as the leader: what its replicas have stored.
     """
 
     def __init__(
         self, own: str, ballot: Ballot, *, quiet_s: float, rng: Random, now: float
     ) -> None:
         super().__init__(own, ballot, quiet_s=quiet_s, rng=rng, now=now)
-        self.committed: Position = START
-        self.refused: Refused | None = None
+        self.mandate = Mandate(self._others, quiet_s)
+        self.reopening = Reopening()
+        self.commitment = Commitment(self.ballot.k_safety, quiet_s / BEATS)
         self._views: dict[str, View] = {}
         self._votes: dict[str, SourceTerm | None] = {}
-        self._installed: set[str] = set()
-        self._confirmed: dict[str, float] = {}
-        self._told: dict[str, tuple[str, ...]] | None = None
-        self._replica_set = self._new_replica_set()
-        self._term: SourceTerm | None = None
 
     def found(self, now: float) -> list[Effect]:
         """Become the first leader of a new stream, whose journal has been begun and whose voters
@@ -121,60 +100,29 @@ class Election(Voter):
         effects = self._keep(state)
         return effects + self._stand(now)
 
-    def resign(self, now: float) -> list[Effect]:
-        """Follow again, because this peer could not do its part: another voter may try."""
-        return self._follow(now, succeeded=False)
-
     def is_confirmed(self, now: float) -> bool:
         """Whether a majority confirmed a moment ago that this peer is leader."""
-        lately = len(self.ballot.voters) - len(self.unconfirmed(now))
+        lately = len(self.ballot.voters) - len(self.mandate.unconfirmed(now))
         return self.role is Role.LEADER and lately >= self.ballot.majority
-
-    def unconfirmed(self, now: float) -> tuple[str, ...]:
-        """The other voters that have not confirmed a moment ago that this peer is leader."""
-        return tuple(
-            peer
-            for peer in self._others
-            if now - self._confirmed.get(peer, -math.inf) > self._quiet_s
-        )
-
-    @property
-    def awaited(self) -> tuple[str, ...]:
-        """The other voters that have not accepted the term yet that is being installed."""
-        return tuple(peer for peer in self._others if peer not in self._installed)
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether this peer, as the leader or a candidate, asks for the deletion now."""
-        asked = self._term is not None and self._term.deleted
-        return self.role is Role.INSTALLING and asked
 
     @kill_point(KillPoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
         """As the leader: ask all voters to agree to the deletion; see `deleted`. There is no way
         back: a voter that learns of it may bring it to its end."""
         assert self.role is Role.LEADER
-        assert self._term is not None
-        term = msgspec.structs.replace(self._term, deleted=True)
+        assert self.mandate.term is not None
+        term = msgspec.structs.replace(self.mandate.term, deleted=True)
         return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
-
-    def tell_end(self, reader: str) -> list[Effect] | None:
-        """As the leader: note that the end is about to be sent to a reader. None: not allowed."""
-        if self.role is not Role.LEADER:
-            return None
-        return self._keep(tell(self.ballot, reader))
 
     @kill_point(KillPoint.LEADER_REOPEN)
     def reopen(self, now: float) -> list[Effect]:
         """As the leader: stand again, to begin the next segment of the journal before the stream's
-        end, if all voters say that they told no reader of it; see `Won` and `refused`."""
+        end, if all voters say that they told no reader of it; see `Won` and `Reopening.refused`."""
         assert self.role is Role.LEADER
-        silent, told = self.unconfirmed(now), self.ballot.told
-        self.refused = Refused(told, () if told else silent) if told or silent else None
-        if self.refused is not None:
+        if not self.reopening.check(self.ballot.told, self.mandate.unconfirmed(now)):
             return []
         effects = self._replace(now)
-        self._told = {self.own: told}
+        self.reopening.ask(self.own)
         return effects
 
     def handle(self, event: Event, now: float) -> list[Effect]:
@@ -231,9 +179,9 @@ class Election(Voter):
             case Role.RECRUITING:
                 return self._recruit(now)
             case Role.INSTALLING:
-                return self._announce()
+                return self.mandate.requests()
             case Role.LEADER:
-                return self._announce() + self._look_after(now)
+                return self.mandate.requests() + self._look_after(now)
 
     def _consider(self, now: float) -> list[Effect]:
         """Ask the others about a leader that has been silent for a while. A voter without a
@@ -267,8 +215,9 @@ class Election(Voter):
         self.role, self._since = Role.CANDIDATE, now
         state = promise(self.ballot, self.number, self.own)
         assert state is not None, "a higher term than any before"
-        self._votes, self._told = {self.own: self.ballot.term}, None
-        self._replica_set = self._new_replica_set()
+        self._votes = {self.own: self.ballot.term}
+        self.reopening.cancel()
+        self.commitment.begin(self.number)
         asked = [Send(peer, AskVote(self.number)) for peer in self._others]
         return [*self._keep(state), StopShipping(), *asked]
 
@@ -281,9 +230,8 @@ class Election(Voter):
                 return effects
             return effects + self._follow(now, succeeded=True)
         self._votes[sender] = vote.term
-        if self._told is not None:
-            self._told[sender] = vote.told
-        wanted = self.ballot.majority if self._told is None else len(self.ballot.voters)
+        self.reopening.take_vote(sender, vote.told)
+        wanted = len(self.ballot.voters) if self.reopening.asked else self.ballot.majority
         return effects if len(self._votes) < wanted else effects + self._count(now)
 
     def _count(self, now: float) -> list[Effect]:
@@ -300,55 +248,38 @@ class Election(Voter):
         """Begin a term that a majority promised. Replicas that join from here on get every
         acknowledged post."""
         self.role, self._since = Role.RECRUITING, now
-        won = Won(self.number, self._may_reopen())
+        won = Won(self.number, self.reopening.is_granted(self._others))
         state = msgspec.structs.replace(self.ballot, joined=self.number)
         return [won, *self._keep(state), *self._recruit(now)]
-
-    def _may_reopen(self) -> bool:
-        """Whether the stream was to be reopened, and may be; `refused` says why not."""
-        if self._told is None:
-            return False
-        told = [reader for readers in self._told.values() for reader in readers]
-        silent = [peer for peer in self._others if peer not in self._told]
-        if told or silent:
-            self.refused = Refused(tuple(told), () if told else tuple(silent))
-        return self.refused is None
 
     def _recruit(self, now: float) -> list[Effect]:
         """Ship to more voters: those that have the journal before the others."""
         members = () if self.ballot.term is None else self.ballot.term.members
-        return self._replica_set.recruit(
+        return self.commitment.replicas.recruit(
             sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
         )
 
     def _follow(self, now: float, *, succeeded: bool) -> list[Effect]:
-        self._replica_set = self._new_replica_set()
+        self.commitment.begin(self.number)
         return super()._follow(now, succeeded=succeeded)
 
-    def _new_replica_set(self) -> ReplicaSet:
-        return ReplicaSet(self.number, self.ballot.k_safety, self._quiet_s / BEATS)
-
     def _in_step(self, peer: str, number: int, upto: Position, now: float) -> list[Effect]:
-        if number != self.number or not self._replica_set.in_step(peer, upto):
+        replicas = self.commitment.replicas
+        if number != self.number or not replicas.in_step(peer, upto):
             return []
         if self.role is Role.LEADER:
-            return self._commit()
-        if self.role is not Role.RECRUITING or not self._replica_set.complete:
+            return self.commitment.advance()
+        if self.role is not Role.RECRUITING or not replicas.complete:
             return []
-        return self._propose(SourceTerm(self.number, self.own, self._replica_set.members), now)
+        return self._propose(SourceTerm(self.number, self.own, replicas.members), now)
 
     def _propose(self, term: SourceTerm, now: float) -> list[Effect]:
         self.role, self._since = Role.INSTALLING, now
-        self._term = term
         state = install(self.ballot, term)
         if state is None:  # a higher term was promised, and we have not heard of it yet
             return self._follow(now, succeeded=True)
-        self._installed = {self.own}
-        return [*self._keep(state), *self._announce()]
-
-    def _announce(self) -> list[Effect]:
-        assert self._term is not None
-        return [Send(peer, Install(self._term)) for peer in self._others]
+        self.mandate.propose(term)
+        return [*self._keep(state), *self.mandate.requests()]
 
     def _take_installed(self, sender: str, answer: Installed, now: float) -> list[Effect]:
         if self.role not in {Role.INSTALLING, Role.LEADER}:
@@ -356,47 +287,39 @@ class Election(Voter):
         if answer.promised > self.number:
             return self._follow(now, succeeded=True) + self._learn(answer.term)
         # an answer from before we asked for the deletion, under the same number, is none to that
-        if not answer.accepted or answer.term != self._term:
+        if not answer.accepted or answer.term != self.mandate.term:
             return []
-        self._confirmed[sender] = now
+        self.mandate.confirm(sender, now)
         if self.role is Role.LEADER:
             return []
-        self._installed.add(sender)
-        if len(self._installed) < self.ballot.majority:
+        if self.mandate.accept(sender) < self.ballot.majority:
             return []
-        assert self._term is not None
-        if self._term.deleted:
+        assert self.mandate.term is not None
+        if self.mandate.term.deleted:
             return self._be_deleted(now) + [Send(peer, Delete()) for peer in self._others]
         self.role = Role.LEADER
-        return [Activated(self._term), *self._commit()]
+        return [Activated(self.mandate.term), *self.commitment.advance()]
 
     # -- as a leader ----------------------------------------------------------------------------
 
     def _stored_at(self, peer: str, number: int, upto: Position) -> list[Effect]:
         if number == self.number:
-            self._replica_set.stored(peer, upto)
-        return self._commit()
-
-    def _commit(self) -> list[Effect]:
-        everywhere = self._replica_set.everywhere
-        if self.role is not Role.LEADER or everywhere <= self.committed:
-            return []
-        self.committed = everywhere
-        return [Committed(everywhere)]
+            self.commitment.replicas.stored(peer, upto)
+        return self.commitment.advance() if self.role is Role.LEADER else []
 
     def _lost(self, peer: str, number: int, now: float) -> list[Effect]:
         if number != self.number:
             return []
         if self.role is Role.RECRUITING:
-            return self._recruit(now) if self._replica_set.dismiss(peer, now) else []
-        self._replica_set.miss(peer, now)
+            return self._recruit(now) if self.commitment.replicas.dismiss(peer, now) else []
+        self.commitment.replicas.miss(peer, now)
         return []
 
     def _look_after(self, now: float) -> list[Effect]:
         """Ship again to a replica that was lost; stand for a new term when it stays so."""
-        if self._replica_set.missing_since(now - self._quiet_s):
+        if self.commitment.replicas.missing_since(now - self._quiet_s):
             return self._replace(now)
-        return self._replica_set.ship_again(now)
+        return self.commitment.replicas.ship_again(now)
 
     def _replace(self, now: float) -> list[Effect]:
         self._views.clear()
@@ -406,5 +329,5 @@ class Election(Voter):
 
     def _health(self, peer: str, dead: bool, now: float) -> list[Effect]:
         (self._dead.add if dead else self._dead.discard)(peer)
-        lost = dead and self.role is Role.LEADER and self._replica_set.is_missing(peer)
+        lost = dead and self.role is Role.LEADER and self.commitment.replicas.is_missing(peer)
         return self._replace(now) if lost else []

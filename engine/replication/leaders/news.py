@@ -72,7 +72,7 @@ class News:
         generation = self._generation
         with trio.move_on_after(LAPSE * self._quiet_s):
             while self._generation == generation:
-                if self._election.committed >= upto:
+                if self._election.commitment.committed >= upto:
                     return
                 await self._changes.changed()
         if self.trouble:

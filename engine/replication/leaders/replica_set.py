@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from medusa.engine.replication.leaders.events import Effect, Ship
+from medusa.engine.replication.leaders.events import Committed, Effect, Ship
 from medusa.engine.streams.journal.journal import START, Position
 
 
@@ -84,3 +84,33 @@ class ReplicaSet:
         for peer in due:
             self._avoided[peer] = now + self._again_s
         return [Ship(peer, self.number) for peer in due]
+
+
+class Commitment:
+    """What the replicas of this peer's term have stored, and what is committed thereby.
+
+    Args:
+        size: the replicas of a term. again_s: see `ReplicaSet`.
+
+    Attributes:
+        committed: everything before it is committed.
+        replicas: of the present term.
+    """
+
+    def __init__(self, size: int, again_s: float) -> None:
+        self._size = size
+        self._again_s = again_s
+        self.committed: Position = START
+        self.replicas = ReplicaSet(0, size, again_s)
+
+    def begin(self, number: int) -> None:
+        """Begin a term without replicas."""
+        self.replicas = ReplicaSet(number, self._size, self._again_s)
+
+    def advance(self) -> list[Effect]:
+        """As the leader: commit what all of them have."""
+        everywhere = self.replicas.everywhere
+        if everywhere <= self.committed:
+            return []
+        self.committed = everywhere
+        return [Committed(everywhere)]

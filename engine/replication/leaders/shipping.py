@@ -133,7 +133,7 @@ class _Ship:
                 await self._leader.sources.wait_grown(self._at)
             await self._ahead.acquire()
             self._at, data = await self._leader.sources.read(self._at, PART_BYTES)
-            committed = self._keeper.election.committed
+            committed = self._keeper.election.commitment.committed
             part = Part(self._at, committed, False, *self._leader.logs.starts)
             await self._duplex.send(Shipped(part), data)
             self._at = (self._at[0], self._at[1] + len(data))

@@ -17,6 +17,7 @@ from medusa.engine.replication.leaders.ballot import (
     install,
     learn,
     promise,
+    tell,
 )
 from medusa.engine.replication.leaders.events import (
     Drop,
@@ -112,6 +113,16 @@ class Voter:
         then it is kept: there may be no other."""
         self.whole = False
         return self._follow(now, succeeded=False)
+
+    def resign(self, now: float) -> list[Effect]:
+        """Follow again, because this peer could not do its part: another voter may try."""
+        return self._follow(now, succeeded=False)
+
+    def tell_end(self, reader: str) -> list[Effect] | None:
+        """As the leader: note that the end is about to be sent to a reader. None: not allowed."""
+        if self.role is not Role.LEADER:
+            return None
+        return self._keep(tell(self.ballot, reader))
 
     # -- messages of other voters -------------------------------------------------------------
 

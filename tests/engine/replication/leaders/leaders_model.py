@@ -156,7 +156,7 @@ class World:
     def ended(self, node: Node) -> str:
         """Return the committed end of the stream that readers find at that voter, if any."""
         assert node.election is not None
-        committed = [text for _, text in node.journal[: node.election.committed[1]]]
+        committed = [text for _, text in node.journal[: node.election.commitment.committed[1]]]
         marks = [text for text in committed if text == REOPENED or text.startswith("end")]
         return marks[-1] if marks and marks[-1] != REOPENED else ""
 

@@ -76,7 +76,7 @@ async def take_over(place: Place, stream: str, without: str = "") -> None:
     candidate = keeper(place, stream)
     async with candidate._lock:
         effects = candidate.election._stand(trio.current_time())
-        candidate.election._replica_set._avoided[without] = float("inf")
+        candidate.election.commitment.replicas._avoided[without] = float("inf")
         await candidate._carry_out(effects, None)
     await until(lambda: serves_as_leader(place, stream), "it is leader")
 

@@ -151,14 +151,14 @@ async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
     async with home.client() as client:
         stream = await posted(client, home)
         its = keeper(home, stream)
-        acknowledged, everywhere = its.acknowledged, trio.Event()
+        acknowledged, everywhere = its.news.acknowledged, trio.Event()
 
         async def slowly(upto: Position) -> None:
             await acknowledged(upto)
             everywhere.set()
             await its.cleared.wait()
 
-        monkeypatch.setattr(its, "acknowledged", slowly)
+        monkeypatch.setattr(its.news, "acknowledged", slowly)
         async with trio.open_nursery() as nursery:
 
             async def alter() -> None:
@@ -368,7 +368,7 @@ async def test_a_voter_that_is_away_is_named(town: Town, places: list[Place]) ->
     witness = next(p for p in places[1:] if p not in replicas_of(places, stream, home))
     away = witness.id
     await town.stop(witness)
-    unconfirmed = keeper(home, stream).election.unconfirmed
+    unconfirmed = keeper(home, stream).election.mandate.unconfirmed
     await until(lambda: unconfirmed(trio.current_time()) == (away,))
     with pytest.raises(UnavailableError, match=f"and peer {away[:8]} did not answer"):
         await client.reopen_stream(stream)

@@ -126,7 +126,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
         posted = await post(client, stream, range(1, 41))
         home = keeper(first, stream)
         assert home.is_leader, "slow is not lost"
-        assert home.election.committed == home.logs.leader.source.journal.position
+        assert home.election.commitment.committed == home.logs.leader.source.journal.position
         await town.stop(first)
     monkeypatch.undo()
     leader_now = await new_leader(places, stream)

@@ -11,8 +11,9 @@ from hypothesis.stateful import rule
 from leaders_model import QUIET_S, Node, World
 from leaders_voters import COMMON, Voters, many_lives, wander
 
+from medusa.engine.replication.leaders import reopening
 from medusa.engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
-from medusa.engine.replication.leaders.election import Election, Refused
+from medusa.engine.replication.leaders.reopening import Refused
 
 
 class Reopening(Voters):
@@ -44,7 +45,7 @@ class Reopening(Voters):
         assert home.election is not None
         assert bool(self.world.ended(home)) == bool(self.world.told)
         if self.world.told:
-            assert home.election.refused == Refused(("a reader",), ())
+            assert home.election.reopening.refused == Refused(("a reader",), ())
 
 
 class ReopeningFive(Reopening):
@@ -94,7 +95,7 @@ def live_with_ends(world: World, steps: int) -> None:
 def test_the_model_notices_a_home_that_does_not_wait_for_all_votes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Election, "_may_reopen", lambda its: its._told is not None)
+    monkeypatch.setattr(reopening.Reopening, "is_granted", lambda its, _others: its.asked)
     with pytest.raises(AssertionError, match="was told"):
         many_lives(40, 6_000, with_ends_and_readers)
 
@@ -140,10 +141,13 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     world.settle(4 * QUIET_S, down=away)
     (home,) = world.homes()
     assert home.election is not None
-    assert home.election.refused == Refused((), (away.name,))
+    assert home.election.reopening.refused == Refused((), (away.name,))
     term_number = home.election.number
     world.reopen(home)
-    assert (home.election.refused, home.election.number) == (Refused((), (away.name,)), term_number)
+    assert (home.election.reopening.refused, home.election.number) == (
+        Refused((), (away.name,)),
+        term_number,
+    )
     assert world.ended(home)
 
 
