@@ -56,7 +56,7 @@ AnyStep = (
 )
 
 
-def operator_of(box: Box) -> Operator[Any, AnyStep]:  # noqa: C901, PLR0911 - one case a kind
+def operator_of(box: Box) -> Operator[Any, AnyStep]:
     """Return the operator of a box's kind."""
     match box:
         case Filter():

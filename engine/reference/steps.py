@@ -33,7 +33,7 @@ from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.job import Job
 
 
-def computed(step: Step, rows: Sequence[Row], job: Job) -> list[Row]:  # noqa: C901, PLR0911 - one case a kind
+def computed(step: Step, rows: Sequence[Row], job: Job) -> list[Row]:
     """Return the results of a step over rows that are in the order of their stream."""
     match cast("AnyStep", step):
         case FilterStep() as step:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
+from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import BEGINNING, END, STIME, FieldType
 from medusa.engine.scalars.casts import CAST, spark_cast
 from medusa.engine.scalars.moments import moment
@@ -116,3 +117,19 @@ def changing(name: str, *numbers: int) -> list[str]:
     values = ", ".join(f"{number}L" for number in numbers)
     first = f"CAST({name} & 0L AS INT)"
     return [f"get(array({values}), {first} + {n})" for n in range(len(numbers))]
+
+
+def ordered(order: OrderBy) -> Column:
+    """A field in an order."""
+    field = quoted(order.field)
+    if order.descending:
+        return field.desc_nulls_first() if order.nulls_first else field.desc_nulls_last()
+    return field.asc_nulls_first() if order.nulls_first else field.asc_nulls_last()
+
+
+def later(time: Column, span_us: int) -> Column:
+    """The time plus a span; the last of all times if that is beyond it."""
+    if not span_us:
+        return time
+    last = F.lit(END - span_us).cast(T.LongType())
+    return F.least(time, last) + F.lit(span_us).cast(T.LongType())

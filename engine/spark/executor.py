@@ -10,8 +10,18 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
+from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.cumulate import CumulateStep
+from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.operators.rank import RankStep
+from medusa.engine.operators.registry import AnyStep
+from medusa.engine.operators.sessions import SessionsStep
+from medusa.engine.operators.top import TopStep
+from medusa.engine.operators.totals.step import TotalsStep
+from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.sharing import Sharing
 from medusa.engine.spark.workforce import LOOK_S, Workforce
@@ -337,20 +347,26 @@ async def open_executor(
 def kind_of(task: Task) -> Kind | None:
     """The group of the tasks that can be in one job with a task, and how to make that job. None: it
     always runs alone. Blocking: it imports PySpark."""
-    from medusa.engine.spark import rows, shared_matches, shared_rows, shared_windows
+    from medusa.engine.operators.aggregate import spark_shared as shared_windows
+    from medusa.engine.operators.match import spark_shared as shared_matches
+    from medusa.engine.spark import rows, shared_rows
 
-    if task.recalls or any(isinstance(step, RankStep) for step in task.steps):
-        return None
-    is_match = any(isinstance(step, MatchStep) for step in task.steps)
-    if task.near is not None and not is_match:
-        return None  # the inputs of a join have different fields
+    if task.sided:
+        return None  # its inputs have different fields
     fields = rows.merged_fields(task.input_schemas)
-    if is_match:
-        pattern = (fields, task.steps, by_arrival(task))
-        return pattern, lambda: shared_matches.SharedMatches(task)
-    if task.windows is not None:
-        key = (fields, shared_windows.what(task), by_arrival(task))
-        return key, lambda: shared_windows.SharedWindows(task)
-    if not shared_rows.fits(task):
-        return None
-    return (fields, task.inputs), lambda: shared_rows.SharedRows(task)
+    state = [step for step in task.steps if step.reach is not None or step.recalls]
+    match cast("AnyStep | None", state[0] if state else None):
+        case None | FilterStep() | MapStep():
+            if not shared_rows.fits(task):
+                return None
+            return (fields, task.inputs), lambda: shared_rows.SharedRows(task)
+        case AggregateStep():
+            key = (fields, shared_windows.what(task), by_arrival(task))
+            return key, lambda: shared_windows.SharedWindows(task)
+        case MatchStep():
+            pattern = (fields, task.steps, by_arrival(task))
+            return pattern, lambda: shared_matches.SharedMatches(task)
+        case SessionsStep() | CumulateStep() | RankStep() | JoinStep():
+            return None
+        case TotalsStep() | TopStep() | TupleWindowsStep():
+            return None

@@ -7,42 +7,26 @@ trees are kept between epochs. The generated code stays the same, so that Spark 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, cast
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Field
-from medusa.engine.operators.aggregate.step import AggregateStep, Form
-from medusa.engine.operators.cumulate import CumulateStep
-from medusa.engine.operators.filter import FilterStep
+from medusa.engine.operators.join.spark import Joins
 from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.operators.map import MapStep
-from medusa.engine.operators.match.step import MatchStep
-from medusa.engine.operators.rank import RankStep
-from medusa.engine.operators.registry import AnyStep
-from medusa.engine.operators.sessions import SessionsStep
 from medusa.engine.operators.shared.step import Step
-from medusa.engine.operators.top import TopStep
-from medusa.engine.operators.totals.step import TotalsStep
-from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 from medusa.engine.scalars.type_rules import FLOATS
-from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
+from medusa.engine.spark.columns import quoted, within, without_negative_zero
 from medusa.engine.spark.cpu import meter_of
-from medusa.engine.spark.joins import Joins
-from medusa.engine.spark.matches import Matches
-from medusa.engine.spark.ranks import Ranks
-from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.rows import fields_made, merged_fields, row_schema
 from medusa.engine.spark.scans import reader_of
-from medusa.engine.spark.spans import Spans
-from medusa.engine.spark.top import TopOf
-from medusa.engine.spark.totals import TotalsOf
-from medusa.engine.spark.tuple_windows import TupleWindowsOf
-from medusa.engine.spark.windows import Windows, names_made
+from medusa.engine.spark.stage import Job, Stage
+from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
@@ -81,7 +65,7 @@ class Program:
         compiled.meter.start()
         frame = compiled.frame(files, after, upto, interval)
         compiled.meter.plan(frame)
-        table = canonical(self._finish(frame.toArrow()), self._schema)
+        table = canonical(compiled.finished(frame.toArrow(), self._schema.names), self._schema)
         return Result(table, compiled.meter.read())
 
     def rehearse(self, session: SparkSession, within: Path) -> None:
@@ -93,19 +77,6 @@ class Program:
         """
         with TemporaryDirectory(dir=within) as folder:
             self.run(session, *blank_epoch(self._task, Path(folder)))
-
-    def _finish(self, raw: pa.Table) -> pa.Table:
-        """Spark's result with the output's columns, in any order of rows."""
-        window = self._task.steps[-1] if self._task.steps else None
-        if not isinstance(window, AggregateStep):
-            return raw.select(self._schema.names)
-        starts = raw.column(0)
-        stime = pc.add(starts, window.size_us - 1)
-        columns = [stime, *raw.columns[1:]]
-        if window.form is not Form.PARTIAL:
-            columns.insert(1, starts.cast(pa.timestamp("us", tz="UTC")))
-        names = [STIME, *names_made(window)]
-        return pa.table(columns, names=names).select(self._schema.names)
 
 
 def blank_epoch(
@@ -142,35 +113,28 @@ class _Compiled:
         steps: Sequence[Step] = task.steps
         if task.sided:
             join, *steps = steps
-            assert isinstance(join, JoinStep), "the step with sides"
+            assert isinstance(join, JoinStep), "the step that has sides"
             schemas = dict(zip(task.inputs, task.input_schemas, strict=True))
             self._joins = Joins(session, join, schemas, task.source_inputs)
-            fields: Sequence[Field] = mapped(join)
+            fields: Sequence[Field] = fields_made(join.outputs)
         else:
             fields = merged_fields(task.input_schemas)
-        self._by_arrival = by_arrival(task)
-        self._reader = reader_of(session, row_schema(fields, with_seq=self._by_arrival))
-        self._normal = _normalised(fields, with_seq=self._by_arrival)
-        self._first: Column | None = None
-        one_less = self._joins is None and not self._normal
-        if steps and isinstance(steps[0], FilterStep) and one_less:  # one analysis less
-            self._first, steps = leaves_by(steps[0]), steps[1:]
-        self._stages: list[_Stage] = []
-        self._table: TotalsOf | TopOf | TupleWindowsOf | None = None
-        if task.recalls:
-            self._own = _OwnTable(session, task)
-            steps, last_step = steps[:-1], steps[-1]
+        seq = by_arrival(task)
+        self._reader = reader_of(session, row_schema(fields, with_seq=seq))
+        self._normal = _normalised(fields, with_seq=seq)
+        self._stages: list[Stage] = []
         for step in steps:
             last = step is task.steps[-1]
-            self._stages.append(_Stage(step, fields, by_arrival=self._by_arrival, last=last))
-            if isinstance(step, MapStep):
-                fields = mapped(step)
-        if task.recalls and isinstance(last_step, TotalsStep):
-            self._table = TotalsOf(last_step, fields)
-        elif task.recalls and isinstance(last_step, TopStep):
-            self._table = TopOf(last_step, by_arrival=self._by_arrival)
-        elif task.recalls and isinstance(last_step, TupleWindowsStep):
-            self._table = TupleWindowsOf(last_step, fields, by_arrival=self._by_arrival)
+            self._stages.append(stage_of(step, Given(fields, seq, last)))
+            if step.mapping is not None:
+                fields = fields_made(step.mapping)
+        self._last = self._stages[-1] if self._stages else None
+        self._first: Column | None = None
+        if self._stages and self._joins is None and not self._normal:
+            self._first = self._stages[0].condition
+            if self._first is not None:  # one analysis less
+                del self._stages[0]
+        self._own = _OwnTable(session, task) if task.recalls else None
         self._all = bool(task.tables)
 
     def frame(
@@ -183,16 +147,21 @@ class _Compiled:
             frame = self._scan(paths, wanted, large=large)
         else:
             frame = self._joins.frame(files, after, upto, interval, large=large)
-        for stage in self._stages:
-            frame = stage.apply(frame, after, upto, small=not large)
-        if self._table is None:
+        job = Job(after, upto, not large)
+        if not self._stages:
             return frame
-        own = self._own.frame(files, small=not large)
-        if not large:
-            frame = frame.coalesce(1)  # no shuffle
-        if isinstance(self._table, TotalsOf):
-            return self._table.apply(frame, own, after)
-        return self._table.apply(frame, own)
+        *stages, last = self._stages
+        for stage in stages:
+            frame = stage.apply(frame, job)
+        if self._own is not None:
+            job = replace(job, own=self._own.frame(files, small=not large))
+            if not large:
+                frame = frame.coalesce(1)  # no shuffle
+        return last.apply(frame, job)
+
+    def finished(self, raw: pa.Table, names: Sequence[str]) -> pa.Table:
+        """Return Spark's result with the output's columns, in any order of rows."""
+        return raw.select(names) if self._last is None else self._last.finished(raw, names)
 
     def _scan(self, paths: Sequence[Path], interval: Interval, *, large: bool) -> DataFrame:
         frame = self._reader.parquet(*(f"file://{path.absolute()}" for path in paths))
@@ -219,49 +188,6 @@ class _OwnTable:
         return frame.coalesce(1) if small else frame
 
 
-class _Stage:
-    """One step of the plan, and the columns after it."""
-
-    def __init__(
-        self, step: Step, fields: Sequence[Field], *, by_arrival: bool, last: bool
-    ) -> None:
-        self._step = cast("AnyStep", step)
-        match self._step:
-            case FilterStep():
-                self._predicate = leaves_by(self._step)
-            case MapStep():
-                self._columns = [quoted(STIME), *(output(*each) for each in self._step.outputs)]
-            case JoinStep():
-                raise AssertionError("a join is a task's first step")
-            case TotalsStep() | TopStep() | TupleWindowsStep():
-                raise AssertionError("a task ends with its table")
-            case MatchStep():
-                self._matches = Matches(self._step, fields, by_arrival=by_arrival)
-            case AggregateStep():
-                self._windows = Windows(self._step, fields, by_arrival=by_arrival, last=last)
-            case SessionsStep() | CumulateStep():
-                self._spans = Spans(self._step, fields, by_arrival=by_arrival)
-            case RankStep():
-                self._ranks = Ranks(self._step, fields, by_arrival=by_arrival)
-
-    def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
-        match self._step:
-            case FilterStep():
-                return frame.where(self._predicate)
-            case MapStep():
-                return frame.select(*self._columns)
-            case JoinStep() | TotalsStep() | TopStep() | TupleWindowsStep():
-                return frame
-            case MatchStep():
-                return self._matches.apply(frame, after, upto, small=small)
-            case AggregateStep():
-                return self._windows.apply(frame, after, upto, small=small)
-            case SessionsStep() | CumulateStep():
-                return self._spans.apply(frame, after, upto, small=small)
-            case RankStep():
-                return self._ranks.apply(frame, small=small)
-
-
 def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:
     """The input's columns without -0.0; empty if there is no float among them."""
     if not any(each.type in FLOATS for each in fields):
@@ -272,18 +198,3 @@ def _normalised(fields: Sequence[Field], *, with_seq: bool) -> list[Column]:
         changed = without_negative_zero(plain).alias(each.name)
         columns.append(changed if each.type in FLOATS else plain)
     return columns
-
-
-def leaves_by(step: FilterStep) -> Column:
-    """True for the tuples that leave by the step's port."""
-    before = [~F.coalesce(column(each), F.lit(False)) for each in step.predicates[: step.port]]
-    own = [column(each) for each in step.predicates[step.port : step.port + 1]]
-    condition, *rest = [*before, *own]
-    for each in rest:
-        condition = condition & each
-    return condition
-
-
-def mapped(step: MapStep | JoinStep) -> list[Field]:
-    """The fields that a step makes; all are nullable as far as the order of tuples is concerned."""
-    return [Field(name, each.type, nullable=True) for name, each in step.outputs]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as T
 
+from medusa.engine.language.typed import Expression
 from medusa.engine.objects.schema import SEQ, STIME, Field, Schema
 from medusa.engine.spark.columns import SPARK_TYPES
 
@@ -24,3 +25,8 @@ def row_schema(fields: Sequence[Field], *, with_seq: bool) -> T.StructType:
     if with_seq:
         columns.append(T.StructField(SEQ, T.LongType()))
     return T.StructType([*columns, *(T.StructField(f.name, SPARK_TYPES[f.type]) for f in fields)])
+
+
+def fields_made(outputs: Sequence[tuple[str, Expression]]) -> tuple[Field, ...]:
+    """Return the fields of expressions; all are nullable as far as the order of tuples goes."""
+    return tuple(Field(name, each.type, nullable=True) for name, each in outputs)

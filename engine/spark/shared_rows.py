@@ -16,15 +16,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from medusa.engine.language.typed import Expression
 from medusa.engine.objects.schema import STIME, Field
-from medusa.engine.operators.filter import FilterStep
-from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.shared.step import Step
 from medusa.engine.spark.columns import output, quoted
 from medusa.engine.spark.prepared import Prepared
-from medusa.engine.spark.program import leaves_by
 from medusa.engine.spark.rows import merged_fields, row_schema
 from medusa.engine.spark.shared_jobs import Order, read_input, shared_out
+from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.streams.ordering import between
 from medusa.engine.tasks.canonical import canonical, is_strict
 from medusa.engine.tasks.execution import Result
@@ -40,14 +39,15 @@ ABSENT: Final = 100
 """Runs without a task after which a job leaves it out."""
 
 Steps = tuple[Step, ...]
+Mapping = tuple[tuple[str, Expression], ...]
 
 
 def fits(task: Task) -> bool:
     """Whether a shared job can compute the task: filters, then at most one map."""
-    *filters, last = task.steps or (None,)
-    plain = all(isinstance(step, FilterStep) for step in filters)
+    of_rows = all(step.reach is None and not step.recalls for step in task.steps)
+    plain = all(step.mapping is None for step in task.steps[:-1])
     nodes = sum(step.nodes for step in task.steps)
-    return plain and isinstance(last, FilterStep | MapStep | None) and nodes <= MOST_NODES // 8
+    return of_rows and plain and nodes <= MOST_NODES // 8
 
 
 class SharedRows:
@@ -172,9 +172,9 @@ class _Planned:
                 frame = frame.where(predicate)
             else:
                 columns.append(F.coalesce(predicate, F.lit(False)).alias(f"t{number}"))
-            step = _map_of(steps)
-            if step is not None:
-                made = [output(*each) for each in step.outputs]
+            mapping = _map_of(steps)
+            if mapping is not None:
+                made = [output(*each) for each in mapping]
                 if not self._only:
                     made = [F.when(predicate, each) for each in made]
                 columns += [each.alias(f"m{number}_{n}") for n, each in enumerate(made)]
@@ -191,25 +191,26 @@ class _Planned:
         return [self._own(raw, order, ordered=ordered) for order in orders]
 
     def _own(self, raw: pa.Table, order: Order, *, ordered: bool) -> pa.Table:
-        number, step = self._numbers[order.task.steps], _map_of(order.task.steps)
+        number, mapping = self._numbers[order.task.steps], _map_of(order.task.steps)
         schema = order.task.output_schema.derived
         rows = between(raw, order.after, order.upto)
         if not self._only:
             rows = rows.filter(rows.column(f"t{number}"))
-        if step is None:
+        if mapping is None:
             names = [STIME, *(f"f{n}" for n in range(len(self._fields)))]
             return rows.select(names).rename_columns(schema.names).cast(schema)
-        names = [STIME, *(f"m{number}_{n}" for n in range(len(step.outputs)))]
-        made = [STIME, *(name for name, _ in step.outputs)]
+        names = [STIME, *(f"m{number}_{n}" for n in range(len(mapping)))]
+        made = [STIME, *(name for name, _ in mapping)]
         found = rows.select(names).rename_columns(made).select(schema.names)
         return found.cast(schema) if ordered else canonical(found, schema)
 
 
-def _map_of(steps: Steps) -> MapStep | None:
-    return steps[-1] if steps and isinstance(steps[-1], MapStep) else None
+def _map_of(steps: Steps) -> Mapping | None:
+    return steps[-1].mapping if steps else None
 
 
 def _predicate(steps: Steps) -> Column:
     """True for the rows that pass all filters."""
-    conditions = [leaves_by(step) for step in steps if isinstance(step, FilterStep)]
+    stages = (stage_of(step, Given((), by_arrival=False)) for step in steps)
+    conditions = [each.condition for each in stages if each.condition is not None]
     return reduce(and_, conditions) if conditions else F.lit(True)

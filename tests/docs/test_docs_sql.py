@@ -15,8 +15,8 @@ from medusa.engine.language.same_query import is_same
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.schema import Schema
+from medusa.engine.operators.join.spark import MAX_PAIRS
 from medusa.engine.reading import read_document, read_draft
-from medusa.engine.spark.joins import MAX_PAIRS
 from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.commands.in_text import InTextError, in_file

@@ -10,9 +10,9 @@ import pytest
 
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.join import spark as joins
 from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.operators.typing import type_box
-from medusa.engine.spark import joins
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError

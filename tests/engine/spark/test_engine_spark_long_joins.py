@@ -15,7 +15,7 @@ import pytest
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Join, JoinKind, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.spark.joins import HASHED_BYTES
+from medusa.engine.operators.join.spark import HASHED_BYTES
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import Task, plan

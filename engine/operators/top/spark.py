@@ -16,8 +16,8 @@ from pyspark.sql import types as T
 from medusa.engine.objects.query import order_by
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME
 from medusa.engine.operators.top import TopStep
-from medusa.engine.spark.columns import quoted
-from medusa.engine.spark.ranks import ordered
+from medusa.engine.spark.columns import ordered, quoted
+from medusa.engine.spark.stage import Job, Stage
 
 _NEW: Final = "is new "
 _TURN: Final = "turn "
@@ -27,7 +27,7 @@ _NUMBER: Final = "number "
 """Columns of our own; no field's name has a blank."""
 
 
-class TopOf:
+class TopOf(Stage):
     """The first tuples of a DataFrame of its input.
 
     Args:
@@ -41,13 +41,9 @@ class TopOf:
         self._names = [each.name for each in step.fields]
         self._partition = [quoted(name) for name in step.partition_by]
 
-    def apply(self, frame: DataFrame, own: DataFrame | None) -> DataFrame:
-        """The tuples of the places that change.
-
-        Args:
-            frame: the new tuples. own: what was made before; None: nothing.
-        """
-        numbered = self._numbered(frame, own)
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the tuples of the places that change. frame: the new tuples."""
+        numbered = self._numbered(frame, job.own)
         along = Window.partitionBy(*self._partition).orderBy(F.col(_TURN))
         places: list[Column] = []
         passing = F.col(_ROW)

@@ -10,6 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -30,12 +32,13 @@ from medusa.engine.spark.slices import (
     newest,
     with_merged_values,
 )
+from medusa.engine.spark.stage import Job, Stage
 
 SLICED: Final = 3
 """Windows of one job from which on panes that are in the same ones are put together first."""
 
 
-class Windows:
+class Windows(Stage):
     """An aggregate over a DataFrame of its input.
 
     Args:
@@ -71,22 +74,26 @@ class Windows:
             end = start + F.lit(step.size_us - 1)
             self._found = [end.alias(STIME), *named(step, start, rest)]
 
-    def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
-        """The windows whose last microsecond is in (after, upto].
-
-        Args:
-            small: one core without a shuffle is quicker.
-        """
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the windows whose last microsecond is in a job's (after, upto]."""
         if self._taken is not None:
             frame = frame.where(self._taken)
-        if small:
+        if job.small:
             frame = frame.coalesce(1)  # no shuffle
-        windows, functions = self._windows(frame, after, upto)
+        windows, functions = self._windows(frame, job.after, job.upto)
         if self._pane is not None:
             windows = self._pane.apply(windows)
         windows = in_parts(windows, functions.parts, self._part)
         result = grouped(windows, self._keys, functions.computed)
         return result.select(*self._found) if self._found else result
+
+    def finished(self, raw: pa.Table, names: Sequence[str]) -> pa.Table:
+        starts = raw.column(0)
+        stime = pc.add(starts, self._step.size_us - 1)
+        columns = [stime, *raw.columns[1:]]
+        if self._step.form is not Form.PARTIAL:
+            columns.insert(1, starts.cast(pa.timestamp("us", tz="UTC")))
+        return pa.table(columns, names=[STIME, *names_made(self._step)]).select(names)
 
     def _windows(self, frame: DataFrame, after: int, upto: int) -> tuple[DataFrame, Functions]:
         """The rows of each window, with its start, and the functions over them."""

@@ -16,15 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from medusa.engine.objects.schema import STIME, Field
-from medusa.engine.operators.filter import FilterStep
-from medusa.engine.operators.map import MapStep
+from medusa.engine.operators.match.spark import Matches
 from medusa.engine.operators.match.step import MatchStep
-from medusa.engine.spark.columns import output, quoted
-from medusa.engine.spark.matches import Matches
 from medusa.engine.spark.prepared import Prepared
-from medusa.engine.spark.program import leaves_by, mapped
-from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.rows import fields_made, merged_fields, row_schema
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
+from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
@@ -82,18 +79,13 @@ class SharedMatches:
     def _build(self, frame: DataFrame) -> DataFrame:
         fields: Sequence[Field] = self._fields
         for step in self._steps:
-            match step:
-                case FilterStep():
-                    frame = frame.where(leaves_by(step))
-                case MapStep():
-                    made = (output(*each) for each in step.outputs)
-                    frame = frame.select(quoted(STIME), *made, quoted(TASK))
-                    fields = mapped(step)
-                case MatchStep():
-                    matches = Matches(step, fields, by_arrival=self._by_arrival, tags=[TASK])
-                    frame = matches.all(frame)
-                case _:
-                    raise AssertionError("a task has one step with state")
+            if isinstance(step, MatchStep):
+                matches = Matches(step, fields, by_arrival=self._by_arrival, tags=[TASK])
+                frame = matches.all(frame)
+                continue
+            frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, [TASK])
+            if step.mapping is not None:
+                fields = fields_made(step.mapping)
         return frame
 
 

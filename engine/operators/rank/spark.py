@@ -9,17 +9,17 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import SEQ, STIME, Field
 from medusa.engine.operators.rank import RankStep
-from medusa.engine.spark.columns import quoted
+from medusa.engine.spark.columns import ordered, quoted
 from medusa.engine.spark.functions import order_of
+from medusa.engine.spark.stage import Job, Stage
 
 _PLACE: Final = "place of its own"
 """No field's name has a blank."""
 
 
-class Ranks:
+class Ranks(Stage):
     """A rank over a DataFrame of its input, of which every window is whole.
 
     Args:
@@ -40,24 +40,12 @@ class Ranks:
         if step.place:
             self._found.append(F.col(_PLACE).cast(T.LongType()).alias(step.place))
 
-    def apply(self, frame: DataFrame, *, small: bool) -> DataFrame:
-        """The first tuples of each window, with their places.
-
-        Args:
-            small: one core without a shuffle is quicker.
-        """
-        if small:
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the first tuples of each window, with their places."""
+        if job.small:
             frame = frame.coalesce(1)
         placed = frame.select(F.col("*"), self._place.alias(_PLACE))
         return placed.where(F.col(_PLACE) <= self._most).select(*self._found)
-
-
-def ordered(order: OrderBy) -> Column:
-    """A field in an order."""
-    field = quoted(order.field)
-    if order.descending:
-        return field.desc_nulls_first() if order.nulls_first else field.desc_nulls_last()
-    return field.asc_nulls_first() if order.nulls_first else field.asc_nulls_last()
 
 
 def _last_of_window(size_us: int) -> Column:

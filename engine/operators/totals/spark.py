@@ -23,6 +23,7 @@ from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of, totals_schema
 from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
+from medusa.engine.spark.stage import Job, Stage
 
 _SIGN: Final = "sign "
 _NEW: Final = "is new "
@@ -30,7 +31,7 @@ _BEFORE: Final = "before "
 """Columns of our own; no field's name has a blank."""
 
 
-class TotalsOf:
+class TotalsOf(Stage):
     """The totals of a DataFrame of its input.
 
     Args:
@@ -46,14 +47,13 @@ class TotalsOf:
         self._types = {each.name: SPARK_TYPES[each.type] for each in schema.fields}
         self._columns = [STIME, *(each.name for each in schema.fields)]
 
-    def apply(self, frame: DataFrame, own: DataFrame | None, after: int) -> DataFrame:
-        """The tuples after a boundary.
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the tuples after a boundary.
 
         Args:
             frame: the tuples after it; if the input is a table, all of them.
-            own: what was made before; None: nothing.
         """
-        frame = self._signed(frame, after)
+        own, frame = job.own, self._signed(frame, job.after)
         values = self._new_values(frame, own)
         partials = self._partials(frame, values)
         before = None if own is None else self._before(own, frame)

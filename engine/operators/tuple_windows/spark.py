@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.operators.aggregate.spark import TaggedWindows
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of, tuples_schema
 from medusa.engine.spark.columns import SPARK_TYPES, quoted
 from medusa.engine.spark.functions import order_of
-from medusa.engine.spark.windows import TaggedWindows
+from medusa.engine.spark.stage import Job, Stage
 
 _NEW: Final = "is new "
 _BASE: Final = "number before "
@@ -33,7 +34,7 @@ _WANTED: Final = "wanted "
 """Columns of our own; no field's name has a blank."""
 
 
-class TupleWindowsOf:
+class TupleWindowsOf(Stage):
     """The tuples with their numbers, and the windows, of a DataFrame of its input.
 
     Args:
@@ -61,13 +62,13 @@ class TupleWindowsOf:
         fields_read = (*groups, *step.fields)
         self._aggregates = TaggedWindows(whole, fields_read, (_LAST, _AT), by_arrival=True)
 
-    def apply(self, frame: DataFrame, own: DataFrame | None) -> DataFrame:
-        """The new tuples with their numbers, and the windows that end with one of them.
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the new tuples with their numbers, and the windows that end with one of them.
 
         Args:
-            frame: the new tuples. own: what was made before; None: nothing.
+            frame: the new tuples.
         """
-        numbered = self._numbered(frame, own)
+        numbered = self._numbered(frame, job.own)
         tuples = numbered.where(quoted(_NEW))
         return self._kept(tuples).unionByName(self._windows(numbered))
 

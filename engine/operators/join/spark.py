@@ -25,7 +25,7 @@ from medusa.engine.operators.join.sides import (
 )
 from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.scalars.type_rules import FLOATS
-from medusa.engine.spark.columns import column, output, quoted, within, without_negative_zero
+from medusa.engine.spark.columns import column, later, output, quoted, within, without_negative_zero
 from medusa.engine.spark.rows import row_schema
 from medusa.engine.spark.scans import reader_of
 from medusa.engine.tasks.windows import Interval
@@ -301,11 +301,3 @@ def _stime_of(step: JoinStep) -> Column:
         .when(quoted(_LEFT_TIME).isNull(), right)
         .otherwise(both)
     )
-
-
-def later(time: Column, span_us: int) -> Column:
-    """The time plus a span; the last of all times if that is beyond it."""
-    if not span_us:
-        return time
-    last = F.lit(END - span_us).cast(T.LongType())
-    return F.least(time, last) + F.lit(span_us).cast(T.LongType())

@@ -35,6 +35,7 @@ from medusa.engine.operators.match.automaton import (
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.scalars.type_rules import FLOATS, INTEGERS
 from medusa.engine.spark.columns import SPARK_TYPES, column, field_column, quoted, within
+from medusa.engine.spark.stage import Job, Stage
 
 _TUPLES: Final = "tuples "
 _FOUND: Final = "found "
@@ -47,7 +48,7 @@ Way = Column
 """A way of a match: its place, the number of tuples of its variable, and its registers."""
 
 
-class Matches:
+class Matches(Stage):
     """A pattern over a DataFrame of its input.
 
     Args:
@@ -96,18 +97,15 @@ class Matches:
             *(automaton.measured(each, ways).alias(each.output) for each in step.measures),
         ]
 
-    def apply(self, frame: DataFrame, after: int, upto: int, *, small: bool) -> DataFrame:
-        """The matches with after < stime <= upto.
-
-        Args:
-            small: one core without a shuffle is quicker.
-        """
-        if small:
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return the matches of a job."""
+        if job.small:
             frame = frame.coalesce(1)  # no shuffle
-        return self.all(frame).where(F.expr(within(STIME, after + 1, upto, constant=not small)))
+        due = within(STIME, job.after + 1, job.upto, constant=not job.small)
+        return self.all(frame).where(F.expr(due))
 
     def all(self, frame: DataFrame) -> DataFrame:
-        """All matches among the rows."""
+        """Return all matches among the rows."""
         keys = [F.col(f"key{n}") for n in range(len(self._keys))]
         frame = frame.select(*self._keys, self._collected).where(self._begins)
         frame = frame.select(*keys, self._found).where(F.col(_FOUND)["best"].isNotNull())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final, cast
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,25 +19,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.spark import TaggedWindows, names_made
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
-from medusa.engine.operators.cumulate import CumulateStep
-from medusa.engine.operators.filter import FilterStep
-from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.operators.map import MapStep
-from medusa.engine.operators.match.step import MatchStep
-from medusa.engine.operators.rank import RankStep
-from medusa.engine.operators.registry import AnyStep
-from medusa.engine.operators.sessions import SessionsStep
 from medusa.engine.operators.shared.step import Step
-from medusa.engine.operators.top import TopStep
-from medusa.engine.operators.totals.step import TotalsStep
-from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
-from medusa.engine.spark.columns import output, quoted
+from medusa.engine.spark.columns import quoted
 from medusa.engine.spark.prepared import Prepared
-from medusa.engine.spark.program import leaves_by, mapped
-from medusa.engine.spark.rows import merged_fields, row_schema
+from medusa.engine.spark.rows import fields_made, merged_fields, row_schema
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from medusa.engine.spark.windows import TaggedWindows, names_made
+from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
@@ -150,32 +139,17 @@ class SharedWindows:
         return T.StructType([*rows.fields, *(T.StructField(*each) for each in tags)])
 
     def _build(self, frame: DataFrame) -> DataFrame:
-        tags = [quoted(tag) for tag in TAGS]
         fields: Sequence[Field] = self._fields
-        for step in cast("Sequence[AnyStep]", self._steps):
-            match step:
-                case FilterStep():
-                    frame = frame.where(leaves_by(step))
-                case MapStep():
-                    made = (output(*each) for each in step.outputs)
-                    frame = frame.select(quoted(STIME), *made, *tags)
-                    fields = mapped(step)
-                case AggregateStep(form=form):
-                    windows = TaggedWindows(step, fields, TAGS, by_arrival=self._by_arrival)
-                    frame = windows.apply(frame)
-                    if form is not Form.PARTIAL:
-                        frame = frame.withColumn(STIME, quoted(LAST))
-                case (
-                    RankStep()
-                    | SessionsStep()
-                    | CumulateStep()
-                    | JoinStep()
-                    | MatchStep()
-                    | TotalsStep()
-                    | TupleWindowsStep()
-                    | TopStep()
-                ):
-                    raise AssertionError("a task with one of these runs alone")
+        for step in self._steps:
+            if isinstance(step, AggregateStep):
+                windows = TaggedWindows(step, fields, TAGS, by_arrival=self._by_arrival)
+                frame = windows.apply(frame)
+                if step.form is not Form.PARTIAL:
+                    frame = frame.withColumn(STIME, quoted(LAST))
+                continue
+            frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, TAGS)
+            if step.mapping is not None:
+                fields = fields_made(step.mapping)
         return frame.drop(START)
 
     def _own(self, raw: pa.Table, number: int, order: Order) -> pa.Table:
@@ -191,8 +165,8 @@ class SharedWindows:
         ]
         names: list[str] = []
         for step in order.task.steps:
-            if isinstance(step, MapStep):
-                names = [name for name, _ in step.outputs]
+            if step.mapping is not None:
+                names = [name for name, _ in step.mapping]
             elif isinstance(step, AggregateStep):
                 names = names_made(step)
         made = pa.table([stime, *payload], names=[STIME, *names])

@@ -1,0 +1,54 @@
+"""A step over DataFrames."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job of a task.
+
+    Attributes:
+        after, upto: it makes the results after one boundary, up to another, microseconds.
+        small: one core without a shuffle is quicker.
+        own: what the task has made before, if a step reads it; None: nothing.
+    """
+
+    after: int
+    upto: int
+    small: bool
+    own: DataFrame | None = None
+
+
+class Stage(ABC):
+    """One step of a task, with its columns, which are kept between jobs.
+
+    Attributes:
+        condition: true for the rows that it keeps, if that is all that it does.
+    """
+
+    condition: Column | None = None
+
+    @abstractmethod
+    def apply(self, frame: DataFrame, job: Job) -> DataFrame:
+        """Return its results in a job. frame: its input."""
+
+    def tagged(self, frame: DataFrame, tags: Sequence[str]) -> DataFrame:
+        """Return its results for several tasks at once.
+
+        Args:
+            frame: rows of all of them. tags: the columns that tell tasks and windows apart.
+        """
+        del frame, tags
+        raise AssertionError("a task with this step runs alone")
+
+    def finished(self, raw: pa.Table, names: Sequence[str]) -> pa.Table:
+        """Return the columns of the task's output, if it is the task's last step. raw: the result
+        of Spark."""
+        return raw.select(names)
