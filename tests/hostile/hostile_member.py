@@ -122,7 +122,7 @@ class Wire:
     async def announce(self, method: str, data: bytes) -> int:
         """Open a call with any bytes; returns the number of its stream."""
         self._last += 2
-        await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16))))
+        await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16, ""))))
         await self.data(self._last, data)
         return self._last
 

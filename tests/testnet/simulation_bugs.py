@@ -244,7 +244,7 @@ def windows_begin_where_the_output_stands(patch: pytest.MonkeyPatch) -> None:
         interval = needs(task, after, upto, first)
         return interval and Interval(max(interval.lo, min(after, interval.hi - 1)), interval.hi)
 
-    patch.setattr("medusa.engine.tasks.runner.needs", from_boundary)
+    patch.setattr("medusa.engine.tasks.jobs.needs", from_boundary)
 
 
 def workers_never_released(patch: pytest.MonkeyPatch) -> None:

@@ -286,7 +286,7 @@ async def test_who_only_prepares_gives_nothing_back(town: Town) -> None:
     await running(client, one)
     mover = one.up.engine.mover
     await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-    with mover._prepared_for(one.name("out"), three.peer_id, 2):
+    with mover.workers.preparing(one.name("out"), three.peer_id, 2):
         connection = await three.up.engine.overlay.connect(parse_peer_id(one.id))
         with pytest.raises(NotAuthorisedError, match="not its worker"):
             await connection.call(
