@@ -13,7 +13,7 @@ import trio.testing
 from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
 from moving_tasks import SIZE_US, Sums, expected, owner_and_worker, post, running, windows
 
-from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
+from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.copies.copy import Copy
@@ -132,7 +132,8 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: 
         await assign(thief, bank, assignment(thief, windows(thief, private), [entry]))
     # as a stream that the thief's own query claims to make on the way
     source = thief.name("nothing")
-    made = StreamEntry(StreamDefinition(source, entry.schema.name), entry.schema)
+    for_all = StreamDefinition(source, entry.schema.name, readers=(ANY,))
+    made = StreamEntry(for_all, entry.schema)
     first = Filter("all", source, (private,), ("value >= 0",))
     query = windows(thief, private)
     query = Query(query.name, (first, *query.boxes))
