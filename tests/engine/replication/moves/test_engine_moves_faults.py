@@ -124,8 +124,8 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: 
     private = await make_stream(client, at, "private", readers=("bank.com",))
     await post(client, private, range(250))
     welcome(bank)
-    entry = StreamEntry(
-        StreamDefinition(private, schema_of(at.participant).name),
+    entry = StreamEntry(  # as the thief claims it to be: for all
+        StreamDefinition(private, schema_of(at.participant).name, readers=(ANY,)),
         schema_of(at.participant),
     )
     with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
