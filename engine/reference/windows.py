@@ -11,7 +11,6 @@ from medusa.engine.aggregates.function import (
     Counted,
     End,
     Entries,
-    Fold,
     Folded,
     Kind,
     OfBag,
@@ -67,5 +66,7 @@ def _entries(kind: Kind, keys: Iterable[tuple[Value, Value]]) -> Entries:
         if key is not None:
             place = math.nan if key != key else key  # noqa: PLR0124 - one NaN for all
             found.setdefault(place, []).append(state)
-    fold = FOLDS[Fold.SUM if kind.state is None else kind.state.fold]
+    if kind.state is None:
+        return [(key, 1) for key in sorted(found, key=nan_last)]
+    fold = FOLDS[kind.state.fold]
     return [(key, fold(found[key])) for key in sorted(found, key=nan_last)]

@@ -98,7 +98,7 @@ def test_only_functions_are_kill_points_and_each_is_one() -> None:
     with pytest.raises(TypeError, match="no plain function"):
         kill_point(WRITE)(partial(other))
     importlib.import_module("medusa.engine.streams.log.stream_log")
-    with pytest.raises(RuntimeError, match=r"log\.commit stands at medusa\.engine\.streams\.log:"):
+    with pytest.raises(RuntimeError, match=r"log\.commit stands at medusa\.engine\..*stream_log:"):
         kill_point(WRITE)(other)
 
 

@@ -16,7 +16,7 @@ from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
 from tools_prompt import Prompt
 
-from medusa.engine.objects.definitions import Policy, QueryEntry, StreamDefinition, StreamEntry
+from medusa.engine.objects.definitions import ANY, Policy, QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import Schema
 from medusa.engine.reading import read_document
@@ -372,7 +372,9 @@ def test_readers_of_what_is_made_from_others_streams_are_those_that_all_let() ->
     def named(*readers: str, path: str = "conns") -> Policy:
         return Policy(f"medusa://mit.edu/{path}", readers)
 
-    derived = StreamDefinition("medusa://utah.edu/low", "medusa://utah.edu/s", query="q")
+    derived = StreamDefinition(
+        "medusa://utah.edu/low", "medusa://utah.edu/s", readers=(ANY,), query="q"
+    )
     made = replace(derived, label=(named("utah.edu", "brown.edu"),))
     assert _readers(made) == [
         "utah.edu, brown.edu, mit.edu",

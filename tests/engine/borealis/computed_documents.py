@@ -11,7 +11,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.document import Document
@@ -19,6 +18,7 @@ from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Schema
 from medusa.engine.reference.interpreter import run_query, run_task
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
+from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.streams.validate import times_of
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import Interval, needs
@@ -136,7 +136,7 @@ def _written(log: pa.Table, folder: Path, name: str, boundaries: Sequence[int]) 
         part = log.filter(pc.and_(pc.greater(log[STIME], after), pc.less_equal(log[STIME], upto)))
         if part.num_rows:
             path = folder / f"{abs(hash(name))}_{number}.parquet"
-            pq.write_table(part, path)
+            write_rows(part, path)
             paths.append(path)
     return paths
 

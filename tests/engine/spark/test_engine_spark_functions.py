@@ -14,7 +14,6 @@ from types import ModuleType
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import trio
 from epoch_files import printed, write
@@ -32,6 +31,7 @@ from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Map, Q
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.spark.executor import SparkExecutor
 from medusa.engine.spark.session import Spark
+from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
 from medusa.overlay.errors import InternalError, InvalidInputError
@@ -229,7 +229,7 @@ async def test_a_failing_call_names_the_tuple(spark: Spark, tmp_path: Path) -> N
     (task,) = plan(query, check_query(query, SOURCES))
     rows = [{"stime": at, "seq": at, "n": at, "b": 0, "y": 0.0, "s": "x"} for at in range(20)]
     path = tmp_path / "s0.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=SOURCES["s0"].source), path)
+    write_rows(pa.Table.from_pylist(rows, schema=SOURCES["s0"].source), path)
     files = {"s0": [path]}
     async with executor_of(spark, functions, tmp_path) as executor:
         computation = executor.compile(task)
@@ -260,7 +260,7 @@ async def test_a_function_is_called_once_a_tuple_and_not_to_rehearse(
     (task,) = plan(query, check_query(query, SOURCES))
     rows = [{"stime": at, "seq": at, "n": at, "b": 0, "y": 0.0} for at in range(8)]
     path = tmp_path / "s0.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema=SOURCES["s0"].source), path)
+    write_rows(pa.Table.from_pylist(rows, schema=SOURCES["s0"].source), path)
     async with executor_of(spark, functions, tmp_path) as executor:
         await executor.prepare([task])
         assert not (tmp_path / "calls").exists()

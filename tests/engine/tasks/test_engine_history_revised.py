@@ -7,7 +7,6 @@ import random
 import duckdb
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from engine_peers import Place, Town, begin, schema_of, until
 
@@ -15,6 +14,7 @@ from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, REVISION_KIND
 from medusa.engine.streams.config import Timing
+from medusa.engine.streams.log.epochs import write_rows
 from medusa.overlay.errors import NotRetainedError
 from medusa.tools.client.async_client import AsyncMedusaClient
 
@@ -54,7 +54,7 @@ def files(place: Place, path: str) -> str:
     """Return the files of a log that count now: others wait to be removed."""
     log = place.state(path).log
     none = log.folder.parent / "none.parquet"
-    pq.write_table(log.schema.empty_table(), none)
+    write_rows(log.schema.empty_table(), none)
     with log.reader.pinned(log.start, log.boundary) as paths:
         return f"read_parquet({[str(path) for path in (none, *paths)]})"
 

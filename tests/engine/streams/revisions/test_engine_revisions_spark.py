@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import trio
 from revised_epochs import DENSE, SCHEMAS, entry_of
@@ -14,6 +13,7 @@ from revised_epochs import DENSE, SCHEMAS, entry_of
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
+from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.revised_tasks import by_arrival, scenario_task
 from medusa.engine.tasks.windows import Interval
@@ -32,7 +32,7 @@ def test_spark_keeps_cases_apart(spark: Spark, tmp_path: Path) -> None:
         shape = schema.source if by_arrival(task) else schema.derived
         rows = [_row(shape, number, rng) for number in range(200)]
         path = tmp_path / f"{task.output}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows, schema=shape), path)
+        write_rows(pa.Table.from_pylist(rows, schema=shape), path)
         files, span = {case.inputs[0]: [path]}, Interval(-100, 200)
         made = spark.run(lambda s, c=case, f=files, i=span: Program(c).run(s, f, -100, 200, i))
         computation = ReferenceExecutor(Costs()).compile(case)
