@@ -276,7 +276,9 @@ class Subscription(Following[Epoch]):
             MedusaError: the subscription has failed for good.
         """
         await self.arrive(timeout_s)
-        left = self._left if self._left is not None else (await self.schema()).empty_table()
+        left = self._left
+        if left is None:  # not `empty_table`: it imports pandas, and the loop waits
+            left = pa.Table.from_batches([], schema=await self.schema())
         self._left = left.slice(rows)
         return left.slice(0, rows)
 

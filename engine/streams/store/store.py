@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -171,9 +172,10 @@ class StreamStore:
 
     async def load(self) -> None:
         """Open every stream of the last run."""
-        async for stored in self.folders.stored():
-            if stored.variant != REPLICATED:  # else its ballot says which journal: `Leaders`
-                await self.keep(stored.entry, stored.role, stored.variant)
+        async with aclosing(self.folders.stored()) as all_stored:
+            async for stored in all_stored:
+                if stored.variant != REPLICATED:  # else its ballot says which journal: `Leaders`
+                    await self.keep(stored.entry, stored.role, stored.variant)
 
     async def keep(
         self, entry: StreamEntry, role: Role, variant: str = "", *, journal: int = 0
