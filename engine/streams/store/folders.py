@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -66,7 +66,7 @@ class StreamFolders:
             name = hashlib.sha256(str(key).encode()).hexdigest()
         return self._path / name
 
-    async def stored(self) -> AsyncIterator[StoredStream]:
+    async def stored(self) -> AsyncGenerator[StoredStream, None]:
         """The streams of the last run; what is missing, or of no stream, is noted."""
         with storing(self._path):
             folders = sorted(path for path in self._path.iterdir() if path.is_dir())
