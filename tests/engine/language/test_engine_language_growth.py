@@ -53,6 +53,8 @@ def work(act: Callable[[], object]) -> int:
         nonlocal steps
         steps += event == "c_call"
 
+    for cached in (read_pattern, longest_text, tree_of_short_text):
+        cached.cache_clear()  # what an earlier test left there would be less work
     before = sys.gettrace(), sys.getprofile()
     sys.settrace(lines)
     sys.setprofile(calls)
@@ -77,9 +79,6 @@ def walked(expression: Expression) -> int:
 
 
 def typed(text: str) -> Expression:
-    read_pattern.cache_clear()
-    longest_text.cache_clear()
-    tree_of_short_text.cache_clear()
     expression = parse_expression(text, FIELDS)
     nullable(expression, lambda name: name == "d")
     return expression
