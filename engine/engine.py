@@ -20,7 +20,6 @@ from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.finding import Copies
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.leaders.leaders import Leaders
-from medusa.engine.replication.mending import Mending
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.confirming import Confirming
@@ -29,6 +28,7 @@ from medusa.engine.replication.moves.returning import Returning
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling
+from medusa.engine.replication.repair import Repair
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.standbys import Standbys
 from medusa.engine.replication.resuming import Resuming
@@ -40,7 +40,7 @@ from medusa.engine.replication.views.locating import Locator
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.reading.delivery import Delivery
-from medusa.engine.streams.store.freezing import REHEARSAL
+from medusa.engine.streams.store.freezing import WARM_UP
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role, StreamState, entries_of
 from medusa.engine.streams.store.subscriptions import Leases, Subscriptions
@@ -71,7 +71,7 @@ class Engine:
         assignments: the tasks that it runs for other peers. returning: gives them back.
         locator: finds parts of streams' history. views: the views that this peer keeps.
         versions: chooses the producers that followed streams are read from.
-        mending: fetches lost parts of logs again.
+        repair: fetches lost parts of logs again.
         executor: computes tasks, on Spark unless another one was given. functions: those of users
             that they may call here.
         schemas: those that were created here. started_at: on trio's clock, seconds.
@@ -183,7 +183,7 @@ class Engine:
             locator=self.locator,
             feedings=self._feedings,
         )
-        self.mending = Mending(overlay, self.followers.reach, self.queries)
+        self.repair = Repair(overlay, self.followers.reach, self.queries)
         self.leaders = Leaders(
             home / "ballots",
             overlay=overlay,
@@ -274,11 +274,11 @@ class Engine:
                 for entry in entries_of(state.entry):
                     self.announcements.announce_soon(entry)
 
-    def tend(self) -> None:
-        """Start the loops that tend streams and tasks. Call it once, after all decisions and
+    def maintain(self) -> None:
+        """Start the loops that maintain streams and tasks. Call it once, after all decisions and
         listeners are set: a task that is taken back, or a consumer let go of, stays so."""
         for part in (
-            self.store.tending,
+            self.store.maintenance,
             self.mover,
             self.modifier,
             self._confirming,
@@ -287,10 +287,10 @@ class Engine:
             self.standbys,
             self.digests,
             self.versions,
-            self.mending,
+            self.repair,
             self.relabelling,
         ):
-            self._nursery.start_soon(part.tend)
+            self._nursery.start_soon(part.maintain)
 
 
 @asynccontextmanager
@@ -305,8 +305,8 @@ async def open_engine(
     execution: OpenExecutor | None = None,
     functions: Functions | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open an engine, see `Engine.tend`; when the block ends, its tasks have stopped and the JVM is
-    gone.
+    """Open an engine, see `Engine.maintain`; when the block ends, its tasks have stopped and the
+    JVM is gone.
 
     Args:
         home: the folder of its data; made if it is not there. logs: of its JVM's output.
@@ -321,11 +321,11 @@ async def open_engine(
         # Late: PySpark is slow to import, and a simulation computes without it.
         from medusa.engine.spark.executor import open_executor
 
-        opened = partial(open_executor, spark, home / REHEARSAL)
+        opened = partial(open_executor, spark, home / WARM_UP)
     allowed = Functions({}) if functions is None else functions
     async with (
         opened(logs, overlay.events) as computing,
-        calling(computing, allowed, home / REHEARSAL) as executor,
+        calling(computing, allowed, home / WARM_UP) as executor,
         AsyncExitStack() as closing,
         trio.open_nursery() as nursery,
     ):

@@ -1,6 +1,6 @@
 """The members of the federation, and the statements by which they admit, revoke and leave.
 
-The set of statements alone decides the standing of a member:
+The statements alone decides the standing of a member:
 
 * good: the counted statements admit it (`medusa.overlay.tally`); before a member has met it, it is
   invited;
@@ -34,7 +34,7 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.identity import Identity, Root
 from medusa.overlay.names import NO_PEER, PeerId
-from medusa.overlay.statement_set import StatementSet
+from medusa.overlay.statement_store import StatementStore
 from medusa.overlay.statements import (
     MAX_KEPT,
     Admission,
@@ -51,7 +51,7 @@ from medusa.overlay.statements import (
 from medusa.overlay.words import Member, PolicyVersion
 
 
-class Membership(StatementSet):
+class Membership(StatementStore):
     """The members of one federation, as far as this peer knows."""
 
     @classmethod

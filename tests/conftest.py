@@ -44,7 +44,7 @@ from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
 
 if TYPE_CHECKING:
-    from engine_peers import Town
+    from engine_peers import Cluster
 
 # A process that compiles all our modules takes twice the CPU time to start of one that reads them
 # compiled, and tests start hundreds.
@@ -253,15 +253,15 @@ def own_spark() -> None:
 
 
 @pytest.fixture
-async def town(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Town]:
-    """Give a test its peers. The marks `town` of the test and of its module have arguments of
-    `open_town`; those of the test have precedence."""
-    from engine_peers import open_town
+async def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Give a test its peers. The marks `cluster` of the test and of its module have arguments of
+    `open_cluster`; those of the test have precedence."""
+    from engine_peers import open_cluster
 
     settings: dict[str, object] = {}
-    for mark in request.node.iter_markers("town"):
+    for mark in request.node.iter_markers("cluster"):
         settings = mark.kwargs | settings
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
-    async with open_town(folder, **settings) as town:
-        yield town
+    async with open_cluster(folder, **settings) as cluster:
+        yield cluster

@@ -110,9 +110,9 @@ class Administration:
         """Carry out a call about a stream: by `here` if this peer is its leader, else there.
         A call of another peer is not handed on once more: outdated records would make a circle."""
         stream = str(name)
-        keeper, state = self.leaders.get(stream), self.store.get(stream)
+        voter, state = self.leaders.get(stream), self.store.get(stream)
         at_leader = (
-            keeper.is_leader if keeper is not None else state is not None and state.is_at_leader
+            voter.is_leader if voter is not None else state is not None and state.is_at_leader
         )
         if at_leader or caller.peer_id is not None:
             return await here()

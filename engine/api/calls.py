@@ -35,7 +35,7 @@ def register_calls(engine: Engine, clients: Clients) -> None:
         assignments=engine.assignments,
     ).register()
     ReplicaCalls(
-        engine.overlay, engine.queries, engine.primaries, engine.standbys, engine.mending
+        engine.overlay, engine.queries, engine.primaries, engine.standbys, engine.repair
     ).register()
     own = OwnStatus(
         overlay=engine.overlay,

@@ -124,9 +124,9 @@ class FlowCalls:
 
     async def _post_replicated(self, caller: Caller, request: PostEvent, duplex: Duplex) -> None:
         leaders = self.leaders
-        keeper = leaders.get(request.stream)
-        if keeper is not None and keeper.is_leader:
-            await take_posts(keeper, self.store, _writer(caller, request), duplex)
+        voter = leaders.get(request.stream)
+        if voter is not None and voter.is_leader:
+            await take_posts(voter, self.store, _writer(caller, request), duplex)
         elif caller.peer_id is not None:
             raise UnavailableError(f"{request.stream}: this peer is not its leader now; ask again")
         else:
@@ -229,9 +229,9 @@ class FlowCalls:
     ) -> None:
         if boundary == END:
             who = reader_in_words(subscriber, caller.participant)
-            keeper = self.leaders.get(state.name) if state.variant == REPLICATED else None
-            if keeper is not None:
-                await changing.tell_end(keeper, who)
+            voter = self.leaders.get(state.name) if state.variant == REPLICATED else None
+            if voter is not None:
+                await changing.tell_end(voter, who)
             else:
                 await self.store.ends_read.note(state, who)
 
@@ -272,9 +272,9 @@ class FlowCalls:
         state = self.copies.rendition(stream) or self.store.get(stream)
         if state is not None:
             return state.entry
-        keeper = self.leaders.get(stream)
-        if keeper is not None:
-            return keeper.entries[stream]
+        voter = self.leaders.get(stream)
+        if voter is not None:
+            return voter.entries[stream]
         self._check_relays(caller, stream)
         return await self.directory.entry(stream)
 

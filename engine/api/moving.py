@@ -29,8 +29,8 @@ from medusa.engine.streams.messages import Acknowledge, Done, Tuples
 from medusa.engine.streams.reading.delivery import Delivery
 from medusa.engine.streams.reading.feed import Cursor, Feed
 from medusa.overlay.errors import NotAuthorisedError, NotFoundError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.identity import parse_optional_peer_id
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import PeerId
 from medusa.overlay.node.node import Overlay
 from medusa.overlay.rpc import MAX_STRUCT_BYTES, Caller, Duplex
@@ -62,16 +62,16 @@ class MovingCalls:
 
     # -- asked of a worker --------------------------------------------------------------------
 
-    @kill_point(KillPoint.MOVE_ASSIGN)
+    @failpoint(Failpoint.MOVE_ASSIGN)
     async def assign(self, caller: Caller, request: Assignment, _: bytes) -> Progress:
         return await self.assignments.assign(_peer(caller), caller.participant, request)
 
-    @kill_point(KillPoint.MOVE_ACTIVATE)
+    @failpoint(Failpoint.MOVE_ACTIVATE)
     async def activate(self, caller: Caller, request: Activate, _: bytes) -> Done:
         await self.assignments.activate(_peer(caller), request)
         return Done()
 
-    @kill_point(KillPoint.MOVE_RELEASE)
+    @failpoint(Failpoint.MOVE_RELEASE)
     async def release(self, caller: Caller, request: Release, _: bytes) -> Released:
         return await self.assignments.release(_peer(caller), request)
 
@@ -87,7 +87,7 @@ class MovingCalls:
     async def give_back(self, caller: Caller, request: GiveBackTask, _: bytes) -> MoveRecord:
         return await self.mover.give_back(_peer(caller), request)
 
-    @kill_point(KillPoint.MOVE_READ_INPUT)
+    @failpoint(Failpoint.MOVE_READ_INPUT)
     async def read_input(self, caller: Caller, request: ReadInput, duplex: Duplex) -> None:
         """Send the suffix of an input that the owner keeps for itself, up to its present end."""
         placed = self.mover.workers.prepared_by(_peer(caller), request.task, request.term_number)

@@ -9,8 +9,8 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.following.messages import ReadReplica
 from medusa.engine.replication.following.origin import READ_REPLICA
-from medusa.engine.replication.mending import Mending
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.repair import Repair
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -38,10 +38,10 @@ class ReplicaCalls:
     queries: QueryHost
     primaries: Primaries
     standbys: Standbys
-    mending: Mending
+    repair: Repair
 
     def register(self) -> None:
-        self.mending.register()
+        self.repair.register()
         service = self.overlay.service
         long = partial(service.unary, own=True, limit=MAX_STRUCT_BYTES)
         long("replica.stand_by", StandBy, self.stand_by)

@@ -76,7 +76,7 @@ class Digests:
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Publish digests, for ever."""
         gossip = self._overlay.gossip
         with gossip.said.listening(self._hear):

@@ -63,7 +63,7 @@ from medusa.overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 MOVE_S: Final = 10.0
 """The longest wait for a move of a task that is to be modified, seconds."""
@@ -249,7 +249,7 @@ class Modifier:
                 elsewhere = await self._primaries.reach(running, alone=plan.wish.alone)
             yield elsewhere
 
-    @kill_point(KillPoint.MODIFICATION_DECIDE)
+    @failpoint(Failpoint.MODIFICATION_DECIDE)
     async def _decide(self, running: QueryCopy, plan: _Plan) -> int:
         """Write the modification down; gives the boundary from which on it counts."""
         async with running.paused(plan.names):
@@ -342,7 +342,7 @@ class Modifier:
 
     # -- over time ------------------------------------------------------------------------------
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Drop the editions that no peer computes any more, for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.modified_s))

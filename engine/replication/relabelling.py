@@ -121,7 +121,7 @@ class AssignedLabels:
 
 
 class Relabelling:
-    """Relabels the streams of one peer; `tend` runs it.
+    """Relabels the streams of one peer; `maintain` runs it.
 
     Args:
         made: give labels to the streams that are made here, except views.
@@ -158,7 +158,7 @@ class Relabelling:
                 state.define(state.entry)
         self._changed.ring()
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Relabel streams after each change, for ever."""
         while True:
             self._changed.clear()

@@ -29,9 +29,9 @@ from medusa.engine.objects.schema import END
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.leaders import changing
-from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.leaders.logs import HOLDER
+from medusa.engine.replication.leaders.voter_driver import VoterDriver
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role, StreamState, entries_of
 from medusa.engine.streams.store.subscriptions import Subscriptions
@@ -67,9 +67,9 @@ class Sources:
             UnavailableError: its replicas do not answer.
         """
         async with self._changing.of(stream):
-            keeper = self._leading(stream)
-            if keeper is not None:
-                await changing.alter(keeper, alteration)
+            voter = self._leading(stream)
+            if voter is not None:
+                await changing.alter(voter, alteration)
             else:
                 await self._alter(self._source(stream), alteration)
             self.events.note("info", f"altered {stream}: {alteration.in_words()}")
@@ -84,12 +84,12 @@ class Sources:
             UnavailableError: no majority of its voters answers.
         """
         async with self._changing.of(stream):
-            keeper = self._leading(stream)
-            if keeper is not None:
-                state = await keeper.open()
+            voter = self._leading(stream)
+            if voter is not None:
+                state = await voter.open()
                 self._check_unread(state)
                 self._check_known_readers(state)
-                await changing.delete(keeper)
+                await changing.delete(voter)
                 return
             state = self._source(stream)
             self._check_unread(state)
@@ -113,9 +113,9 @@ class Sources:
                 have told a reader of its end.
         """
         async with self._changing.of(stream):
-            keeper = self._leading(stream)
-            if keeper is not None:
-                return await self._reopen_replicated(keeper)
+            voter = self._leading(stream)
+            if voter is not None:
+                return await self._reopen_replicated(voter)
             state = self._source(stream)
             assert state.leader is not None, "a source"
             async with self.store.ends_read.telling(state):
@@ -127,19 +127,19 @@ class Sources:
             self.events.note("info", f"reopened {stream}")
             return True
 
-    async def _reopen_replicated(self, keeper: Keeper) -> bool:
-        await keeper.open()
-        if keeper.logs.leader.boundary < END:
+    async def _reopen_replicated(self, voter: VoterDriver) -> bool:
+        await voter.open()
+        if voter.logs.leader.boundary < END:
             return False
-        refused = await changing.reopen(keeper)
+        refused = await changing.reopen(voter)
         if refused is None:
-            self.events.note("info", f"reopened {keeper.name}")
+            self.events.note("info", f"reopened {voter.name}")
             return True
         if refused.told:
-            raise _told_of_end(keeper.name, refused.told)
+            raise _told_of_end(voter.name, refused.told)
         silent = changing.peers_in_words(refused.silent)
         raise UnavailableError(
-            f"{keeper.name} has ended still: each of its voters may have told somebody of that, "
+            f"{voter.name} has ended still: each of its voters may have told somebody of that, "
             f"and {silent} did not answer: start what is down, and ask again"
         )
 
@@ -156,16 +156,16 @@ class Sources:
         if state.entry != entry:
             await self.store.define(state, entry)
 
-    def _leading(self, stream: str) -> Keeper | None:
+    def _leading(self, stream: str) -> VoterDriver | None:
         """This peer's voter of a stream with replicas; None: it has none.
 
         Raises:
             UnavailableError: this peer is not its leader.
         """
-        keeper = self.leaders.get(stream)
-        if keeper is not None and not keeper.is_leader:
+        voter = self.leaders.get(stream)
+        if voter is not None and not voter.is_leader:
             raise UnavailableError(f"{stream}: this peer is not its leader now; ask again")
-        return keeper
+        return voter
 
     def _source(self, stream: str) -> StreamState:
         state = self.store.get(stream)

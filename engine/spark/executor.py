@@ -76,7 +76,7 @@ class SparkExecutor:
 
     Args:
         make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
-        rehearsal: a folder that all executors can read, for the tuples of rehearsals.
+        warm_up: a folder that all executors can read, for the tuples of warm-ups.
         nursery: runs the jobs of several tasks; lives as long as this.
         workforce: the executors, if they are a cluster's; see `watch`.
 
@@ -88,12 +88,12 @@ class SparkExecutor:
         self,
         make: Callable[[], AnySpark],
         events: Events,
-        rehearsal: Path,
+        warm_up: Path,
         nursery: trio.Nursery,
         workforce: Workforce | None = None,
     ) -> None:
         self._make = make
-        self._rehearsal = rehearsal
+        self._warm_up = warm_up
         self._workforce = workforce
         self._spark: AnySpark | None = None
         self._events = events
@@ -115,7 +115,7 @@ class SparkExecutor:
         try:
             await self._ensure_running()
             for task in tasks:
-                await self.compile(task).rehearse(self._rehearsal)
+                await self.compile(task).warm_up(self._warm_up)
         except MedusaError as error:
             self._events.note("error", f"cannot compute yet: {self.trouble or error}")
 
@@ -269,7 +269,7 @@ class SparkComputation:
         """Compute an epoch of this task alone; blocking."""
         return self._compiled().run(session, *epoch)
 
-    async def rehearse(self, within: Path) -> None:
+    async def warm_up(self, within: Path) -> None:
         """Compute the task over blank tuples.
 
         Args:
@@ -302,12 +302,12 @@ class SparkComputation:
 
 @asynccontextmanager
 async def open_executor(
-    config: SparkConfig, rehearsal: Path, logs: Path, events: Events
+    config: SparkConfig, warm_up: Path, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
     """Open an executor; when the block ends its JVM, if there was one, has ended.
 
     Args:
-        rehearsal: see `SparkExecutor`. logs: for the JVM's log.
+        warm_up: see `SparkExecutor`. logs: for the JVM's log.
     """
 
     ours: list[Spark] = []
@@ -332,7 +332,7 @@ async def open_executor(
 
     workforce = None if config.local or config.remote else Workforce(config.master, config.patience)
     async with trio.open_nursery() as nursery:
-        executor = SparkExecutor(make, events, rehearsal, nursery, workforce)
+        executor = SparkExecutor(make, events, warm_up, nursery, workforce)
         nursery.start_soon(give_up_start_in_the_end)
         if workforce is not None:
             nursery.start_soon(executor.watch, workforce)

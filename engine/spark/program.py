@@ -68,7 +68,7 @@ class Program:
         table = canonical(compiled.finished(frame.toArrow(), self._schema.names), self._schema)
         return Result(table, compiled.meter.read())
 
-    def rehearse(self, session: SparkSession, within: Path) -> None:
+    def warm_up(self, session: SparkSession, within: Path) -> None:
         """Compute the task over one blank tuple per input, and drop the result: Spark loads and
         generates then the code of the first epoch, which takes it seconds.
 

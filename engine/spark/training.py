@@ -100,7 +100,7 @@ def train(archive: ClassArchive) -> None:
     spark.start()
     try:
         for task in tasks():
-            spark.run(partial(Program(task).rehearse, within=archive.making))
+            spark.run(partial(Program(task).warm_up, within=archive.making))
         spark.end(END_S)
     finally:
         spark.stop()

@@ -13,7 +13,7 @@ class Timing:
     """How often the engine looks, and how long it waits, seconds. Only tests change these.
 
     Attributes:
-        tend_s: between two looks at retention, leases and rates.
+        maintenance_s: between two looks at retention, leases and rates.
         store_again_s: before a write that found no room in a log is tried again.
         grace_s: how long unacknowledged tuples are kept when an unnamed subscriber's call breaks:
             it may only be on its way to another peer.
@@ -50,7 +50,7 @@ class Timing:
         restored_again_s: between two tries to ask one of them, and between two looks for new ones.
     """
 
-    tend_s: float = 1.0
+    maintenance_s: float = 1.0
     store_again_s: float = 1.0
     grace_s: float = 10.0
     held_s: float = 30.0

@@ -29,7 +29,7 @@ from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import InternalError, MedusaError, NotRetainedError
 from medusa.overlay.events import Events
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.log import bound
 
 QUICKER: Final = 0.8
@@ -203,7 +203,7 @@ class TaskRunner:
         self.inputs.task = task
         self.inputs.hold()
 
-    async def rehearse(self, boundary: int) -> None:
+    async def warm_up(self, boundary: int) -> None:
         """Compute the open windows once, and drop the result: the next epoch finds Spark started,
         its code compiled, and the inputs read. A failure is ignored: the next epoch fails too.
 
@@ -271,7 +271,7 @@ class TaskRunner:
         boundary = self._output.boundary
         await self.limit.until(lambda upto: boundary < upto or boundary >= END)
 
-    @kill_point(KillPoint.TASK_RUN_EPOCH)
+    @failpoint(Failpoint.TASK_RUN_EPOCH)
     async def _run_epoch(self) -> None:
         if self._output.boundary == BEGINNING and (begins := self._jobs.begins()) > BEGINNING:
             self._output.begin(begins)

@@ -24,7 +24,7 @@ POSTS_PER_S: Final = 10
 POST_ROWS: Final = 10_000
 """Rows of a post at full speed."""
 QUIET_CORES: Final = 0.1
-"""A peer whose Spark has started and rehearsed uses less."""
+"""A peer whose Spark has started and warm uses less."""
 LOOK_S: Final = 0.5
 
 
@@ -91,7 +91,7 @@ class Running:
         return next(each for each in (await self.status()).streams if each.name == name)
 
     async def until_ready(self) -> None:
-        """Wait until Spark has started and the queries' tasks are rehearsed."""
+        """Wait until Spark has started and the queries' tasks are warm."""
         while (await self.status()).spark != "running":  # noqa: ASYNC110 - of another process
             await trio.sleep(LOOK_S)
         used = LOOK_S

@@ -43,7 +43,7 @@ from medusa.testnet.workload.workload import Script
 from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.client.posting import Poster
 from medusa.tools.trial.peer_of_the_moment import create, open_peer_of_the_moment, watch
-from medusa.tools.trial.rehearsal import SELF, Trial
+from medusa.tools.trial.trial import SELF, Trial
 
 LIVE_STREAMS: Final = ("reports", "balance_requests", "expenditure_requests")
 

@@ -137,11 +137,11 @@ def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
         for name, running in sorted(engine.queries._queries.items())
         if running.stored.entry.status is QueryStatus.RUNNING
     )
-    keepers = {state.name: engine.leaders.get(state.name) for state in engine.store.all()}
+    voters = {state.name: engine.leaders.get(state.name) for state in engine.store.all()}
     leaders = (
-        PrimaryView(name, keeper.election.ballot.number)
-        for name, keeper in sorted(keepers.items())
-        if keeper is not None and keeper.is_leader
+        PrimaryView(name, voter.election.ballot.number)
+        for name, voter in sorted(voters.items())
+        if voter is not None and voter.is_leader
     )
     return (*queries, *leaders)
 

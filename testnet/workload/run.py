@@ -37,7 +37,7 @@ from medusa.tools.trial.peer_of_the_moment import (
     open_peer_of_the_moment,
     post_files,
 )
-from medusa.tools.trial.rehearsal import Trial, trial_of
+from medusa.tools.trial.trial import Trial, trial_of
 
 DELETE_S: Final = 5.0
 """Seconds for the deletion of a query; the peer may have stopped."""

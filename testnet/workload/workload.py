@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from medusa.tools.trial.rehearsal import SELF
+from medusa.tools.trial.trial import SELF
 
 Right = Callable[[], pa.Table]
 """Computes the right answer, independently of Medusa."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import spark_of_tests
 from engine_interpreted import interpret
-from engine_peers import Place, Town
+from engine_peers import Cluster, Place
 from replicated_queries import Made, detectors
 
 from medusa.engine.spark.config import SparkConfig
@@ -52,9 +52,9 @@ def made(interpreted: None, monkeypatch: pytest.MonkeyPatch) -> Made:
 
 
 @pytest.fixture
-async def places(town: Town) -> list[Place]:
+async def places(cluster: Cluster) -> list[Place]:
     """Give three peers of one participant."""
-    return await town.siblings(3)
+    return await cluster.siblings(3)
 
 
 @pytest.fixture

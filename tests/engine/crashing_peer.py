@@ -1,7 +1,7 @@
 """`medusa-peer` that kills itself where a test wants it to: SIGKILL, in the middle of what it does.
 
-Its kill points are armed before it imports anything else. A test gives an `Order` for one of them
-with `arm`: a file in the peer's home, looked for at every kill point, and removed before the peer
+Its failpoints are armed before it imports anything else. A test gives an `Order` for one of them
+with `arm`: a file in the peer's home, looked for at every failpoint, and removed before the peer
 dies, so that it lives when it is started again. It has the intervals of the environment, see
 `peer_intervals`.
 """
@@ -19,21 +19,21 @@ from typing import Any, Final, NoReturn
 import msgspec
 import peer_intervals
 
-from medusa.overlay import killpoints
-from medusa.overlay.killpoints import KillPoint, When
+from medusa.overlay import failpoints
+from medusa.overlay.failpoints import Failpoint, When
 
 FILE: Final = "crash.json"
 
 
 class Order(msgspec.Struct, frozen=True):
-    """An order to die at a kill point.
+    """An order to die at a failpoint.
 
     Attributes:
         when: before the step runs, or after it has returned.
         call: which one since this order was given, 1 for the next.
     """
 
-    point: KillPoint
+    point: Failpoint
     when: When = "before"
     call: int = 1
 
@@ -41,13 +41,13 @@ class Order(msgspec.Struct, frozen=True):
         return f"{self.when} {self.point} ({self.call})"
 
 
-def both(point: KillPoint, call: int = 1) -> list[Order]:
+def both(point: Failpoint, call: int = 1) -> list[Order]:
     """Orders to die before the step, and after it."""
     return [Order(point, "before", call), Order(point, "after", call)]
 
 
 def arm(home: Path, order: Order) -> None:
-    """Order the peer that runs in `home` to die at that kill point."""
+    """Order the peer that runs in `home` to die at that failpoint."""
     file = home / FILE
     file.with_suffix(".new").write_bytes(msgspec.json.encode(order))
     file.with_suffix(".new").rename(file)
@@ -71,7 +71,7 @@ class Crasher:
         self._kill = kill
         self._calls: Counter[tuple[Order, int]] = Counter()
 
-    def reach(self, point: KillPoint, when: When) -> None:
+    def reach(self, point: Failpoint, when: When) -> None:
         """Die here, if the order says so."""
         try:
             given = self._file.stat().st_mtime_ns
@@ -96,7 +96,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     if arguments[:1] == ["run"]:
         home = Path(arguments[arguments.index("--home") + 1])
-        killpoints.arm(Crasher(home, die).reach)
+        failpoints.arm(Crasher(home, die).reach)
     peer_intervals.set_intervals()
     from medusa.tools.commands.peer.peer_command import main as medusa_peer
 

@@ -1,4 +1,4 @@
-"""Tasks computed by the reference interpreter where a whole town of peers runs in one process:
+"""Tasks computed by the reference interpreter where a whole cluster of peers runs in one process:
 Spark allows one session a process. Everything around the job is real."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from medusa.overlay.events import Events
 def interpret(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let every engine that is opened from now on compute with the interpreter."""
 
-    def open_executor(_spark: object, _rehearsal: Path, logs: Path, events: Events) -> Any:
+    def open_executor(_spark: object, _warm_up: Path, logs: Path, events: Events) -> Any:
         return open_reference(Costs(), logs, events)
 
     monkeypatch.setattr("medusa.engine.spark.executor.open_executor", open_executor)

@@ -216,7 +216,7 @@ async def _close(switch: Switch) -> None:
         await over.wait()
 
 
-class Town:
+class Cluster:
     """Peers that the test starts and stops one by one; the first participant founds the
     federation."""
 
@@ -241,7 +241,7 @@ class Town:
         number = len(list(self._folder.iterdir()))
         home = Home(self._folder / f"{number}-{participant}")
         if self._first is None:
-            make_peer(home, participant, "town")
+            make_peer(home, participant, "cluster")
         elif sibling:
             make_sibling(home, self._home_of(participant))
         else:
@@ -295,7 +295,7 @@ class Town:
         place.peer = None
 
     async def open(self, opened: AbstractAsyncContextManager[T]) -> T:
-        """Enter the context of a client. The town leaves it before its peers stop."""
+        """Enter the context of a client. The cluster leaves it before its peers stop."""
         inside, switch = await self._enter(opened)
         self._clients.append(switch)
         return inside
@@ -344,21 +344,21 @@ class Town:
 
 
 @asynccontextmanager
-async def open_town(
+async def open_cluster(
     folder: Path,
     *,
     epoch_s: float = 0.05,
     lease_s: float = 3600.0,
     overlay: OverlayTiming | None = None,
     **engine: float | Timing,
-) -> AsyncIterator[Town]:
+) -> AsyncIterator[Cluster]:
     """Give peers under `folder`, and stop all of them at the end of the block."""
     config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]
-    town = Town(folder, config, overlay or OverlayTiming())
+    cluster = Cluster(folder, config, overlay or OverlayTiming())
     async with trio.open_nursery() as nursery:
-        town.nursery = nursery
-        yield town
-        await town.close_clients()
+        cluster.nursery = nursery
+        yield cluster
+        await cluster.close_clients()
         nursery.cancel_scope.cancel()
 
 

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def open_executor(
-    _spark: object, _rehearsal: Path, logs: Path, events: Events
+    _spark: object, _warm_up: Path, logs: Path, events: Events
 ) -> AbstractAsyncContextManager[object]:
     from medusa.engine.reference.executor import Costs, open_reference
 

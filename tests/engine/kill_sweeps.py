@@ -6,102 +6,102 @@ from typing import Final, Literal
 
 from crashing_peer import Order, both
 
-from medusa.overlay.killpoints import KillPoint
+from medusa.overlay.failpoints import Failpoint
 
 At = Literal["owner", "worker"]
 Role = Literal["primary", "secondary"]
 
 MOVES: Final[dict[tuple[At, At], list[Order]]] = {
     ("owner", "worker"): [
-        *both(KillPoint.MOVE_PREPARE),
-        *both(KillPoint.MOVE_READ_INPUT),
-        *both(KillPoint.QUERY_PLACE),
-        *both(KillPoint.MOVE_SEND_SUBSCRIBERS),
-        *both(KillPoint.MOVE_TELL_PRODUCER),
-        *both(KillPoint.LOG_COMMIT, call=3),
+        *both(Failpoint.MOVE_PREPARE),
+        *both(Failpoint.MOVE_READ_INPUT),
+        *both(Failpoint.QUERY_PLACE),
+        *both(Failpoint.MOVE_SEND_SUBSCRIBERS),
+        *both(Failpoint.MOVE_TELL_PRODUCER),
+        *both(Failpoint.LOG_COMMIT, call=3),
     ],
     ("owner", "owner"): [
-        *both(KillPoint.QUERY_PLACE),
-        *both(KillPoint.MOVE_TELL_PRODUCER),
+        *both(Failpoint.QUERY_PLACE),
+        *both(Failpoint.MOVE_TELL_PRODUCER),
     ],
     ("worker", "worker"): [
-        *both(KillPoint.MOVE_ASSIGN),
-        *both(KillPoint.ASSIGNMENT_SAVE),
-        *both(KillPoint.ASSIGNMENT_FOLLOW_INPUTS),
-        *both(KillPoint.TASK_RUN_EPOCH),
-        *both(KillPoint.LOG_COMMIT, call=3),
-        *both(KillPoint.MOVE_ACTIVATE),
+        *both(Failpoint.MOVE_ASSIGN),
+        *both(Failpoint.ASSIGNMENT_SAVE),
+        *both(Failpoint.ASSIGNMENT_FOLLOW_INPUTS),
+        *both(Failpoint.TASK_RUN_EPOCH),
+        *both(Failpoint.LOG_COMMIT, call=3),
+        *both(Failpoint.MOVE_ACTIVATE),
     ],
     ("worker", "owner"): [
-        *both(KillPoint.MOVE_RELEASE),
-        *both(KillPoint.ASSIGNMENT_DROP),
+        *both(Failpoint.MOVE_RELEASE),
+        *both(Failpoint.ASSIGNMENT_DROP),
     ],
 }
 """Who is killed, and where the task is being moved: from its owner to the worker, or back."""
 
-FORGETTING: Final = both(KillPoint.LOG_FORGET)
+FORGETTING: Final = both(Failpoint.LOG_FORGET)
 """The owner of a task, while it drops rows that it needs no more: they are where the task is."""
 
 MODIFYING: Final[list[tuple[Role, Order]]] = [
-    *(("primary", order) for order in both(KillPoint.MODIFICATION_DECIDE)),
-    *(("primary", order) for order in both(KillPoint.QUERY_WRITE)),
-    *(("primary", order) for order in both(KillPoint.PRIMARY_TELL)),
-    *(("secondary", order) for order in both(KillPoint.STANDBY_TAKE_VERSION)),
-    *(("secondary", order) for order in both(KillPoint.STANDBY_ADOPT)),
-    *(("primary", order) for order in both(KillPoint.CATALOG_PUBLISH_QUERY)),
+    *(("primary", order) for order in both(Failpoint.MODIFICATION_DECIDE)),
+    *(("primary", order) for order in both(Failpoint.QUERY_WRITE)),
+    *(("primary", order) for order in both(Failpoint.PRIMARY_TELL)),
+    *(("secondary", order) for order in both(Failpoint.STANDBY_TAKE_VERSION)),
+    *(("secondary", order) for order in both(Failpoint.STANDBY_ADOPT)),
+    *(("primary", order) for order in both(Failpoint.CATALOG_PUBLISH_QUERY)),
 ]
 
 ALTERING_STREAMS: Final = [
-    *both(KillPoint.SOURCE_ALTER),
-    Order(KillPoint.CATALOG_ANNOUNCE_ALTERED, "after"),
-    Order(KillPoint.STREAM_DEFINE, "after"),
+    *both(Failpoint.SOURCE_ALTER),
+    Order(Failpoint.CATALOG_ANNOUNCE_ALTERED, "after"),
+    Order(Failpoint.STREAM_DEFINE, "after"),
 ]
 DELETING_STREAMS: Final = [
-    Order(KillPoint.SOURCE_RETIRE, "after"),
-    Order(KillPoint.STREAM_DROP),
-    Order(KillPoint.STREAM_REMOVE_FILES),
-    Order(KillPoint.STREAM_DROP, "after"),
-    Order(KillPoint.CATALOG_WITHDRAW, "after"),
+    Order(Failpoint.SOURCE_RETIRE, "after"),
+    Order(Failpoint.STREAM_DROP),
+    Order(Failpoint.STREAM_REMOVE_FILES),
+    Order(Failpoint.STREAM_DROP, "after"),
+    Order(Failpoint.CATALOG_WITHDRAW, "after"),
 ]
 REOPENING_STREAMS: Final = [
-    *both(KillPoint.SOURCE_REOPEN),
-    Order(KillPoint.LOG_REOPEN, "after"),
-    Order(KillPoint.STREAM_FORGET_END, "after"),
+    *both(Failpoint.SOURCE_REOPEN),
+    Order(Failpoint.LOG_REOPEN, "after"),
+    Order(Failpoint.STREAM_FORGET_END, "after"),
 ]
 
 REOPENING_LEADERS: Final = [
-    Order(KillPoint.LEADER_REOPEN, "after"),
-    Order(KillPoint.LOG_REOPEN, "after"),
-    Order(KillPoint.LOG_REOPEN, "after", 2),
-    *both(KillPoint.SOURCE_LEAD),
-    *both(KillPoint.VOTER_SERVE),
+    Order(Failpoint.LEADER_REOPEN, "after"),
+    Order(Failpoint.LOG_REOPEN, "after"),
+    Order(Failpoint.LOG_REOPEN, "after", 2),
+    *both(Failpoint.SOURCE_LEAD),
+    *both(Failpoint.VOTER_SERVE),
 ]
 DELETING_LEADERS: Final = [
-    Order(KillPoint.LEADER_DELETE, "after"),
-    *both(KillPoint.BALLOT_SAVE),
-    Order(KillPoint.VOTER_DROP),
-    Order(KillPoint.VOTER_ERASE),
-    Order(KillPoint.STREAM_REMOVE_FILES),
-    Order(KillPoint.VOTER_ERASE, "after"),
-    Order(KillPoint.CATALOG_WITHDRAW, "after"),
-    Order(KillPoint.LEADER_WITHDRAW, "after"),
+    Order(Failpoint.LEADER_DELETE, "after"),
+    *both(Failpoint.BALLOT_SAVE),
+    Order(Failpoint.VOTER_DROP),
+    Order(Failpoint.VOTER_ERASE),
+    Order(Failpoint.STREAM_REMOVE_FILES),
+    Order(Failpoint.VOTER_ERASE, "after"),
+    Order(Failpoint.CATALOG_WITHDRAW, "after"),
+    Order(Failpoint.LEADER_WITHDRAW, "after"),
 ]
 
 MAKING_VIEWS: Final = [
-    Order(KillPoint.VIEW_OPEN),
-    Order(KillPoint.LOG_BEGIN),
-    Order(KillPoint.FOLLOWER_FOLLOW_HISTORY),
-    Order(KillPoint.VIEW_PUBLISH),
-    Order(KillPoint.CATALOG_NAME_PRODUCER, "after"),
-    Order(KillPoint.VIEW_PUBLISH, "after"),
-    *both(KillPoint.LOG_COMMIT),
+    Order(Failpoint.VIEW_OPEN),
+    Order(Failpoint.LOG_BEGIN),
+    Order(Failpoint.FOLLOWER_FOLLOW_HISTORY),
+    Order(Failpoint.VIEW_PUBLISH),
+    Order(Failpoint.CATALOG_NAME_PRODUCER, "after"),
+    Order(Failpoint.VIEW_PUBLISH, "after"),
+    *both(Failpoint.LOG_COMMIT),
 ]
 DELETING_VIEWS: Final = [
-    Order(KillPoint.VIEW_REMOVE),
-    Order(KillPoint.FOLLOWER_PART_WITH),
-    Order(KillPoint.STREAM_DROP, "after"),
-    Order(KillPoint.CATALOG_WITHDRAW, "after"),
-    Order(KillPoint.VIEW_REMOVE, "after"),
+    Order(Failpoint.VIEW_REMOVE),
+    Order(Failpoint.FOLLOWER_PART_WITH),
+    Order(Failpoint.STREAM_DROP, "after"),
+    Order(Failpoint.CATALOG_WITHDRAW, "after"),
+    Order(Failpoint.VIEW_REMOVE, "after"),
 ]
 
 SWEEPS: Final[dict[str, list[Order]]] = {

@@ -1,4 +1,4 @@
-"""Real peers that a test kills at a kill point and starts again; and the search for a stream's
+"""Real peers that a test kills at a failpoint and starts again; and the search for a stream's
 leader among them."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bo
 
 
 class Victim:
-    """A peer that a test kills at a kill point and starts again."""
+    """A peer that a test kills at a failpoint and starts again."""
 
     def __init__(self, peer: Peer) -> None:
         self._peer = peer

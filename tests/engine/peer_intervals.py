@@ -18,7 +18,7 @@ def intervals(**sections: object) -> str:
 
     Args:
         sections: for each section of the settings, the fields to replace and their new values:
-            `engine={"timing": {"tend_s": 0.1}}`.
+            `engine={"timing": {"maintenance_s": 0.1}}`.
     """
     return msgspec.json.encode(sections).decode()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, begin, make_stream, received, rows, schema_of, until
+from engine_peers import Cluster, Place, begin, make_stream, received, rows, schema_of, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
@@ -88,16 +88,16 @@ async def found_by(client: AsyncMedusaClient, name: str) -> None:
     "damage", [lose, lose_all_but_the_log, flip, truncate, fill_with_text, make_folder]
 )
 async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
-    town: Town, damage: Callable[[Path], None]
+    cluster: Cluster, damage: Callable[[Path], None]
 ) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         owned = await own_something(mit, client)
     for place in (utah, mit):  # nobody else remembers it either
-        await town.stop(place)
+        await cluster.stop(place)
         damage(catalog_of(place))
     for place in (mit, utah):
-        await town.start(place)
+        await cluster.start(place)
     async with mit.client(producer="q") as client, utah.client() as far:
         listed = (await client.list_objects()).names
         assert {k: set(v) for k, v in listed.items() if k != "producer"} == owned
@@ -113,23 +113,23 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
 
 
 async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_over_restarts(
-    town: Town,
+    cluster: Cluster,
 ) -> None:
-    one, two = await town.settle_all("mit.edu", "mit.edu")
+    one, two = await cluster.settle_all("mit.edu", "mit.edu")
     early = Schema(one.name("x"), (Field("early", FieldType.LONG),))
     late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
-    await town.stop(two)
+    await cluster.stop(two)
     for place, other, schema in ((one, two, early), (two, one, late)):
         # as if it could not know that there is another that may have defined it
         place.up.engine.catalog._finder._is_ours_to_deny = _denied
         async with place.client() as client:
             await client.create_schema(schema)
-        await town.stop(place)
-        await town.start(other)
-    await town.start(two)
+        await cluster.stop(place)
+        await cluster.start(other)
+    await cluster.start(two)
     file = next((one.home.data / "schemas").glob("*.json"))
     await until(lambda: not file.exists(), "the earlier one gives way")
-    await town.restart(one)
+    await cluster.restart(one)
     async with one.client() as client:
         entries = (await client.lookup_object(one.name("x"))).entries
     assert "late" in entries["schema"]

@@ -10,11 +10,11 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_peers import (
+    Cluster,
     Place,
-    Town,
     begin,
     make_stream,
-    open_town,
+    open_cluster,
     received,
     rows,
     schema_of,
@@ -44,7 +44,7 @@ DAY = 86_400.0
 MINUTE = 60.0
 
 QUICK = OverlayTiming(clock_look_s=0.02)
-pytestmark = [pytest.mark.town(overlay=QUICK), pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.cluster(overlay=QUICK), pytest.mark.usefixtures("interpreted")]
 
 
 def odd(place: Place) -> Query:
@@ -84,16 +84,16 @@ async def knows_its_own(place: Place, boundary: int) -> None:
 
 @pytest.mark.parametrize("wrong_s", [-50 * MINUTE, 100 * DAY])
 async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
-    town: Town, wrong_s: float
+    cluster: Cluster, wrong_s: float
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         await own_something(mit, client)
     for boundary, off_s in ((20, wrong_s), (30, 0.0), (40, wrong_s), (50, wrong_s)):
         earlier_s = mit.clock_off_s
-        await town.stop(mit)
+        await cluster.stop(mit)
         mit.clock_off_s = off_s
-        await town.start(mit)
+        await cluster.start(mit)
         await knows_its_own(mit, boundary)
         told = [text for text in mit.errors() if "clock" in text]
         if off_s < earlier_s:  # behind what it published
@@ -102,11 +102,11 @@ async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
 
 @pytest.mark.parametrize("wrong_s", [-50 * MINUTE, 100 * DAY, 45.0])
 async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_changes_nothing(
-    town: Town, wrong_s: float
+    cluster: Cluster, wrong_s: float
 ) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.open(mit.client(producer="p"))
-    far = await town.client(utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.open(mit.client(producer="p"))
+    far = await cluster.client(utah)
     await own_something(mit, client)
     await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
     arriving = Schema(mit.name("arriving"), (Field("value", FieldType.INT),))
@@ -133,8 +133,8 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
     assert any("clock leap from" in text and "set it" in text for text in mit.errors())
 
 
-async def test_an_idle_stream_goes_on_while_the_clock_is_behind(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_an_idle_stream_goes_on_while_the_clock_is_behind(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
     log = mit.state("ticking").log
     await until(lambda: log.boundary > 0)
@@ -144,30 +144,34 @@ async def test_an_idle_stream_goes_on_while_the_clock_is_behind(town: Town) -> N
     await until(lambda: log.boundary > boundary)
 
 
-async def test_a_peer_that_starts_alone_with_its_clock_behind_denies_nothing(town: Town) -> None:
+async def test_a_peer_that_starts_alone_with_its_clock_behind_denies_nothing(
+    cluster: Cluster,
+) -> None:
     """By the peer's clock the others' records lie in the future, so it knows no other peer."""
-    mit, sibling, utah = await town.settle_all("mit.edu", "mit.edu", "utah.edu")
-    await make_stream(await town.client(sibling), sibling, "ours")
-    await make_stream(await town.client(utah), utah, "theirs")
-    await town.close_clients()
+    mit, sibling, utah = await cluster.settle_all("mit.edu", "mit.edu", "utah.edu")
+    await make_stream(await cluster.client(sibling), sibling, "ours")
+    await make_stream(await cluster.client(utah), utah, "theirs")
+    await cluster.close_clients()
     for place in (mit, sibling, utah):
-        await town.stop(place)
+        await cluster.stop(place)
     mit.clock_off_s = -50 * MINUTE
-    await town.start(mit)
+    await cluster.start(mit)
     async with mit.client(patience_s=0.2) as client:
         for name in (mit.name("ours"), utah.name("theirs")):
             with pytest.raises(UnavailableError):
                 await client.lookup_object(name)
 
 
-async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
+    cluster: Cluster,
+) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
     async with mit.client() as client:
         await own_something(mit, client)
-    await make_stream(await town.client(utah), utah, "there")
-    await town.stop(mit)
+    await make_stream(await cluster.client(utah), utah, "there")
+    await cluster.stop(mit)
     mit.clock_off_s = -50 * MINUTE
-    await town.start(mit)
+    await cluster.start(mit)
     await until(lambda: any("whose clock" in text for text in mit.errors()))
     async with mit.client(patience_s=0.5) as doubtful:  # it does not say that there is none
         with pytest.raises(UnavailableError, match=r"other clocks contradict ours.*set it"):
@@ -180,8 +184,8 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
     # and when it is set, what it says is believed again, though it said so before
     mit.clock_off_s = 0.0
     await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
-    client = await town.open(mit.client(producer="q"))
-    far = await town.client(utah)
+    client = await cluster.open(mit.client(producer="q"))
+    far = await cluster.client(utah)
     await make_stream(client, mit, "later")
     with trio.fail_after(DEADLINE_S):
         while True:
@@ -195,15 +199,15 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(town:
 
 @pytest.mark.parametrize("wrong_s", [2 * 60 * MINUTE, -50 * MINUTE])
 async def test_a_partners_wrong_clock_does_not_stop_what_is_ones_own(
-    town: Town, wrong_s: float
+    cluster: Cluster, wrong_s: float
 ) -> None:
     """In a federation of two, both report the difference, and other names are not denied."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    await make_stream(await town.client(utah), utah, "there")
-    await town.close_clients()
-    await town.stop(utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    await make_stream(await cluster.client(utah), utah, "there")
+    await cluster.close_clients()
+    await cluster.stop(utah)
     utah.clock_off_s = wrong_s
-    await town.start(utah)
+    await cluster.start(utah)
     await until(lambda: all(told_of_clocks(place) for place in (mit, utah)))
     for place, other in ((mit, utah), (utah, mit)):
         (told,) = told_of_clocks(place)
@@ -233,30 +237,30 @@ def told_of_clocks(place: Place) -> list[Trouble]:
 
 
 async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_confirmed(
-    town: Town,
+    cluster: Cluster,
 ) -> None:
     """A lone peer starts once with its clock 100 days ahead: later tuples must not be late."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         await make_stream(client, mit, "ticking", idle=Idle.CLOCK, idle_timeout_us=0)
         await until(lambda: mit.state("ticking").log.boundary > 0)
     for off_s in (100 * DAY, 0.0):
-        await town.stop(mit)
+        await cluster.stop(mit)
         mit.clock_off_s = off_s
-        await town.start(mit)
+        await cluster.start(mit)
         await trio.sleep(0.3)
     now_us = int(mit.wall() * 1e6)
     assert mit.state("ticking").log.boundary <= now_us
     # a clock that has stood for long enough is believed
-    await town.stop(mit)
+    await cluster.stop(mit)
     mit.overlay_timing = dataclasses.replace(QUICK, clock_hold_s=0.2)
     mit.clock_off_s = 2 * DAY
-    await town.start(mit)
+    await cluster.start(mit)
     await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
     # and one whose boundary is ahead of the clock says so
-    await town.stop(mit)
+    await cluster.stop(mit)
     mit.clock_off_s = 0.0
-    await town.start(mit)
+    await cluster.start(mit)
     assert any(f"finds {mit.name('ticking')} at" in text for text in mit.errors())
 
 
@@ -266,11 +270,11 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
 ) -> None:
     """The query's term was of the future, and every later one would have been refused, too."""
     believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
-    async with open_town(tmp_path, overlay=believing) as town:
-        mit = await town.settle("mit.edu")
-        await town.stop(mit)
+    async with open_cluster(tmp_path, overlay=believing) as cluster:
+        mit = await cluster.settle("mit.edu")
+        await cluster.stop(mit)
         mit.clock_off_s = 100 * DAY
-        await town.start(mit)
+        await cluster.start(mit)
         async with mit.client() as client:
             await own_something(mit, client)
 
@@ -280,11 +284,11 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
         assert term_number() > HIGHEST_NUMBER.latest(mit.wall() - DAY)
         mit.clock_off_s = 0.0
         if restarted:
-            await town.restart(mit)
+            await cluster.restart(mit)
         await until(lambda: 0 < term_number() <= HIGHEST_NUMBER.latest(mit.wall()))
         assert any("term" in text and "wrong clock" in text for text in mit.errors())
-        utah = await town.settle("utah.edu")
-        await town.acquainted(mit, utah)
+        utah = await cluster.settle("utah.edu")
+        await cluster.acquainted(mit, utah)
         async with utah.client() as far:
             assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
 
@@ -295,11 +299,11 @@ async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
 ) -> None:
     """The term was lower than the one before, which consumers and secondary knew."""
     believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
-    async with open_town(tmp_path, overlay=believing) as town:
-        mit = await town.settle("mit.edu")
-        sibling = await town.settle("mit.edu", sibling=True)
-        utah = await town.settle("utah.edu")
-        await town.acquainted(mit, sibling, utah)
+    async with open_cluster(tmp_path, overlay=believing) as cluster:
+        mit = await cluster.settle("mit.edu")
+        sibling = await cluster.settle("mit.edu", sibling=True)
+        utah = await cluster.settle("utah.edu")
+        await cluster.acquainted(mit, sibling, utah)
         async with mit.client() as client:
             await make_stream(client, mit, "s")
             await begin(client, msgspec.structs.replace(odd(mit), availability=Availability(mode)))
@@ -314,26 +318,26 @@ async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
         (before,) = (term.number for term in terms())
         async with utah.client() as far:
             assert await received(far.subscribe(mit.name("odds")), 1) == [(1, 1)]
-        await town.stop(mit)
+        await cluster.stop(mit)
         mit.clock_off_s = -50 * MINUTE
-        await town.start(mit)
+        await cluster.start(mit)
         await until(lambda: any(0 < term.number < before for term in terms()))
         mit.clock_off_s = 0.0
         await until(lambda: [term.number > before for term in terms()] == [True])
-        await town.acquainted(mit, sibling, utah)
+        await cluster.acquainted(mit, sibling, utah)
         async with mit.client() as client, utah.client() as far:
             await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
             await client.flush()
             assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
 
 
-async def test_a_term_of_the_future_by_a_sibling_is_outdone(town: Town) -> None:
+async def test_a_term_of_the_future_by_a_sibling_is_outdone(cluster: Cluster) -> None:
     """A thief of a peer's key claims the query in the catalog, by gossip and by call."""
-    mit = await town.settle("mit.edu")
-    thief = await town.settle("mit.edu", sibling=True)
-    utah = await town.settle("utah.edu")
-    await town.acquainted(mit, thief, utah)
-    client, far = await town.clients(mit, utah)
+    mit = await cluster.settle("mit.edu")
+    thief = await cluster.settle("mit.edu", sibling=True)
+    utah = await cluster.settle("utah.edu")
+    await cluster.acquainted(mit, thief, utah)
+    client, far = await cluster.clients(mit, utah)
     await own_something(mit, client)
     stream = mit.name("odds")
     assert await received(far.subscribe(stream), 1) == [(1, 1)]

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, begin, make_stream, open_town, rows, until
+from engine_peers import Cluster, begin, make_stream, open_cluster, rows, until
 from hostile_gossip import accuse_for_ever
 from moving_tasks import Sums, expected, windows
 
@@ -47,8 +47,8 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
         folder = tmp_path / str(attempt)
         folder.mkdir()
         died.clear()
-        async with open_town(folder) as town:
-            pause_s, took_over = await accused(town)
+        async with open_cluster(folder) as cluster:
+            pause_s, took_over = await accused(cluster)
             if not died:
                 assert not took_over
                 return
@@ -56,7 +56,7 @@ async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
     raise AssertionError("the machine stood still in every attempt")
 
 
-async def accused(town: Town) -> tuple[float, bool]:
+async def accused(cluster: Cluster) -> tuple[float, bool]:
     """Let two liars call a primary dead while it computes. The answer is exact. Return the longest
     time for which all peers stopped, in seconds, and whether the secondary took over."""
     pause_s = 0.0
@@ -68,12 +68,12 @@ async def accused(town: Town) -> tuple[float, bool]:
             await trio.sleep(LOOK_S)
             pause_s = max(pause_s, trio.current_time() - before)
 
-    town.nursery.start_soon(watch)
-    mit = await town.settle("mit.edu")
-    other = await town.settle("mit.edu", sibling=True)
-    utah = await town.settle("utah.edu")
-    liars = [await town.settle(f"evil{n}.org") for n in range(2)]
-    await town.acquainted(mit, other, utah, *liars)
+    cluster.nursery.start_soon(watch)
+    mit = await cluster.settle("mit.edu")
+    other = await cluster.settle("mit.edu", sibling=True)
+    utah = await cluster.settle("utah.edu")
+    liars = [await cluster.settle(f"evil{n}.org") for n in range(2)]
+    await cluster.acquainted(mit, other, utah, *liars)
     async with mit.client() as client, utah.client() as reader:
         source = await make_stream(client, mit, "s")
         standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, secondary=other.id)

@@ -16,8 +16,8 @@ from crashing_peer import FILE, Crasher, Order, When, arm, disarm, is_armed
 from kill_sweeps import SWEEPS
 
 import medusa.engine
-from medusa.overlay import killpoints
-from medusa.overlay.killpoints import KillPoint, kill_point, watched
+from medusa.overlay import failpoints
+from medusa.overlay.failpoints import Failpoint, failpoint, watched
 
 
 class Killed(BaseException):
@@ -28,7 +28,7 @@ def kill() -> None:
     raise Killed
 
 
-WRITE, SEND = KillPoint.LOG_COMMIT, KillPoint.PRIMARY_TELL
+WRITE, SEND = Failpoint.LOG_COMMIT, Failpoint.PRIMARY_TELL
 
 
 class Ledger:
@@ -86,41 +86,41 @@ def test_calls_are_counted_from_each_order_on(tmp_path: Path) -> None:
         book.write(4)
 
 
-def test_an_order_for_no_kill_point_is_refused(tmp_path: Path) -> None:
+def test_an_order_for_no_failpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / FILE).write_text('{"point": "log.comit"}')
     with pytest.raises(msgspec.ValidationError, match=r"log\.comit"):
         Crasher(tmp_path, kill).reach(WRITE, "before")
 
 
-def test_only_functions_are_kill_points_and_each_is_one() -> None:
+def test_only_functions_are_failpoints_and_each_is_one() -> None:
     def other() -> None: ...
 
     with pytest.raises(TypeError, match="no plain function"):
-        kill_point(WRITE)(partial(other))
+        failpoint(WRITE)(partial(other))
     importlib.import_module("medusa.engine.streams.log.stream_log")
     with pytest.raises(RuntimeError, match=r"log\.commit stands at medusa\.engine\..*stream_log:"):
-        kill_point(WRITE)(other)
+        failpoint(WRITE)(other)
 
 
-def test_every_kill_point_stands_in_the_engine_and_is_reached_by_a_sweep() -> None:
+def test_every_failpoint_stands_in_the_engine_and_is_reached_by_a_sweep() -> None:
     for module in pkgutil.walk_packages(medusa.engine.__path__, "medusa.engine."):
         importlib.import_module(module.name)
-    assert set(killpoints.placed()) == set(KillPoint)
-    assert {order.point for orders in SWEEPS.values() for order in orders} == set(KillPoint)
+    assert set(failpoints.placed()) == set(Failpoint)
+    assert {order.point for orders in SWEEPS.values() for order in orders} == set(Failpoint)
 
 
-def test_no_peer_has_kill_points_that_did_not_ask_before_it_was_imported() -> None:
+def test_no_peer_has_failpoints_that_did_not_ask_before_it_was_imported() -> None:
     importlib.import_module("medusa.engine.streams.log.stream_log")
     with pytest.raises(RuntimeError, match="before the modules"):
-        killpoints.arm(lambda point, when: None)
+        failpoints.arm(lambda point, when: None)
 
 
 @pytest.mark.parametrize("armed", [False, True])
 def test_unarmed_a_step_is_the_function_itself(armed: bool) -> None:
     program = f"""
-from medusa.overlay import killpoints
+from medusa.overlay import failpoints
 if {armed}:
-    killpoints.arm(lambda point, when: print(point, when))
+    failpoints.arm(lambda point, when: print(point, when))
 from medusa.engine.streams.log.stream_log import StreamLog
 print(hasattr(StreamLog.commit, "__wrapped__"), flush=True)
 """

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, rows, until
 
 from medusa.engine.api.serving import PeerService
 from medusa.engine.streams.config import EngineConfig
@@ -31,7 +31,7 @@ from medusa.tools.home.folder import Home
 from medusa.tools.home.founding import make_peer
 
 
-def place(folder: Path, *, found: str | None = "town") -> Place:
+def place(folder: Path, *, found: str | None = "cluster") -> Place:
     home = Home(folder / "home")
     make_peer(home, "mit.edu", found)
     return Place(home, "mit.edu", EngineConfig(epoch_s=0.05))
@@ -109,9 +109,9 @@ async def test_damaged_files_are_named(tmp_path: Path) -> None:
         pass
 
 
-async def test_random_bytes_on_every_port_of_a_live_peer(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_random_bytes_on_every_port_of_a_live_peer(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", writers=("*",))
     reader = other.subscribe(stream)
 
@@ -143,11 +143,11 @@ async def test_random_bytes_on_every_port_of_a_live_peer(town: Town) -> None:
         assert len((await another.status()).peers) == 2
 
 
-async def test_status_and_lists_with_a_peer_away(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    sibling = await town.settle("mit.edu", sibling=True)
-    await town.acquainted(mit, utah, sibling)
-    client, other = await town.clients(mit, utah)
+async def test_status_and_lists_with_a_peer_away(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
+    sibling = await cluster.settle("mit.edu", sibling=True)
+    await cluster.acquainted(mit, utah, sibling)
+    client, other = await cluster.clients(mit, utah)
     own, theirs = await make_stream(client, mit, "s"), await make_stream(other, utah, "t")
     for where in (mit, utah, sibling):
         where.up.engine.overlay.events.note("info", f"noted at {where.id}")
@@ -167,7 +167,7 @@ async def test_status_and_lists_with_a_peer_away(town: Town) -> None:
         assert listed.unreachable == ()
     assert len((await client.status(federation=False)).peers) == 1
     gone = utah.id
-    await town.stop(utah)
+    await cluster.stop(utah)
     with trio.fail_after(DEADLINE_S):
         snapshot = await client.status()
         listed = await client.list_objects()
@@ -183,7 +183,7 @@ async def test_status_and_lists_with_a_peer_away(town: Town) -> None:
     with pytest.raises(UnavailableError), trio.fail_after(DEADLINE_S):
         async with mit.client(patience_s=0.2) as impatient:
             await anext(impatient.subscribe(theirs))
-    await town.start(utah)
+    await cluster.start(utah)
     await until(lambda: utah.up.engine.store.get(theirs) is not None)
     with pytest.raises(NotFoundError, match="nothing is known under"):
         await client.lookup_object(mit.name("nothing"))

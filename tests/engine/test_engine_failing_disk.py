@@ -43,7 +43,7 @@ async def running(peer: Peer) -> AsyncIterator[AsyncMedusaClient]:
 
 def made(tmp_path: Path, *, fsync: bool) -> Peer:
     home = Home(tmp_path / "home")
-    make_peer(home, "mit.edu", "town")
+    make_peer(home, "mit.edu", "cluster")
     engine = f"epoch_s = 0.05\nfsync = {str(fsync).lower()}"
     home.config.write_text(f'[overlay]\npreset = "local"\n[engine]\n{engine}\n')
     launch = Launch(listen="127.0.0.1:0", program=PROGRAM)

@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from engine_peers import Place, Town, begin, make_stream, open_town, passing, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, open_cluster, passing, rows, until
 from engine_small_disk import fill
 
 from medusa.engine.objects.alteration import Alteration
@@ -20,7 +20,7 @@ from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import InternalError, StorageFullError
 from medusa.overlay.troubles import Reason, Trouble
 
-QUICK = Timing(tend_s=0.02, store_again_s=0.05, mend_s=0.05, mend_again_s=0.1)
+QUICK = Timing(maintenance_s=0.02, store_again_s=0.05, mend_s=0.05, mend_again_s=0.1)
 
 
 def troubles(place: Place) -> dict[Reason, Trouble]:
@@ -34,9 +34,9 @@ async def state_of(place: Place, stream: str) -> str:
 
 
 async def test_a_full_disk_is_a_trouble_until_there_is_room(small_disk: Path) -> None:
-    async with open_town(small_disk, timing=QUICK) as town:
-        mit = await town.settle("mit.edu")
-        client = await town.client(mit)
+    async with open_cluster(small_disk, timing=QUICK) as cluster:
+        mit = await cluster.settle("mit.edu")
+        client = await cluster.client(mit)
         stream = await make_stream(client, mit, "s")
         await client.post_event(stream, rows([(1, 1)]), boundary=1)
         await client.flush()
@@ -61,9 +61,9 @@ async def test_a_full_disk_is_a_trouble_until_there_is_room(small_disk: Path) ->
         assert await state_of(mit, stream) == "stable"
 
 
-@pytest.mark.town(timing=QUICK, disk_bytes=2_000)
-async def test_a_quota_that_is_used_up_is_a_trouble(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(timing=QUICK, disk_bytes=2_000)
+async def test_a_quota_that_is_used_up_is_a_trouble(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=10**9)
     at = 0
     while Reason.DISK_FULL not in troubles(mit):
@@ -78,12 +78,12 @@ async def test_a_quota_that_is_used_up_is_a_trouble(town: Town) -> None:
     assert troubles(mit) == {}
 
 
-@pytest.mark.town(timing=QUICK)
+@pytest.mark.cluster(timing=QUICK)
 @pytest.mark.usefixtures("interpreted")
 async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     await begin(client, passing(mit, "q", source, mit.name("out"), "value > 0"))
 
@@ -100,12 +100,12 @@ async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
     assert mit.state("out").log.files.rows == 1
 
 
-@pytest.mark.town(timing=QUICK)
+@pytest.mark.cluster(timing=QUICK)
 @pytest.mark.usefixtures("interpreted")
 async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     for name in ("one", "two"):
         await begin(client, passing(mit, f"q_{name}", source, mit.name(name)))
@@ -119,20 +119,20 @@ async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
     assert troubles(mit) == {}
 
 
-@pytest.mark.town(timing=QUICK)
-async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(timing=QUICK)
+async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     for at in (1, 2, 3):
         await client.post_event(stream, rows([(at, at)]), boundary=at)
         await client.flush()
         await until(lambda at=at: mit.state(stream).log.boundary == at)
-    await town.close_clients()
-    await town.stop(mit)
+    await cluster.close_clients()
+    await cluster.stop(mit)
     path = sorted(mit.home.data.glob("streams/mit.edu,s/log/*.parquet"))[-2]
     copy = path.read_bytes()
     path.write_bytes(copy[:-10])
-    await town.start(mit)
+    await cluster.start(mit)
     found = troubles(mit)[Reason.ROWS_LOST]
     assert found.thing == stream
     assert f"misses rows: {path} is damaged or missing: the rows after boundary" in found.sentence
@@ -140,32 +140,32 @@ async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(town: Town) 
     await until(lambda: troubles(mit) == {})
 
 
-@pytest.mark.town(timing=QUICK)
-async def test_a_folder_without_its_definition_is_a_trouble(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(timing=QUICK)
+async def test_a_folder_without_its_definition_is_a_trouble(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()
-    await town.close_clients()
-    await town.stop(mit)
+    await cluster.close_clients()
+    await cluster.stop(mit)
     folder = mit.home.data / "streams" / "mit.edu,s"
     (folder / "stream.json").unlink()
-    await town.start(mit)
+    await cluster.start(mit)
     assert troubles(mit)[Reason.ROWS_LOST].thing == str(folder)
 
 
 @pytest.mark.parametrize("gone", ["", "journal"])
-async def test_a_missing_folder_of_a_stream_is_a_trouble(town: Town, gone: str) -> None:
-    mit, client = await town.founder()
+async def test_a_missing_folder_of_a_stream_is_a_trouble(cluster: Cluster, gone: str) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     for at in range(50):
         await client.post_event(stream, rows([(at, at)]))
     await client.flush()
-    await town.close_clients()
-    await town.stop(mit)
+    await cluster.close_clients()
+    await cluster.stop(mit)
     folder = mit.home.data / "streams" / "mit.edu,s"
     shutil.rmtree(folder / gone)
-    await town.start(mit)
+    await cluster.start(mit)
     trouble = troubles(mit)[Reason.ROWS_LOST]
     assert trouble.thing == (stream if gone else str(folder))
     assert str(folder / gone) in f"{trouble.thing} {trouble.what}"
@@ -173,9 +173,9 @@ async def test_a_missing_folder_of_a_stream_is_a_trouble(town: Town, gone: str) 
     assert any(str(folder / gone) in text for text in mit.errors())
 
 
-@pytest.mark.town(timing=QUICK)
-async def test_a_stream_that_stands_still_is_a_trouble(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(timing=QUICK)
+async def test_a_stream_that_stands_still_is_a_trouble(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()
@@ -193,9 +193,9 @@ async def test_a_stream_that_stands_still_is_a_trouble(town: Town) -> None:
     assert mit.state(stream).log.boundary == 2
 
 
-@pytest.mark.town(timing=QUICK)
-async def test_a_view_that_stands_still_is_a_trouble(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(timing=QUICK)
+async def test_a_view_that_stands_still_is_a_trouble(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=10**9)
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()
@@ -212,11 +212,11 @@ async def test_a_view_that_stands_still_is_a_trouble(town: Town) -> None:
     await until(lambda: troubles(mit) == {})
 
 
-@pytest.mark.town(timing=QUICK)
+@pytest.mark.cluster(timing=QUICK)
 @pytest.mark.usefixtures("interpreted")
-async def test_a_stream_that_may_be_read_no_more_is_a_trouble(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_a_stream_that_may_be_read_no_more_is_a_trouble(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", readers=("utah.edu",))
     await begin(other, passing(utah, "q", stream, utah.name("out")))
     await client.post_event(stream, rows([(1, 5)]), boundary=1)
@@ -231,10 +231,10 @@ async def test_a_stream_that_may_be_read_no_more_is_a_trouble(town: Town) -> Non
     await until(lambda: troubles(utah) == {})
 
 
-async def test_only_peers_of_the_same_participant_are_told_of_troubles(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    sibling = await town.settle("mit.edu", sibling=True)
-    await town.acquainted(mit, utah, sibling)
+async def test_only_peers_of_the_same_participant_are_told_of_troubles(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    sibling = await cluster.settle("mit.edu", sibling=True)
+    await cluster.acquainted(mit, utah, sibling)
     trouble = Trouble(Reason.TASK_FAILS, "t", "fails: secret")
     mit.up.engine.overlay.troubles.add(lambda: [trouble])
     for place, told in ((utah, []), (sibling, ["t fails: secret"])):

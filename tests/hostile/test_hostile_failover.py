@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, begin, make_stream, open_town, rows, until
+from engine_peers import Cluster, begin, make_stream, open_cluster, rows, until
 from few_connections import few_connections
 from hostile_calls import Call, Generator, answer_of, drawn, methods_of
 from hostile_member import HostileMember
@@ -130,8 +130,8 @@ async def besieged_answers_are_exact(
     traces: tuple[Path, ...] = (),
 ) -> None:
     (folder / "model").mkdir()
-    async with open_town(folder / "model") as town:
-        service = (await town.settle("mit.edu")).up.engine.overlay.service
+    async with open_cluster(folder / "model") as cluster:
+        service = (await cluster.settle("mit.edu")).up.engine.overlay.service
     board, killer = Board(), Killer(kills, seed)
     besieger = Besieger(killer, service, mortal=0 if k_safety else 2, pause_s=pause_s)
     stretch_s = 10.0 + 12.0 * kills
@@ -177,14 +177,14 @@ async def test_many_are_killed_during_an_attack(tmp_path: Path, k_safety: int) -
 
 
 async def test_a_task_moves_there_and_back_during_an_attack(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The task's owner and its worker receive random calls of every method."""
     interpret(monkeypatch)
     async with trio.open_nursery() as nursery:
-        one, two = await town.siblings(2)
-        evil = await town.settle("evil.org")
-        await town.acquainted(one, two, evil)
+        one, two = await cluster.siblings(2)
+        evil = await cluster.settle("evil.org")
+        await cluster.acquainted(one, two, evil)
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             await begin(client, windows(one, source))

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Town, begin, open_town, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, open_cluster, until
 from hostile_calls import FOLLOWING, WAITING, Generator, methods_of
 from msgspec import Struct
 
@@ -33,7 +33,6 @@ from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.replication.following.messages import ReadInput
-from medusa.engine.replication.mending import Lend
 from medusa.engine.replication.moves.messages import (
     Activate,
     Assignment,
@@ -43,6 +42,7 @@ from medusa.engine.replication.moves.messages import (
     Release,
 )
 from medusa.engine.replication.records.placements import Deal
+from medusa.engine.replication.repair import Lend
 from medusa.engine.replication.status import Status
 from medusa.engine.replication.versions.choice import AskVersions
 from medusa.engine.replication.views.messages import CreateView, Locate
@@ -133,7 +133,7 @@ class Scene:
         heard: every byte that evil.org was sent, with what it had asked.
     """
 
-    town: Town
+    cluster: Cluster
     mit: Place
     sibling: Place
     utah: Place
@@ -176,18 +176,18 @@ async def staged(folder: Path) -> AsyncIterator[Scene]:
     """Derive everything that can be derived from a stream: late tuples, revisions, outputs, one
     with a standby, one at a worker, views, copies, streams of utah.edu; and make a source with
     replicas."""
-    async with open_town(folder) as town, AsyncExitStack() as stack:
-        mit = await town.settle("mit.edu")
-        sibling = await town.settle("mit.edu", sibling=True)
-        third = await town.settle("mit.edu", sibling=True)  # for a source with replicas
-        utah = await town.settle("utah.edu")
-        evil = await town.settle("evil.org")
-        await town.acquainted(mit, sibling, third, utah, evil)
+    async with open_cluster(folder) as cluster, AsyncExitStack() as stack:
+        mit = await cluster.settle("mit.edu")
+        sibling = await cluster.settle("mit.edu", sibling=True)
+        third = await cluster.settle("mit.edu", sibling=True)  # for a source with replicas
+        utah = await cluster.settle("utah.edu")
+        evil = await cluster.settle("evil.org")
+        await cluster.acquainted(mit, sibling, third, utah, evil)
         clients = {
             place.participant: await stack.enter_async_context(place.client())
             for place in (mit, utah, evil)
         }
-        scene = Scene(town, mit, sibling, utah, evil, clients)
+        scene = Scene(cluster, mit, sibling, utah, evil, clients)
         await _define(scene)
         for place in scene.served:  # as for a partner with whom there is a contract for load
             place.up.engine.assignments.expect = lambda *_: None
@@ -453,7 +453,7 @@ def _held_by(evil: Place, mark: str) -> list[Path]:
 async def _utah_finds_all_of_it(scene: Scene) -> None:
     """Check that the marks are where the test looks for them: a permitted reader receives every one
     of them."""
-    friend = Scene(scene.town, scene.mit, scene.sibling, scene.utah, scene.utah, scene.clients)
+    friend = Scene(scene.cluster, scene.mit, scene.sibling, scene.utah, scene.utah, scene.clients)
     for method, request in (
         ("receive_events", ReceiveEvents(scene.mit.name("s"), BEGINNING)),
         ("peer_status", Status()),

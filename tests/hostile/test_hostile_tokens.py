@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 import trio
-from engine_peers import Place, Town, make_stream, received, rows, schema_of
+from engine_peers import Cluster, Place, make_stream, received, rows, schema_of
 from hostile_siege import Siege
 from tools_xmlrpc import OpenStock, address_of, settled, token_for, trusting
 
@@ -57,10 +57,10 @@ async def served(place: Place, token: str, stream: str) -> float:
 
 
 @pytest.fixture
-async def besieged(town: Town) -> tuple[Place, str]:
+async def besieged(cluster: Cluster) -> tuple[Place, str]:
     """Give a peer that serves XML-RPC, and a stream with a row."""
-    mit = await settled(town)
-    client = await town.client(mit)
+    mit = await settled(cluster)
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()

@@ -19,13 +19,13 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Place, open_town
+from engine_peers import Place, open_cluster
 
 import medusa
 from medusa import AsyncMedusaClient, MedusaClient, open_medusa
 from medusa.engine.streams.config import Timing
 
-QUICK = Timing(tend_s=0.02)
+QUICK = Timing(maintenance_s=0.02)
 
 
 MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "queries.md"
@@ -118,8 +118,8 @@ async def world(folder: Path) -> AsyncIterator[Place]:
         {"ts": BEGIN_S + 10.0 * n, "src_ip": f"10.0.0.{n % 4}", "dst_port": n % 7}
         for n in range(60)
     ]
-    async with open_town(folder, timing=QUICK) as town:
-        mit, _ = await town.settle_all("mit.edu", "mit.edu")
+    async with open_cluster(folder, timing=QUICK) as cluster:
+        mit, _ = await cluster.settle_all("mit.edu", "mit.edu")
         async with mit.client() as client:
             await client.create_query_xml(document.replace("conns > 100", "conns > 1"))
             await client.start_query(QUERY)

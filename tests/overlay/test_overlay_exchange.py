@@ -20,7 +20,7 @@ from medusa.overlay.membership import Membership
 from medusa.overlay.peer_records import Stamp
 from medusa.overlay.peers import MAX_PEERS, PeerTable
 from medusa.overlay.rpc import MAX_STRUCT_BYTES
-from medusa.overlay.statement_set import MAX_REFUSED
+from medusa.overlay.statement_store import MAX_REFUSED
 from medusa.overlay.words import MAX_KIB
 
 NOW = 1_700_000_000.0

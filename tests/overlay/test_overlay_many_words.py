@@ -34,15 +34,15 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
     return counted
 
 
-def town() -> Membership:
-    membership = Membership.found(MIT, NOW, "town", "any")
+def cluster() -> Membership:
+    membership = Membership.found(MIT, NOW, "cluster", "any")
     membership.admit(MIT, UTAH.certificate, NOW)
     membership.admit(MIT, EVIL.certificate, NOW)
     return membership
 
 
 def test_revocations_of_peers_that_never_were_cost_no_count(counts: list[None]) -> None:
-    membership = town()
+    membership = cluster()
     for _ in range(50):
         membership.revoke(EVIL, "evil.org", os.urandom(20), now=NOW)
     counts.clear()
@@ -58,7 +58,7 @@ def test_revocations_of_peers_that_never_were_cost_no_count(counts: list[None]) 
 
 def test_a_participant_may_revoke_so_many_peers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(medusa.overlay.words, "MAX_REVOKED_PEERS", 3)
-    membership = town()
+    membership = cluster()
     for _ in range(3):
         membership.revoke(EVIL, "evil.org", os.urandom(20), now=NOW)
     with pytest.raises(BusyError, match=r"evil\.org has revoked 3 peers, the most: revoke evil"):
@@ -71,7 +71,7 @@ def test_a_participant_may_revoke_so_many_peers(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_peer_that_witnessed_an_entry_is_revoked_with_its_word() -> None:
-    membership = town()
+    membership = cluster()
     peer = Identity.issue(EVIL, NOW)
     guest = Root.create("guest.org", NOW)
     membership.admit(EVIL, guest.certificate, NOW, NOW + DAY)
@@ -86,7 +86,7 @@ def test_a_peer_that_witnessed_an_entry_is_revoked_with_its_word() -> None:
 
 
 def test_a_membership_is_said_to_end_so_many_times() -> None:
-    membership = town()
+    membership = cluster()
     member = membership.holder("evil.org").digest
     texts = []
     for size in reversed(range(MAX_ENDINGS + 2)):
@@ -98,7 +98,7 @@ def test_a_membership_is_said_to_end_so_many_times() -> None:
 
 
 def test_an_entry_is_witnessed_by_so_many_peers_of_a_participant() -> None:
-    membership = town()
+    membership = cluster()
     guest = Root.create("guest.org", NOW)
     admission = membership.admit(EVIL, guest.certificate, NOW, NOW + DAY)
     witness = membership.holder("evil.org").digest

@@ -24,7 +24,7 @@ from medusa.overlay.identity import Identity, Root
 from medusa.overlay.membership import Membership
 from medusa.overlay.membership_file import load_membership, save_membership, store_statements
 from medusa.overlay.signing import Signed, signed
-from medusa.overlay.statement_set import MAX_REFUSED
+from medusa.overlay.statement_store import MAX_REFUSED
 from medusa.overlay.statements import (
     STATEMENT_DOMAIN,
     Admission,

@@ -64,7 +64,7 @@ def windows(availability: Availability) -> QueryTable:
     return QueryTable("mit.edu/1", "medusa://mit.edu/q", (box,), (), availability)
 
 
-def town(
+def cluster(
     seed: int,
     *faults: Fault,
     mit: int = 2,
@@ -72,7 +72,7 @@ def town(
     availability: Availability = ALONE,
     **more: Any,
 ) -> Manifest:
-    """Return a town: a stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and
+    """Return a cluster: a stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and
     reads."""
     posters = tuple(
         PosterTable(
@@ -104,11 +104,11 @@ def town(
 def leaders_die(seed: int) -> Manifest:
     rng = random.Random(seed)
     starts = [rng.uniform(0.5, 1.5), rng.uniform(2.0, 3.0), rng.uniform(3.5, 4.5)]
-    return town(seed, *(Crash(at, 0.5, "mit.edu/0") for at in starts))
+    return cluster(seed, *(Crash(at, 0.5, "mit.edu/0") for at in starts))
 
 
 def slow_lines(seed: int) -> Manifest:
-    return town(seed, weather=Weather(delay_s=(0.01, 0.05)))
+    return cluster(seed, weather=Weather(delay_s=(0.01, 0.05)))
 
 
 def moved_and_back(seed: int) -> Manifest:
@@ -116,31 +116,31 @@ def moved_and_back(seed: int) -> Manifest:
         MoveTable(at_s, SUMS, "mit.edu/1", to)
         for at_s, to in ((2.0, "mit.edu/0"), (4.0, "mit.edu/1"))
     )
-    return town(seed, moves=(there, back))
+    return cluster(seed, moves=(there, back))
 
 
 def liar(seed: int) -> Manifest:
-    return town(seed, Forge(1.0, 0.0, "utah.edu/0", "mit.edu/0"))
+    return cluster(seed, Forge(1.0, 0.0, "utah.edu/0", "mit.edu/0"))
 
 
 def clock_goes_back(seed: int) -> Manifest:
-    return town(seed, Drift(2.0, 3.0, "mit.edu/1", 0.0, -30.0), Crash(3.0, 0.5, "mit.edu/1"))
+    return cluster(seed, Drift(2.0, 3.0, "mit.edu/1", 0.0, -30.0), Crash(3.0, 0.5, "mit.edu/1"))
 
 
 def leader_cut_off(seed: int) -> Manifest:
     """Cut the leader off from its replicas, while a client of its own posts."""
-    return town(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
+    return cluster(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
 
 
 def primary_cut_off(seed: int) -> Manifest:
     standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
-    return town(seed, Partition(1.5, 4.0, ("mit.edu/1",)), availability=standby)
+    return cluster(seed, Partition(1.5, 4.0, ("mit.edu/1",)), availability=standby)
 
 
 def primary_dies(seed: int) -> Manifest:
     """Let the primary of a query with upstream backup die; the source keeps only what it must."""
     backup = Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE)
-    return town(
+    return cluster(
         seed,
         Crash(2.5, 3.0, "mit.edu/1"),
         availability=backup,
@@ -153,14 +153,14 @@ def primary_dies(seed: int) -> Manifest:
 def standby_is_far(seed: int) -> Manifest:
     """Return a passive standby with a checkpoint a second."""
     standby = Availability(Mode.PASSIVE_STANDBY, Recovery.PRECISE, checkpoint_s=1.0)
-    return town(seed, availability=standby, weather=Weather(delay_s=(0.005, 0.02)))
+    return cluster(seed, availability=standby, weather=Weather(delay_s=(0.005, 0.02)))
 
 
 def partner_that_cheats(seed: int) -> Manifest:
     """Return mit.edu without room for its query; utah.edu runs it, and is paid with bad money at
     first."""
     short = dict.fromkeys(("mit.edu/0", "mit.edu/1"), 0.005)
-    return town(
+    return cluster(
         seed,
         Cheat(1.0, 4.0, "mit.edu/1"),
         settle_s=60.0,
@@ -181,7 +181,7 @@ def merged_at(
         PosterTable(f"p{number}", stream, (place,), posts=60, every_s=0.08)
         for number, (stream, place) in enumerate(((STREAM, "mit.edu/0"), (FAR, "utah.edu/0")))
     )
-    return town(
+    return cluster(
         seed,
         *faults,
         streams=(StreamTable(STREAM, "mit.edu/0"), StreamTable(FAR, "utah.edu/0")),
@@ -258,7 +258,7 @@ def workers_never_released(patch: pytest.MonkeyPatch) -> None:
 
 
 def signatures_of_statements_unchecked(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("medusa.overlay.statement_set.verify_statement", lambda _key, _envelope: None)
+    patch.setattr("medusa.overlay.statement_store.verify_statement", lambda _key, _envelope: None)
 
 
 def incarnation_forgotten(patch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ from medusa.testnet.shared_intrusion.scripts import (
 from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.trial.answers import Files
 from medusa.tools.trial.peer_of_the_moment import open_peer_of_the_moment, run_at
-from medusa.tools.trial.rehearsal import trial_of
+from medusa.tools.trial.trial import trial_of
 
 STRANGER = "stranger.example"
 

@@ -58,7 +58,7 @@ class Peer:
         self.up = True
 
 
-class Town:
+class Cluster:
     """Peers, and answers that come while `answering` is true."""
 
     def __init__(self, *names: str) -> None:
@@ -83,7 +83,7 @@ class Town:
                 self.board.history.add("busy", Received(trio.current_time(), 0, 1))
 
 
-class Guarded(Town):
+class Guarded(Cluster):
     """A query that continues 3 s after a failure, if one of its owner's two peers is up."""
 
     def answering(self) -> bool:
@@ -104,35 +104,35 @@ def nothing_remains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_so_many_kills_and_all_up_at_the_end(seed: int) -> None:
-    town, killer = Town("a.edu", "b.edu", "c.edu"), Killer(20, seed)
-    await town.run(killer)
-    toll = town.board.toll
-    assert sum(len(peer.died) for peer in town.peers) == toll.kills == toll.planned == 20
-    assert sum(len(peer.born) for peer in town.peers) == toll.restarts == 20
-    assert all(peer.up for peer in town.peers)
+    cluster, killer = Cluster("a.edu", "b.edu", "c.edu"), Killer(20, seed)
+    await cluster.run(killer)
+    toll = cluster.board.toll
+    assert sum(len(peer.died) for peer in cluster.peers) == toll.kills == toll.planned == 20
+    assert sum(len(peer.born) for peer in cluster.peers) == toll.restarts == 20
+    assert all(peer.up for peer in cluster.peers)
     assert toll.down == {}
     assert not killer.faults
-    assert all(peer.died for peer in town.peers), "nobody is spared for long"
+    assert all(peer.died for peer in cluster.peers), "nobody is spared for long"
 
 
 async def test_nobody_is_killed_before_the_first_answer() -> None:
-    class Late(Town):
+    class Late(Cluster):
         def answering(self) -> bool:
             return trio.current_time() > 100.0
 
-    town = Late("a.edu", "b.edu")
-    await town.run(Killer(5, 1))
-    assert min(at for peer in town.peers for at in peer.died) > 100.0
+    cluster = Late("a.edu", "b.edu")
+    await cluster.run(Killer(5, 1))
+    assert min(at for peer in cluster.peers for at in peer.died) > 100.0
 
 
 async def test_all_kinds_of_strokes_are_drawn() -> None:
     at_once = again = 0
     for seed in SEEDS:
-        town = Town("a.edu", "b.edu", "c.edu")
-        await town.run(Killer(20, seed))
-        died = [at for peer in town.peers for at in peer.died]
+        cluster = Cluster("a.edu", "b.edu", "c.edu")
+        await cluster.run(Killer(20, seed))
+        died = [at for peer in cluster.peers for at in peer.died]
         at_once += len(died) - len(set(died))
-        for peer in town.peers:
+        for peer in cluster.peers:
             again += sum(
                 at < born + peer.starts_s for born in peer.born for at in peer.died if at > born
             )
@@ -152,21 +152,21 @@ def test_the_same_seed_the_same_dice() -> None:
 
 
 async def test_what_settles_nobody_waits_for_ever() -> None:
-    class Silent(Town):
+    class Silent(Cluster):
         def answering(self) -> bool:
             return not any(peer.died for peer in self.peers)
 
-    town = Silent("a.edu", "b.edu")
-    await town.run(Killer(20, 1))
-    assert town.board.toll.kills == 20
+    cluster = Silent("a.edu", "b.edu")
+    await cluster.run(Killer(20, 1))
+    assert cluster.board.toll.kills == 20
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_of_those_with_a_standby_one_at_a_time_and_after_failover(seed: int) -> None:
-    town, killer = Guarded("a.edu", "b.edu", "o.edu", "o.edu-3"), Killer(30, seed)
-    await town.run(killer)
+    cluster, killer = Guarded("a.edu", "b.edu", "o.edu", "o.edu-3"), Killer(30, seed)
+    await cluster.run(killer)
     assert not killer.faults
-    owners = town.peers[2:]
+    owners = cluster.peers[2:]
     assert any(peer.died for peer in owners)
     for peer in owners:
         for died, born in zip(peer.died, peer.born, strict=True):
@@ -178,17 +178,17 @@ async def test_a_standby_that_does_not_take_over_is_a_fault() -> None:
         def answering(self) -> bool:
             return all(peer.up for peer in self.peers)
 
-    town, killer = Failing("o.edu", "o.edu-1"), Killer(1, 0)
-    await town.run(killer)
+    cluster, killer = Failing("o.edu", "o.edu-1"), Killer(1, 0)
+    await cluster.run(killer)
     (fault,) = killer.faults
     assert fault.startswith(f"answers stood still for {FAILOVER_S:.0f} s without o.edu")
-    assert all(peer.up for peer in town.peers)
+    assert all(peer.up for peer in cluster.peers)
 
 
 async def test_once_all_is_posted_no_answer_is_waited_for() -> None:
-    town, killer = Guarded("o.edu", "o.edu-1"), Killer(5, 0)
-    town.board.posting["a.edu"].rows = 1
-    await town.run(killer)
+    cluster, killer = Guarded("o.edu", "o.edu-1"), Killer(5, 0)
+    cluster.board.posting["a.edu"].rows = 1
+    await cluster.run(killer)
     assert trio.current_time() < 5 * FAILOVER_S
     assert not killer.faults
 
@@ -199,8 +199,8 @@ async def test_what_outlives_a_peer_is_a_fault(monkeypatch: pytest.MonkeyPatch) 
         return Remains(45.0, ("java (17)",))
 
     monkeypatch.setattr(kills, "watch", watch)
-    town, killer = Town("a.edu"), Killer(1, 0)
-    await town.run(killer)
+    cluster, killer = Cluster("a.edu"), Killer(1, 0)
+    await cluster.run(killer)
     assert killer.faults == ["a.edu was dead, and java (17) went on"]
     assert killer.remains.longest_s == 45.0
 
@@ -211,8 +211,8 @@ async def test_a_peer_that_does_not_come_up_is_an_error() -> None:
             await trio.lowlevel.checkpoint()
             raise UnavailableError("ended with 1: the journal is damaged")
 
-    town = Town()
-    town.peers = [Broken("a.edu", Home(Path("/fed/a.edu")))]
+    cluster = Cluster()
+    cluster.peers = [Broken("a.edu", Home(Path("/fed/a.edu")))]
     with pytest.raises(BaseExceptionGroup) as raised:
-        await town.run(Killer(1, 0))
+        await cluster.run(Killer(1, 0))
     assert raised.group_contains(UnavailableError, match="journal")

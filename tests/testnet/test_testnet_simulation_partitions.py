@@ -92,10 +92,10 @@ def test_a_replica_hides_that_its_primary_is_cut_off(
     assert result.violations == ()
     with_monitor_s = longest_pause_s(history)
 
-    async def tend(_: VersionMonitor) -> None:
+    async def maintain(_: VersionMonitor) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr(VersionMonitor, "tend", tend)
+    monkeypatch.setattr(VersionMonitor, "maintain", maintain)
     without, history = run(cut, monkeypatch, seed)
     assert without.violations == ()
     assert longest_pause_s(history) > 1.0, "a failure detector takes longer than a keep-alive"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tools_fake_peer import FakePeer, open_fake_peer
-from tools_market_town import Loads, set_up
+from tools_market_cluster import Loads, set_up
 from tools_xmlrpc import OpenStock, stock_clients
 
 
@@ -19,7 +19,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Set the loads of tasks in towns that are opened from now on, whose markets are quick."""
+    """Set the loads of tasks in clusters that are opened from now on, whose markets are quick."""
     return set_up(monkeypatch)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Town
+from engine_peers import Cluster
 from tools_prompt import Prompt
 
 ABSENT_STREAM = "CREATE STREAM made AS\n  SELECT a FROM nowhere\n"
@@ -39,11 +39,11 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 async def test_a_name_of_nothing_is_shown_in_its_line(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, told: str
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str], script: str, told: str
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await client.create_query_xml("CREATE STREAM s (a INT); CREATE STREAM made AS SELECT a FROM s;")
     file = tmp_path / "script.sql"
     file.write_text(script)

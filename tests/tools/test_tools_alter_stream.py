@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from engine_peers import Town
+from engine_peers import Cluster
 from tools_prompt import Prompt
 
 from medusa.engine.objects.alteration import Alteration
@@ -78,7 +78,7 @@ def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_participant_that_is_no_member_is_remarked_upon(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     document = tmp_path / "evil.xml"
     document.write_text(
@@ -96,12 +96,12 @@ async def test_a_participant_that_is_no_member_is_remarked_upon(
           </query>
         </medusa>"""
     )
-    mit = await town.settle("mit.edu")
-    await town.settle("utah.edu")
+    mit = await cluster.settle("mit.edu")
+    await cluster.settle("utah.edu")
     at_mit, conns = Prompt(mit.home.folder, capfd), "medusa://mit.edu/conns"
     code, _, err = await at_mit.outcome("query", "create", str(document))
     assert code == 0
-    members = "no member of federation town; its members are mit.edu, utah.edu"
+    members = "no member of federation cluster; its members are mit.edu, utah.edu"
     assert err.splitlines() == [
         f"medusa: {conns}: writers names uta.edu, {members}",
         f"medusa: medusa://mit.edu/out: readers names bown.edu, {members}",

@@ -37,7 +37,7 @@ def quiet(_: int) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     place = Home(tmp_path / "home")
-    make_peer(place, "mit.edu", "town")
+    make_peer(place, "mit.edu", "cluster")
     (place.data / "schemas").mkdir()
     (place.data / "schemas" / "a.json").write_bytes(b"{}" * 5000)
     return place
@@ -70,7 +70,7 @@ def test_a_home_that_does_not_run(home: Home, tmp_path: Path) -> None:
 def test_keys_of_another_peer(home: Home, tmp_path: Path) -> None:
     backup(home, tmp_path / "b", None, quiet)
     other = Home(tmp_path / "other")
-    make_peer(other, "utah.edu", "town")
+    make_peer(other, "utah.edu", "cluster")
     backup(other, tmp_path / "b2", tmp_path / "k", quiet)
     with pytest.raises(InvalidInputError, match="not signed with these keys"):
         restore(tmp_path / "b", Home(tmp_path / "new"), tmp_path / "k", quiet)

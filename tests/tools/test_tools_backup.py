@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, Town, begin, make_stream, pairs_of, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, pairs_of, rows, until
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
@@ -24,7 +24,7 @@ from medusa.tools.daemon.peer import open_peer
 from medusa.tools.home.folder import Home
 
 QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
 """Of a federation that has one peer: no other will answer, or call."""
 
@@ -48,12 +48,12 @@ async def back_up(place: Place, folder: Path) -> tuple[Path, Path]:
 
 
 async def lose_and_restore(
-    town: Town, place: Place, file: Path, keys: Path, behind: int | None = None
+    cluster: Cluster, place: Place, file: Path, keys: Path, behind: int | None = None
 ) -> None:
-    await town.stop(place)
+    await cluster.stop(place)
     shutil.rmtree(place.home.folder)
     await trio.to_thread.run_sync(restore, file, place.home, keys, quiet, behind)
-    await town.start(place)
+    await cluster.start(place)
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: int) -> None:
@@ -91,13 +91,13 @@ def watch(place: Place, source: str) -> Query:
 
 @pytest.mark.parametrize("sibling", [True, False], ids=["sibling", "other participant"])
 async def test_a_restored_peer_never_tells_another_tuple(
-    town: Town, tmp_path: Path, sibling: bool
+    cluster: Cluster, tmp_path: Path, sibling: bool
 ) -> None:
-    mit = await town.settle("mit.edu")
-    other = await town.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
-    await town.acquainted(mit, other)
-    client = await town.open(mit.client(producer="p"))
-    reader = await town.client(other)
+    mit = await cluster.settle("mit.edu")
+    other = await cluster.settle("mit.edu" if sibling else "utah.edu", sibling=sibling)
+    await cluster.acquainted(mit, other)
+    client = await cluster.open(mit.client(producer="p"))
+    reader = await cluster.client(other)
     stream = await make_stream(client, mit, "s", max_ahead_us=None, readers=("*",))
     await begin(reader, watch(other, stream))
     other.state(stream).log.retention.hold(Hold("task", "test"), BEGINNING)
@@ -107,7 +107,7 @@ async def test_a_restored_peer_never_tells_another_tuple(
     await post(client, stream, range(150, 200), 1000)
     await until(lambda: other.state(stream).log.boundary == 199)
     before = tuples(other, stream)
-    await lose_and_restore(town, mit, file, keys)
+    await lose_and_restore(cluster, mit, file, keys)
     assert "others up to 199" in told(mit)
     await post(client, stream, range(150, 300), 5000)  # half of it is late
     await until(lambda: other.state(stream).log.boundary == 299)
@@ -134,35 +134,35 @@ async def test_a_restored_peer_never_tells_another_tuple(
     assert sum(sums) == sum(v for at, (_, v) in after.items() if at < 290)
 
 
-@pytest.mark.town(overlay=OverlayTiming(save_gap_s=3600.0), timing=ALONE)
+@pytest.mark.cluster(overlay=OverlayTiming(save_gap_s=3600.0), timing=ALONE)
 async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
-    town: Town, tmp_path: Path
+    cluster: Cluster, tmp_path: Path
 ) -> None:
     """The peer writes them to its home only from time to time."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     met = utah.id
     file, keys = await back_up(mit, tmp_path)
-    await town.stop(utah)  # it cannot tell the restored peer that it is there
-    await lose_and_restore(town, mit, file, keys)
+    await cluster.stop(utah)  # it cannot tell the restored peer that it is there
+    await lose_and_restore(cluster, mit, file, keys)
     assert f"peer {met[:8]} alone has" in told(mit)
 
 
 @pytest.mark.parametrize("others", [(), ("utah.edu",)], ids=["it dials", "it is named"])
 async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
-    town: Town, tmp_path: Path, others: tuple[str, ...]
+    cluster: Cluster, tmp_path: Path, others: tuple[str, ...]
 ) -> None:
-    mit, *rest = await town.settle_all("mit.edu", *others)
+    mit, *rest = await cluster.settle_all("mit.edu", *others)
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", max_ahead_us=None)
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
-        late = await town.settle("mit.edu", sibling=True)
-        await town.acquainted(*rest, late)
+        late = await cluster.settle("mit.edu", sibling=True)
+        await cluster.acquainted(*rest, late)
         async with late.client() as reader:
             await begin(reader, watch(late, stream))
         await post(client, stream, range(100, 200), 0)
         await until(lambda: late.state(stream).log.boundary == 199)
-    await lose_and_restore(town, mit, file, keys)
+    await lose_and_restore(cluster, mit, file, keys)
     assert "others up to 199" in told(mit)
 
 
@@ -184,10 +184,12 @@ async def upto(client: AsyncMedusaClient, stream: str, boundary: int) -> Any:
                     yield row["total"]
 
 
-@pytest.mark.town(timing=ALONE)
-async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path: Path) -> None:
+@pytest.mark.cluster(timing=ALONE)
+async def test_a_stream_of_today_goes_on_behind_the_present(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """A client may have tuples that no peer reports: their times were not beyond the clock."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
         hour_ago = int(mit.wall() * 1e6) - 3_600_000_000
@@ -197,9 +199,9 @@ async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path
         assert len(before) == 100
         file, keys = await back_up(mit, tmp_path)
         began = int(mit.wall() * 1e6)
-    await lose_and_restore(town, mit, file, keys)
+    await lose_and_restore(cluster, mit, file, keys)
     await until(lambda: mit.state("s").log.boundary >= began)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     assert tuples(mit, "s") == before
     at = int(mit.wall() * 1e6)
     await post(client, stream, range(at, at + 3), 0)
@@ -208,20 +210,20 @@ async def test_a_stream_of_today_goes_on_behind_the_present(town: Town, tmp_path
     assert min(seq for s, (seq, _) in tuples(mit, "s").items() if s >= at) > 2**48
 
 
-@pytest.mark.town(timing=ALONE)
+@pytest.mark.cluster(timing=ALONE)
 async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
-    town: Town,
+    cluster: Cluster,
     tmp_path: Path,
 ) -> None:
     """Its times are years ago, for example; behind the present, all that it keeps would be older
     than its history."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US)
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
-    await lose_and_restore(town, mit, file, keys)
-    client = await town.client(mit)
+    await lose_and_restore(cluster, mit, file, keys)
+    client = await cluster.client(mit)
     await post(client, stream, range(100, 200), 0)
     await until(lambda: mit.state("s").log.boundary == 199)
     assert {at: value for at, (_, value) in tuples(mit, "s").items()} == {
@@ -229,12 +231,12 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
     }
 
 
-@pytest.mark.town(timing=ALONE)
+@pytest.mark.cluster(timing=ALONE)
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
 async def test_who_knows_how_far_clients_have_read_says_so(
-    town: Town, tmp_path: Path, max_ahead_us: int | None
+    cluster: Cluster, tmp_path: Path, max_ahead_us: int | None
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(
             client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=max_ahead_us
@@ -242,18 +244,20 @@ async def test_who_knows_how_far_clients_have_read_says_so(
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
         await post(client, stream, range(100, 150), 0)
-    await lose_and_restore(town, mit, file, keys, behind=149)
-    client = await town.client(mit)
+    await lose_and_restore(cluster, mit, file, keys, behind=149)
+    client = await cluster.client(mit)
     await post(client, stream, range(140, 200), 0)
     await until(lambda: mit.state("s").log.boundary == 199)
     assert set(tuples(mit, "s")) == {*range(100), *range(150, 200)}
 
 
-@pytest.mark.town(timing=ALONE)
-async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path: Path) -> None:
+@pytest.mark.cluster(timing=ALONE)
+async def test_what_was_posted_and_waited_is_in_the_backup(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """Rows that no boundary has passed are in the journal alone; posts continue during the
     backup."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client(producer="p") as client:
         stream = await make_stream(client, mit, "s", max_ahead_us=None, slack_us=50)
         sent = 0
@@ -273,8 +277,8 @@ async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path:
             file, keys = await back_up(mit, tmp_path)
             most = sent
             nursery.cancel_scope.cancel()
-    await lose_and_restore(town, mit, file, keys)
-    client = await town.client(mit)
+    await lose_and_restore(cluster, mit, file, keys)
+    client = await cluster.client(mit)
     await client.post_event(stream, None, end=True)
     await client.flush()
     await until(lambda: mit.state("s").log.boundary == END)
@@ -283,8 +287,8 @@ async def test_what_was_posted_and_waited_is_in_the_backup(town: Town, tmp_path:
     assert found == {at: (at, at) for at in range(len(found))}
 
 
-async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_the_queries_of_a_restored_peer_go_on(cluster: Cluster, tmp_path: Path) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client, utah.client() as reader:
         stream = await make_stream(client, mit, "s", idle_timeout_us=GONE_US, max_ahead_us=None)
         await begin(client, watch(mit, stream))
@@ -294,8 +298,8 @@ async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) 
         file, keys = await back_up(mit, tmp_path)
         await post(client, stream, range(105, 200), 0)
         await until(lambda: utah.state(stream).log.boundary == 199)
-    await lose_and_restore(town, mit, file, keys)
-    client = await town.client(mit)
+    await lose_and_restore(cluster, mit, file, keys)
+    client = await cluster.client(mit)
     await post(client, stream, range(200, 400), 0)
     await until(lambda: mit.state("sums").log.boundary >= 389)
     log = mit.state("sums").log
@@ -306,18 +310,18 @@ async def test_the_queries_of_a_restored_peer_go_on(town: Town, tmp_path: Path) 
         assert row["total"] == sum(range(at - 9, at + 1)), "windows are whole, or not there"
 
 
-async def test_a_restored_elector_has_no_vote(town: Town, tmp_path: Path) -> None:
+async def test_a_restored_elector_has_no_vote(cluster: Cluster, tmp_path: Path) -> None:
     """No peer knows how it voted after the backup: the others continue without it."""
-    mit = await town.settle("mit.edu")
-    others = [await town.settle("mit.edu", sibling=True) for _ in range(2)]
-    await town.acquainted(mit, *others)
+    mit = await cluster.settle("mit.edu")
+    others = [await cluster.settle("mit.edu", sibling=True) for _ in range(2)]
+    await cluster.acquainted(mit, *others)
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", max_ahead_us=None, k_safety=1)
         await post(client, stream, range(100), 0)
         file, keys = await back_up(mit, tmp_path)
         await post(client, stream, range(100, 200), 0)
-    await lose_and_restore(town, mit, file, keys)
-    client, restored = await town.clients(others[0], mit)
+    await lose_and_restore(cluster, mit, file, keys)
+    client, restored = await cluster.clients(others[0], mit)
     await post(client, stream, range(200, 300), 0)
     found: list[tuple[int, int]] = []
     async for epoch in client.subscribe(stream):
@@ -331,8 +335,8 @@ async def test_a_restored_elector_has_no_vote(town: Town, tmp_path: Path) -> Non
         await mit.up.engine.leaders.found(entry)
 
 
-async def test_two_of_one_name_do_not_run(town: Town, tmp_path: Path) -> None:
-    mit = await town.settle("mit.edu")
+async def test_two_of_one_name_do_not_run(cluster: Cluster, tmp_path: Path) -> None:
+    mit = await cluster.settle("mit.edu")
     file, keys = await back_up(mit, tmp_path)
     copy = Home(tmp_path / "copy")
     with pytest.raises(ConflictError, match="stop it for good"):

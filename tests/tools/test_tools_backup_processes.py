@@ -105,7 +105,7 @@ class Poster(threading.Thread):
 @pytest.mark.process
 def test_a_peer_is_killed_and_restored(tmp_path: Path) -> None:
     home, file, keys = tmp_path / "home", tmp_path / "mit.backup", tmp_path / "mit.keys"
-    command(home, "init", "--participant", "mit.edu", "--found", "town")
+    command(home, "init", "--participant", "mit.edu", "--found", "cluster")
     fields = (Field("t", FieldType.LONG), Field("value", FieldType.LONG))
     schema = Schema("medusa://mit.edu/row", fields, time="t")
     with running(home) as process:

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, begin, make_stream, open_town, received, rows, until
+from engine_peers import Place, begin, make_stream, open_cluster, received, rows, until
 from moving_tasks import post, windows
-from tools_market_town import contracted, set_up, settle
+from tools_market_cluster import contracted, set_up, settle
 
 from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.encoding import encode
@@ -121,11 +121,11 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 async def build(folder: Path) -> Place:
     """Build a peer that has one of everything, and has no other peer."""
-    async with open_town(folder, leader_silence_s=0.4) as town:
-        one = await settle(town, "mit.edu", 100)
-        two, three = [await settle(town, "mit.edu", 100, sibling=True) for _ in range(2)]
-        utah = await settle(town, "utah.edu", 100)
-        await town.acquainted(one, two, three, utah)
+    async with open_cluster(folder, leader_silence_s=0.4) as cluster:
+        one = await settle(cluster, "mit.edu", 100)
+        two, three = [await settle(cluster, "mit.edu", 100, sibling=True) for _ in range(2)]
+        utah = await settle(cluster, "utah.edu", 100)
+        await cluster.acquainted(one, two, three, utah)
         await contracted(one, utah)
         async with one.client() as client, two.client() as second, utah.client() as other:
             stream = await make_stream(client, one, "s", writers=("*",))
@@ -150,7 +150,7 @@ async def build(folder: Path) -> Place:
             await until(lambda: one.state("s/late").log.files.rows == 1)
             await received(reader, 10)
         for place in (one, two, three, utah):
-            await town.stop(place)
+            await cluster.stop(place)
     (one.home.data / "peers").write_bytes(encode([]))  # nobody is waited for
     write_bootstrap(one.home, ())
     return one
@@ -161,7 +161,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Pat
     """Give the peer, and its home as it was left."""
     with pytest.MonkeyPatch.context() as patch:
         set_up(patch)
-        place = trio.run(build, tmp_path_factory.mktemp("town"))
+        place = trio.run(build, tmp_path_factory.mktemp("cluster"))
         whole = tmp_path_factory.mktemp("whole") / "home"
         shutil.copytree(place.home.folder, whole)
         yield place, whole
@@ -259,7 +259,7 @@ def test_a_stopped_home_is_inspected_and_stays_as_it_is(
     assert contents(home.folder) == before
     assert seen.damaged == ()
     me = Identity.load(home.folder).peer_id.hex()
-    assert (seen.participant, seen.peer, seen.federation) == ("mit.edu", me, "town")
+    assert (seen.participant, seen.peer, seen.federation) == ("mit.edu", me, "cluster")
     assert seen.incarnation > 0
     source = next(each for each in seen.streams if each.name == place.name("s"))
     log, late = source.logs

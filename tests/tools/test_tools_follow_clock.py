@@ -9,7 +9,7 @@ from random import Random
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, make_stream, open_town, until
+from engine_peers import Place, make_stream, open_cluster, until
 from programs import medusa_command
 
 from examples import examples
@@ -64,11 +64,11 @@ def follower(stream: str, log: Log, mit: Place) -> subprocess.Popen[bytes]:
 
 async def test_kills_make_nothing_late_that_was_on_time(tmp_path: Path) -> None:
     """The follower's own place moves the boundary, not the clock, which runs on without it."""
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     log, over, rng = Log(tmp_path / "log.csv"), trio.Event(), Random(1)
-    async with open_town(folder) as town, trio.open_nursery() as nursery:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster, trio.open_nursery() as nursery:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(
                 client, mit, "s", idle=Idle.CLOCK, idle_timeout_us=AWAY_US, slack_us=SLACK_US
@@ -102,12 +102,12 @@ async def test_kills_make_nothing_late_that_was_on_time(tmp_path: Path) -> None:
 
 
 async def test_a_follower_whose_rows_are_all_late_fails(tmp_path: Path) -> None:
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     log, old = Log(tmp_path / "log.csv"), now_us() - 3_600_000_000
     log.write(old, old + 1, old + 2)
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", idle=Idle.CLOCK, idle_timeout_us=0)
             leader = mit.state(stream).leader
@@ -119,12 +119,12 @@ async def test_a_follower_whose_rows_are_all_late_fails(tmp_path: Path) -> None:
 
 async def test_old_rows_come_in_time_to_a_new_stream(tmp_path: Path) -> None:
     """The clock waits for the first producer, and then for it until it is done."""
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     log, old = Log(tmp_path / "log.csv"), now_us() - 3_600_000_000
     log.write(old, old + 1, old + 2)
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", idle=Idle.CLOCK)
             leader = mit.state(stream).leader

@@ -15,12 +15,12 @@ import pytest
 from engine_peers import Place, begin, make_stream, rows, to_the_end, until
 from hostile_calls import Call, Generator, drawn, make, methods_of
 from msgspec import Struct
-from tools_market_town import (
+from tools_market_cluster import (
     CHEAP,
     COST_NS,
     QUICK,
     contracted,
-    open_market_town,
+    open_market_cluster,
     proposed,
     set_up,
     settle,
@@ -79,13 +79,13 @@ PATIENT = dataclasses.replace(QUICK, reserve_s=1e6)
 
 @asynccontextmanager
 async def staged(folder: Path) -> AsyncIterator[Stage]:
-    async with open_market_town(folder) as town:
-        mit = await settle(town, "mit.edu", 80, market=PATIENT)
-        sibling = await settle(town, "mit.edu", 80, market=PATIENT, sibling=True)
-        third = await settle(town, "mit.edu", 80, market=PATIENT, sibling=True)
-        utah = await settle(town, "utah.edu", 80, market=PATIENT, trade=False)
-        brown = await settle(town, "brown.edu", 80, market=PATIENT, trade=False)
-        await town.acquainted(mit, sibling, third, utah, brown)
+    async with open_market_cluster(folder) as cluster:
+        mit = await settle(cluster, "mit.edu", 80, market=PATIENT)
+        sibling = await settle(cluster, "mit.edu", 80, market=PATIENT, sibling=True)
+        third = await settle(cluster, "mit.edu", 80, market=PATIENT, sibling=True)
+        utah = await settle(cluster, "utah.edu", 80, market=PATIENT, trade=False)
+        brown = await settle(cluster, "brown.edu", 80, market=PATIENT, trade=False)
+        await cluster.acquainted(mit, sibling, third, utah, brown)
         contract = await contracted(mit, brown)
         async with mit.client() as client:
             source = await make_stream(client, mit, "s")
@@ -133,9 +133,9 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
 def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[Struct]:
     """Return messages that mit.edu and its neighbours might send each other."""
     stored, placed = mit.up.engine.queries.find(mit.name("out"))
-    keeper = mit.up.engine.leaders.get(mit.name("safe"))
-    assert keeper is not None
-    source, safe = mit.state("s").entry, keeper.entry
+    voter = mit.up.engine.leaders.get(mit.name("safe"))
+    assert voter is not None
+    source, safe = mit.state("s").entry, voter.entry
     query = stored.entry.query
     deal = Deal(contract, brown.id, CHEAP, COST_NS)
     theirs, given = brown.up.engine.queries.find(brown.name("out"))
@@ -166,8 +166,8 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         ReadInput(placed.name, 1, source.stream.name, 7),
         *(Offer(1, contract, CHEAP, (item,)), item),
         LeaderTell(safe.stream.name, Inquire()),
-        Found(safe, keeper.election.ballot.voters),
-        Follow(safe.stream.name, keeper.election.ballot.promised),
+        Found(safe, voter.election.ballot.voters),
+        Follow(safe.stream.name, voter.election.ballot.promised),
         Locate(source.stream.name, Last(5), True),
         StandBy(msgspec.structs.replace(stored, written_term=term)),
         KeepUp(query.name, 7, {}, {}),

@@ -77,7 +77,7 @@ def files(folder: Path) -> set[str]:
     return {name for name in found if not name.endswith("lock")}
 
 
-@pytest.mark.parametrize("found", ["town", None])
+@pytest.mark.parametrize("found", ["cluster", None])
 def test_a_killed_init_is_completed_or_begun_anew(tmp_path: Path, found: str | None) -> None:
     home, whole = Home(tmp_path / "home"), Home(tmp_path / "whole")
     make_peer(whole, "mit.edu", found)
@@ -118,7 +118,7 @@ def test_a_killed_init_leaves_no_home_for_another_participant(tmp_path: Path) ->
 
 def test_a_killed_init_of_a_sibling_is_completed_or_begun_anew(tmp_path: Path) -> None:
     first, home, whole = (Home(tmp_path / name) for name in ("first", "home", "whole"))
-    make_peer(first, "mit.edu", "town")
+    make_peer(first, "mit.edu", "cluster")
     make_sibling(whole, first)
 
     def check() -> None:
@@ -132,7 +132,7 @@ def test_a_killed_init_of_a_sibling_is_completed_or_begun_anew(tmp_path: Path) -
 
 def test_a_killed_join_is_completed(tmp_path: Path) -> None:
     first, made, home = (Home(tmp_path / name) for name in ("first", "made", "home"))
-    make_peer(first, "mit.edu", "town")
+    make_peer(first, "mit.edu", "cluster")
     make_peer(made, "utah.edu", None)
     token = invite(first, "utah.edu", made.root_certificate, (("127.0.0.1", 7654),)).token
     assert token is not None
@@ -142,7 +142,7 @@ def test_a_killed_join_is_completed(tmp_path: Path) -> None:
         shutil.copytree(made.folder, home.folder)
 
     def check() -> None:
-        assert load_membership(home.folder).name == "town"
+        assert load_membership(home.folder).name == "cluster"
         assert home.bootstrap.exists()
 
     assert sweep(lambda: join(home, token), fresh, check) > 3
@@ -156,7 +156,7 @@ def test_a_killed_join_is_completed(tmp_path: Path) -> None:
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     place = Home(tmp_path / "home")
-    make_peer(place, "mit.edu", "town")
+    make_peer(place, "mit.edu", "cluster")
     (place.data / "schemas").mkdir()
     (place.data / "schemas" / "a.json").write_bytes(b"{}" * 5000)
     return place

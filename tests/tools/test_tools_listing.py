@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Town, make_stream, rows, until
+from engine_peers import Cluster, make_stream, rows, until
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
@@ -36,7 +36,7 @@ from medusa.tools.commands.medusa.listing_screen import (
 from medusa.tools.commands.medusa.medusa_command import medusa
 from medusa.tools.monitor.render import render
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 
 
 DOCUMENT = """<medusa>
@@ -72,8 +72,8 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
 
 
-async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
     assert (await at_mit("query", "list")) == "no query is defined yet\n"
     async with mit.client() as client:
@@ -162,10 +162,10 @@ async def test_what_there_is(town: Town, capfd: pytest.CaptureFixture[str]) -> N
     ]
     assert len(json.loads(await at_utah("peer", "list", "--json"))) == 2
     told = await at_mit("status")
-    assert "federation  town: 2 of 2 peers up\n" in told
+    assert "federation  cluster: 2 of 2 peers up\n" in told
     assert f"peer        {mit.id[:8]} of mit.edu" in told
     status = json.loads(await at_mit("status", "--json"))
-    assert (status["federation"], len(status["peers"])) == ("town", 2)
+    assert (status["federation"], len(status["peers"])) == ("cluster", 2)
 
     none = await at_mit.refused("query", "show", "medusa://mit.edu/none")
     assert none == "nothing is known under medusa://mit.edu/none"
@@ -188,9 +188,9 @@ HOP = """<medusa><query name="medusa://mit.edu/hop">
 
 
 async def test_the_plan_of_a_query_is_explained(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit, _ = await town.settle_all("mit.edu", "utah.edu")
+    mit, _ = await cluster.settle_all("mit.edu", "utah.edu")
     at_mit = Prompt(mit.home.folder, capfd)
     file = tmp_path / "hop.xml"
     file.write_text(HOP)
@@ -299,16 +299,16 @@ def test_what_fails_and_what_is_gone_is_said(
 
 @pytest.mark.parametrize("kind", ["stream", "query", ""])
 async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
-    town: Town, capfd: pytest.CaptureFixture[str], kind: str
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], kind: str
 ) -> None:
     """This holds even for an empty list; scripts find the missing peers' ids."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         await client.create_query_xml(DOCUMENT)
     at_utah = Prompt(utah.home.folder, capfd)
     command = [kind, "list"] if kind else ["list"]
     id_ = mit.id
-    await town.stop(mit)
+    await cluster.stop(mit)
     silent = f"medusa: not all is listed: these peers did not answer: {id_[:8]} "
     assert await at_utah.outcome(*command) == (0, "", f"{silent}(medusa peer list)\n")
     code, out, err = await at_utah.outcome(*command, "--json")
@@ -317,14 +317,14 @@ async def test_a_list_is_no_whole_one_without_the_peers_that_do_not_answer(
 
 
 async def test_a_script_learns_that_its_own_peer_does_not_answer(
-    town: Town, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """The document has the form of any other peer's status, beside the reason for people."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     at_mit = Prompt(mit.home.folder, capfd)
     running = msgspec.json.decode(await at_mit("status", "--json"), type=Snapshot)
     healthy = json.loads(await at_mit("status", "--check", "--json"))
-    await town.stop(mit)
+    await cluster.stop(mit)
     code, out, err = await at_mit.outcome("status", "--json")
     seen = msgspec.json.decode(out, type=Snapshot)
     (peer,) = seen.peers
@@ -407,9 +407,9 @@ CREATE STREAM sizes AS SELECT total, count(*) AS n FROM sums GROUP BY total;
 
 
 async def test_a_query_is_printed_in_each_language(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit, _ = await town.settle_all("mit.edu", "utah.edu")
+    mit, _ = await cluster.settle_all("mit.edu", "utah.edu")
     at_mit = Prompt(mit.home.folder, capfd)
     async with mit.client() as client:
         await client.create_query_xml(DOCUMENT)
@@ -451,12 +451,12 @@ async def test_a_query_is_printed_in_each_language(
 
 
 async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
-    town: Town, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """It is a warning: the peer is well. It disappears once there is room."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(n, n) for n in range(1000)]), boundary=1000)
     await client.flush()

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from engine_peers import Place, open_town
+from engine_peers import Place, open_cluster
 from msgspec import Struct
 from programs import peer_command
 
@@ -53,9 +53,9 @@ def lines_of(file: Path) -> list[dict[str, object]]:
 async def test_a_fault_in_a_clients_call_is_noted_and_found_by_its_id(
     tmp_path: Path, file: Path
 ) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_cluster(tmp_path) as cluster:
         with open_log(file, LogConfig(format="json")):
-            mit = await town.settle("mit.edu")
+            mit = await cluster.settle("mit.edu")
             answer(mit, "divide", divide)
             told = await call(mit, "divide")
             (fault,) = (
@@ -72,9 +72,9 @@ async def test_a_fault_in_a_clients_call_is_noted_and_found_by_its_id(
 
 
 async def test_a_cause_follows_a_call_across_peers(tmp_path: Path, file: Path) -> None:
-    async with open_town(tmp_path) as town:
+    async with open_cluster(tmp_path) as cluster:
         with open_log(file, LogConfig("debug", "json")):
-            mit, utah = await town.settle_all("mit.edu", "utah.edu")
+            mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
             answer(utah, "divide", divide)
 
             async def ask(_: Caller, word: Word, __: bytes) -> Word:
@@ -99,7 +99,7 @@ async def test_a_cause_follows_a_call_across_peers(tmp_path: Path, file: Path) -
 @pytest.mark.process
 def test_a_peer_logs_its_start_and_why_it_ends(tmp_path: Path) -> None:
     home = Home(tmp_path / "mit")
-    make_peer(home, "mit.edu", "town")
+    make_peer(home, "mit.edu", "cluster")
     run = peer_command("run", "--home", str(home.folder))
     options = ["--listen", "127.0.0.1:0", "--log-format", "json", "--log-level", "debug"]
     with subprocess.Popen([*run, *options], stdout=subprocess.PIPE, text=True) as process:

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, make_stream, next_rows, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, make_stream, next_rows, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
-from tools_market_streams import EACH, agreed, arrived, in_force, paid, post, reading, terms
-from tools_market_town import (
+from tools_market_cluster import (
     SHORT,
     balances,
     market,
@@ -23,6 +22,7 @@ from tools_market_town import (
     settler,
     stays,
 )
+from tools_market_streams import EACH, agreed, arrived, in_force, paid, post, reading, terms
 
 from medusa.contracts.balances import Balance
 from medusa.contracts.deals import content_rate
@@ -43,7 +43,7 @@ from medusa.tools.market.content_deals import Begin, Over, period_start
 from medusa.tools.market.content_sender import BEGIN, MAX_KEPT, OVER
 from medusa.tools.market.meters import StreamMeter
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @pytest.fixture(autouse=True)
@@ -51,8 +51,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
 
 
-async def test_the_status_has_the_price_of_a_stream(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
+async def test_the_status_has_the_price_of_a_stream(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
     content = terms(mit.name("s"), per_period=5_000_000, period_s=60)
     contract = await agreed(mit, utah, content)
     for place in (mit, utah):
@@ -67,9 +67,9 @@ async def no_deal_left(*places: Place) -> None:
         await until(lambda kept=ledger: all(s.paid for s in kept.deals()), "all is paid")
 
 
-async def test_what_is_read_is_paid_until_it_is_left(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_what_is_read_is_paid_until_it_is_left(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s", history_us=150)
     await post(sends, stream, range(100))  # history comes along, and is paid for
     contract = await agreed(mit, utah, terms(stream))
@@ -92,11 +92,11 @@ async def test_what_is_read_is_paid_until_it_is_left(town: Town) -> None:
 
 
 async def test_a_stream_that_is_read_again_while_it_is_left(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaving the producer takes time: a reader that comes meanwhile keeps the mirror."""
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     await reading(reads, utah, stream)
@@ -124,9 +124,9 @@ async def test_a_stream_that_is_read_again_while_it_is_left(
     await no_deal_left(mit, utah)
 
 
-async def test_coming_back_begins_anew(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_coming_back_begins_anew(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     for path in ("one", "two"):
@@ -140,9 +140,9 @@ async def test_coming_back_begins_anew(town: Town) -> None:
     await no_deal_left(mit, utah)
 
 
-async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     await reading(reads, utah, stream)
     await post(sends, stream, range(100))
@@ -161,36 +161,36 @@ async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(town: Town)
     await no_deal_left(mit, utah)
 
 
-async def test_either_side_restarts(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends = await town.open(mit.client(patience_s=DEADLINE_S))
+async def test_either_side_restarts(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends = await cluster.open(mit.client(patience_s=DEADLINE_S))
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     async with utah.client() as reads:
         await reading(reads, utah, stream)
     await post(sends, stream, range(100))
     await arrived(utah, 99)
-    await town.restart(utah)
+    await cluster.restart(utah)
     await post(sends, stream, range(100, 200))
-    await town.restart(mit)
-    await town.acquainted(mit, utah)
+    await cluster.restart(mit)
+    await cluster.acquainted(mit, utah)
     await post(sends, stream, range(200, 300))
     await arrived(utah, 299)
     await paid(utah, mit, contract, 300)
-    await town.stop(mit)
+    await cluster.stop(mit)
     async with utah.client() as reads:
         await reads.delete_query(utah.name("q/all"))
-    await town.start(mit)
-    await town.acquainted(mit, utah)
+    await cluster.start(mit)
+    await cluster.acquainted(mit, utah)
     await no_deal_left(mit, utah)
     await paid(utah, mit, contract, 300)
 
 
 async def test_the_end_of_a_stream_and_what_was_not_billed_before_a_restart(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends = await town.client(mit)
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends = await cluster.client(mit)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     async with utah.client() as reads:
@@ -201,7 +201,7 @@ async def test_the_end_of_a_stream_and_what_was_not_billed_before_a_restart(
         monkeypatch.setattr(utah.up.engine.followers, "left", Listeners())
         monkeypatch.setattr(utah.up.engine.store, "drop", _nothing)
         await reads.delete_query(utah.name("q/all"))
-    await town.restart(utah)
+    await cluster.restart(utah)
     await paid(utah, mit, contract, 100)
     await no_deal_left(mit, utah)
     assert utah.up.engine.store.get(stream) is None
@@ -211,11 +211,11 @@ async def _nothing(_: str) -> None:
     await trio.lowlevel.checkpoint()
 
 
-async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    two = await settle(town, "mit.edu", 100, sibling=True)
-    await town.acquainted(mit, utah, two)
-    sends, reads = await town.clients(mit, utah)
+async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    two = await settle(cluster, "mit.edu", 100, sibling=True)
+    await cluster.acquainted(mit, utah, two)
+    sends, reads = await cluster.clients(mit, utah)
     source = await make_stream(sends, mit, "s")
     await reading(sends, mit, source, "out")
     out = mit.name("out")
@@ -233,9 +233,9 @@ async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(town: To
     assert settler(two).ledger.deals() == ()
 
 
-async def test_a_client_that_reads_through_its_peer_is_not_metered(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_a_client_that_reads_through_its_peer_is_not_metered(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     subscription = reads.subscribe(stream)
@@ -246,9 +246,9 @@ async def test_a_client_that_reads_through_its_peer_is_not_metered(town: Town) -
     assert (await balances(utah, contract)).receipts == 0
 
 
-async def test_periods_are_paid_as_they_pass_not_as_they_are_promised(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_periods_are_paid_as_they_pass_not_as_they_are_promised(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     content = terms(stream, per_message=1, per_period=1000, period_s=1)
     contract = await agreed(mit, utah, content)
@@ -270,7 +270,7 @@ async def test_periods_are_paid_as_they_pass_not_as_they_are_promised(town: Town
 
 
 async def test_counts_that_differ_are_reported_on_both_sides(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = StreamMeter.count
 
@@ -278,8 +278,8 @@ async def test_counts_that_differ_are_reported_on_both_sides(
         return real(meter, after, upto) + (11 if meter.bills else 0)
 
     monkeypatch.setattr(StreamMeter, "count", count)
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream))
     await post(sends, stream, range(100))
@@ -289,9 +289,9 @@ async def test_counts_that_differ_are_reported_on_both_sides(
         assert "111 tuples are claimed" in notes(place)
 
 
-async def test_a_standstill_longer_than_promised_is_noted(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+async def test_a_standstill_longer_than_promised_is_noted(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     await agreed(mit, utah, terms(stream, availability_s=1))
     await reading(reads, utah, stream)
@@ -302,11 +302,11 @@ async def test_a_standstill_longer_than_promised_is_noted(town: Town) -> None:
     await until(lambda: "resumed " in notes(utah), "and that it is over")
 
 
-async def test_what_strangers_and_receivers_may_not(town: Town) -> None:
-    mit, utah = await settle_two(town, 100, 100)
-    brown = await settle(town, "brown.edu", 100)
-    await town.acquainted(mit, utah, brown)
-    sends = await town.client(mit)
+async def test_what_strangers_and_receivers_may_not(cluster: Cluster) -> None:
+    mit, utah = await settle_two(cluster, 100, 100)
+    brown = await settle(cluster, "brown.edu", 100)
+    await cluster.acquainted(mit, utah, brown)
+    sends = await cluster.client(mit)
     stream = await make_stream(sends, mit, "s")
     other = await make_stream(sends, mit, "other")
     contract = await agreed(mit, utah, terms(stream))
@@ -370,10 +370,10 @@ async def told(place: Place, other: Place, request: Any) -> None:
     await connection.call(method, request, Done)
 
 
-async def test_a_sender_that_does_not_know_the_deal_any_more(town: Town) -> None:
+async def test_a_sender_that_does_not_know_the_deal_any_more(cluster: Cluster) -> None:
     """The sender's ledger was lost: it cannot claim the past, and a new deal continues."""
-    mit, utah = await settle_two(town, 100, 100)
-    sends, reads = await town.clients(mit, utah)
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s")
     contract = await agreed(mit, utah, terms(stream, per_period=1, period_s=1))
     await reading(reads, utah, stream)

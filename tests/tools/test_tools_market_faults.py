@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, until
-from tools_market_town import (
+from engine_peers import Cluster, Place, until
+from tools_market_cluster import (
     CHEAP,
     COST_NS,
     SHORT,
@@ -36,7 +36,7 @@ from medusa.overlay.errors import BrokenError, MedusaError, NotAuthorisedError, 
 from medusa.overlay.listeners import Listeners
 from medusa.tools.market.settler import Settler
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @dataclass
@@ -60,22 +60,22 @@ class Trade:
         return [standing.end for standing in settler(place).ledger.deals()]
 
 
-async def make_trade(town: Town, loads: Loads, timing: MarketTiming = SHORT_WAITS) -> Trade:
-    mit = await settle(town, "mit.edu", 80, trade=False, timing=timing)
-    utah = await settle(town, "utah.edu", 80, trade=False, timing=timing)
-    await town.acquainted(mit, utah)
+async def make_trade(cluster: Cluster, loads: Loads, timing: MarketTiming = SHORT_WAITS) -> Trade:
+    mit = await settle(cluster, "mit.edu", 80, trade=False, timing=timing)
+    utah = await settle(cluster, "utah.edu", 80, trade=False, timing=timing)
+    await cluster.acquainted(mit, utah)
     contract = await contracted(mit, utah)
     utah.up.engine.assignments.expect = lambda *_: None
     utah.up.engine.assignments.admit = lambda *_: None
-    work = await town.open(open_work(mit, loads))
+    work = await cluster.open(open_work(mit, loads))
     await work.run("out", units=0.0)
     await work.post(250)
     return Trade(mit, utah, work, contract)
 
 
 @pytest.fixture
-async def trade(town: Town, loads: Loads) -> Trade:
-    return await make_trade(town, loads)
+async def trade(cluster: Cluster, loads: Loads) -> Trade:
+    return await make_trade(cluster, loads)
 
 
 async def test_a_placement_that_could_not_be_written_down_is_not_owed(
@@ -120,7 +120,7 @@ async def test_a_query_that_is_stopped_while_its_task_is_away_owes_no_more(
 
 
 async def test_who_never_pays_fills_no_disk(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No letter of the settlement arrives: the inputs wait for a while, no longer."""
 
@@ -129,7 +129,7 @@ async def test_who_never_pays_fills_no_disk(
 
     monkeypatch.setattr(Settler, "_send", lost)
     forgetful = dataclasses.replace(SHORT_WAITS, keep_s=0.3)
-    trade = await make_trade(town, loads, forgetful)
+    trade = await make_trade(cluster, loads, forgetful)
     await trade.move()
     (guest,) = trade.utah.up.engine.assignments.all()
     (placed,) = trade.mit.up.engine.queries.tasks()
@@ -146,7 +146,7 @@ async def test_who_never_pays_fills_no_disk(
 
 
 async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner has placed the task, but its answer to the middleman is lost."""
     original = Returning.pass_on
@@ -157,15 +157,15 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
 
     monkeypatch.setattr(Returning, "pass_on", lost)
     mit, utah, third = [
-        await settle(town, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
+        await settle(cluster, name, 80, trade=False) for name in ("mit.edu", "utah.edu", "isi.edu")
     ]
-    await town.acquainted(mit, utah, third)
+    await cluster.acquainted(mit, utah, third)
     first, second = await contracted(mit, utah), await contracted(utah, third)
     driver = trader(utah)
     for worker in (utah, third):
         worker.up.engine.assignments.expect = lambda *_: None
         worker.up.engine.assignments.admit = lambda *_: None
-    work = await town.open(open_work(mit, loads))
+    work = await cluster.open(open_work(mit, loads))
     await work.run("out", units=0.0)
     await work.post(250)
     task = mit.name("out")
@@ -184,7 +184,7 @@ async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
 
 
 async def test_a_strangers_definition_is_not_even_planned(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The largest definition takes seconds, in which nothing else would run."""
     planned: list[Query] = []
@@ -194,10 +194,10 @@ async def test_a_strangers_definition_is_not_even_planned(
         raise MedusaError("it was planned")
 
     monkeypatch.setattr("medusa.engine.replication.moves.checks.planned_task", plan)
-    mit = await settle(town, "mit.edu", 80)
-    stranger = await settle(town, "utah.edu", 80)
-    await town.acquainted(mit, stranger)
-    work = await town.open(open_work(stranger, loads))
+    mit = await settle(cluster, "mit.edu", 80)
+    stranger = await settle(cluster, "utah.edu", 80)
+    await cluster.acquainted(mit, stranger)
+    work = await cluster.open(open_work(stranger, loads))
     await work.run("out", units=0.0)
     stored, placed = stranger.up.engine.queries.find(stranger.name("out"))
     connection = await stranger.up.engine.overlay.connect(bytes.fromhex(mit.id))

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, begin, make_stream, rows, until
-from tools_market_town import (
+from engine_peers import Cluster, Place, begin, make_stream, rows, until
+from tools_market_cluster import (
     CHEAP,
     COST_NS,
     PRICE,
@@ -63,7 +63,7 @@ from medusa.tools.market.passing import PASSED, Passed
 from medusa.tools.market.settler import SETTLE
 from medusa.tools.market.trader import TELL, Tell
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @dataclass
@@ -97,9 +97,9 @@ class Pair:
 
 
 @pytest.fixture
-async def pair(town: Town, loads: Loads) -> Pair:
+async def pair(cluster: Cluster, loads: Loads) -> Pair:
     """Give a pair in which utah has offered a task, and mit has accepted it."""
-    mit, utah = await settle_two(town, 80, 80, trade=False)
+    mit, utah = await settle_two(cluster, 80, 80, trade=False)
     terms = msgspec.structs.replace(TERMS, proposer_runs=Menu(most_load=50))
     contract = await contracted(mit, utah, terms)
     async with utah.client() as client:
@@ -169,9 +169,9 @@ async def test_a_contract_that_is_over_since(pair: Pair) -> None:
         Menu(streams=("medusa://utah.edu/t*",), most_load=50),
     ],
 )
-async def test_a_task_that_is_not_on_the_menu(town: Town, loads: Loads, menu: Menu) -> None:
+async def test_a_task_that_is_not_on_the_menu(cluster: Cluster, loads: Loads, menu: Menu) -> None:
     """The offer named another kind of task over another stream."""
-    mit, utah = await settle_two(town, 80, 80, trade=False)
+    mit, utah = await settle_two(cluster, 80, 80, trade=False)
     terms = msgspec.structs.replace(TERMS, proposer_runs=menu)
     contract = await contracted(mit, utah, terms)
     async with utah.client() as client:
@@ -198,8 +198,8 @@ async def test_a_task_that_is_not_on_the_menu(town: Town, loads: Loads, menu: Me
 @pytest.mark.parametrize(
     "load", [math.nan, math.inf, -1.0, 0.0, 1e300], ids=["nan", "inf", "negative", "none", "huge"]
 )
-async def test_a_load_that_makes_no_sense(town: Town, loads: Loads, load: float) -> None:
-    mit, utah = await settle_two(town, 80, 80, trade=False)
+async def test_a_load_that_makes_no_sense(cluster: Cluster, loads: Loads, load: float) -> None:
+    mit, utah = await settle_two(cluster, 80, 80, trade=False)
     contract = await contracted(mit, utah, TERMS)
     item = Item(utah.name("x"), load, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
     fine = Item(utah.name("y"), 1.0, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
@@ -210,10 +210,10 @@ async def test_a_load_that_makes_no_sense(town: Town, loads: Loads, load: float)
     assert trader(mit).brain.held.due == 1.0
 
 
-async def test_a_stale_term(town: Town, loads: Loads) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+async def test_a_stale_term(cluster: Cluster, loads: Loads) -> None:
+    mit, utah = await settle_two(cluster, 30, 80)
     await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await until(lambda: len(working_at(utah)) == 1)
     (assigned,) = utah.up.engine.assignments.all()
     (task, term_number), request = assigned.stored.key, assigned.stored.assignment
@@ -240,15 +240,15 @@ async def test_a_stale_term(town: Town, loads: Loads) -> None:
     work.check()
 
 
-async def test_a_member_without_a_contract_changes_nothing(town: Town, loads: Loads) -> None:
+async def test_a_member_without_a_contract_changes_nothing(cluster: Cluster, loads: Loads) -> None:
     """While a task of mit's runs at utah, brown sends both of them every message that peers may
     send."""
-    mit = await settle(town, "mit.edu", 30)
-    utah = await settle(town, "utah.edu", 80)
-    brown = await settle(town, "brown.edu", 80)
-    await town.acquainted(mit, utah, brown)
+    mit = await settle(cluster, "mit.edu", 30)
+    utah = await settle(cluster, "utah.edu", 80)
+    brown = await settle(cluster, "brown.edu", 80)
+    await cluster.acquainted(mit, utah, brown)
     contract = await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await until(lambda: len(working_at(utah)) == 1)
     await work.post(250)
     (assigned,) = utah.up.engine.assignments.all()
@@ -341,8 +341,8 @@ def _letters(
     return letters
 
 
-async def test_what_only_our_own_clients_may_ask(town: Town, loads: Loads) -> None:
-    mit, utah = await settle_two(town, 80, 80)
+async def test_what_only_our_own_clients_may_ask(cluster: Cluster, loads: Loads) -> None:
+    mit, utah = await settle_two(cluster, 80, 80)
     for method in ("move_task", "contract.balance", "market_status"):
         with pytest.raises(MedusaError):
             await say(utah, mit, method, Done(), Done)

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, until
+from engine_peers import Cluster, Place, until
 from hostile_partner import Bookkeeper, refusal
-from tools_market_town import (
+from tools_market_cluster import (
     CHEAP,
     COST_NS,
     PRICE,
@@ -61,7 +61,7 @@ from medusa.tools.market.passing import PASSED, Passed
 from medusa.tools.market.settler import SETTLE
 from medusa.tools.market.trader import TELL, Tell
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 IMPATIENT = dataclasses.replace(SHORT_WAITS, arrears_s=1.0, arrears_again_s=0.1)
@@ -88,12 +88,12 @@ class Trade:
 
 
 @pytest.fixture
-async def trade(town: Town, loads: Loads) -> Trade:
-    mit = await settle(town, "mit.edu", 30, timing=IMPATIENT)
-    utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
-    await town.acquainted(mit, utah)
+async def trade(cluster: Cluster, loads: Loads) -> Trade:
+    mit = await settle(cluster, "mit.edu", 30, timing=IMPATIENT)
+    utah = await settle(cluster, "utah.edu", 80, timing=IMPATIENT)
+    await cluster.acquainted(mit, utah)
     contract = await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await one_working_at(utah)
     return Trade(mit, utah, contract, work)
 
@@ -223,11 +223,11 @@ async def test_old_letters_change_nothing(trade: Trade) -> None:
     trade.work.check()
 
 
-async def settled_up(town: Trade, receipts: int) -> None:
+async def settled_up(cluster: Trade, receipts: int) -> None:
     """Wait until both ledgers have at least that many receipts, and nothing is under way."""
-    ledgers = [settler(place).ledger for place in (town.mit, town.utah)]
-    await until(lambda: all(x.balance(town.contract).receipts >= receipts for x in ledgers))
-    settlement, deals = settler(town.utah)._settlement, settler(town.utah).ledger.deals()
+    ledgers = [settler(place).ledger for place in (cluster.mit, cluster.utah)]
+    await until(lambda: all(x.balance(cluster.contract).receipts >= receipts for x in ledgers))
+    settlement, deals = settler(cluster.utah)._settlement, settler(cluster.utah).ledger.deals()
     await until(lambda: all(settlement.unpaid_upto(each.deal.key) is None for each in deals))
 
 
@@ -340,12 +340,12 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
     trade.work.check()
 
 
-async def test_an_altered_contract_binds_nobody(town: Town, loads: Loads) -> None:
+async def test_an_altered_contract_binds_nobody(cluster: Cluster, loads: Loads) -> None:
     """utah signs another document than the one that mit proposed, and delivers it as the
     contract."""
-    mit = await settle(town, "mit.edu", 80, timing=IMPATIENT)
-    utah = await settle(town, "utah.edu", 80, timing=IMPATIENT)
-    await town.acquainted(mit, utah)
+    mit = await settle(cluster, "mit.edu", 80, timing=IMPATIENT)
+    utah = await settle(cluster, "utah.edu", 80, timing=IMPATIENT)
+    await cluster.acquainted(mit, utah)
     proposal, _ = proposed(mit, utah)
     document = open_document(proposal)
     root = Root.load(utah.home.folder)
@@ -366,11 +366,13 @@ async def test_an_altered_contract_binds_nobody(town: Town, loads: Loads) -> Non
     assert len(binding(mit)) == 1
 
 
-async def offer(town: Trade, number: int) -> None:
-    item = small_item(town)
-    await say(town.mit, town.utah, TELL, Tell(Offer(number, town.contract, CHEAP, (item,))))
+async def offer(cluster: Trade, number: int) -> None:
+    item = small_item(cluster)
+    await say(
+        cluster.mit, cluster.utah, TELL, Tell(Offer(number, cluster.contract, CHEAP, (item,)))
+    )
 
 
-def small_item(town: Trade) -> Item:
-    source = town.work.source
-    return Item(town.mit.name("z"), 1.0, town.mit.id, COST_NS, ("aggregate",), (source,))
+def small_item(cluster: Trade) -> Item:
+    source = cluster.work.source
+    return Item(cluster.mit.name("z"), 1.0, cluster.mit.id, COST_NS, ("aggregate",), (source,))

@@ -10,8 +10,8 @@ from typing import TypeGuard
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, Town, until
-from tools_market_town import (
+from engine_peers import Cluster, Place, until
+from tools_market_cluster import (
     CHEAP,
     SHORT,
     TERMS,
@@ -42,7 +42,7 @@ from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.market.trader import TELL, Tell
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @pytest.fixture
@@ -50,9 +50,9 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
     return set_up(monkeypatch)
 
 
-async def overloaded(town: Town) -> tuple[Place, Place, str]:
+async def overloaded(cluster: Cluster) -> tuple[Place, Place, str]:
     """Give mit.edu, which will be overloaded, and utah.edu under contract with it."""
-    mit, utah = await settle_two(town, 30, 80)
+    mit, utah = await settle_two(cluster, 30, 80)
     return mit, utah, await contracted(mit, utah)
 
 
@@ -62,24 +62,24 @@ async def load(work: Work) -> None:
     await work.post(250)
 
 
-@pytest.mark.town(timing=dataclasses.replace(SHORT, prepare_s=0.5))
+@pytest.mark.cluster(timing=dataclasses.replace(SHORT, prepare_s=0.5))
 async def test_one_that_accepts_and_never_starts(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner leaves such a partner alone for a while, and offers the task to the next one."""
-    mit, utah, contract = await overloaded(town)
+    mit, utah, contract = await overloaded(cluster)
 
     async def never_ready(*_: object) -> Progress:
         await trio.lowlevel.checkpoint()
         return Progress(0, 0)
 
     monkeypatch.setattr(utah.up.engine.assignments, "assign", never_ready)
-    work = await town.open(open_work(mit, loads))
+    work = await cluster.open(open_work(mit, loads))
     await load(work)
     await until(lambda: "could not move" in notes(mit), "given up")
     assert not away(mit)
-    brown = await settle(town, "brown.edu", 80)
-    await town.acquainted(mit, brown)
+    brown = await settle(cluster, "brown.edu", 80)
+    await cluster.acquainted(mit, brown)
     dear = msgspec.structs.replace(TERMS, min_price=2 * CHEAP)
     other = await contracted(mit, brown, dear)
     await until(lambda: len(working_at(brown)) == 1, "at the dearer one")
@@ -92,16 +92,16 @@ async def test_one_that_accepts_and_never_starts(
     work.check()
 
 
-async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
+async def test_one_that_starts_and_dies(cluster: Cluster, loads: Loads) -> None:
     """The task returns by itself; the owner pays for the partner's work once the partner is
     back."""
-    mit, utah, contract = await overloaded(town)
-    work = await town.open(open_work(mit, loads))
+    mit, utah, contract = await overloaded(cluster)
+    work = await cluster.open(open_work(mit, loads))
     await load(work)
     moved = await one_working_at(utah)
     await work.post(250)
     gone = utah.id
-    await town.stop(utah)
+    await cluster.stop(utah)
     mit.up.engine.mover.home.be_patient(0.4)  # before that, the partner may have a slow moment
     await work.post(150)
     assert not away(mit)
@@ -109,7 +109,7 @@ async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
     state = trader(mit).brain.partners[gone, contract]
     await until(lambda: state.broken, "the market knows it, too")
     loads.update(dict.fromkeys(work.tasks, 1.0))  # nothing needs to go any more
-    await town.start(utah)
+    await cluster.start(utah)
     await until(lambda: not utah.up.engine.assignments.all(), "it hears that it is over")
     await work.post(80)
     work.check()
@@ -120,7 +120,7 @@ async def test_one_that_starts_and_dies(town: Town, loads: Loads) -> None:
 
 @pytest.mark.parametrize("liar", ["payee", "payer"])
 async def test_one_that_counts_wrongly(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
     """Both peers record the difference, and people see it; the payer pays no more than it
     counts."""
@@ -128,8 +128,8 @@ async def test_one_that_counts_wrongly(
     real: Callable[..., int] = kind.count
     factor = 2 if liar == "payee" else 0
     monkeypatch.setattr(kind, "count", lambda *args: factor * real(*args))
-    mit, utah, contract = await overloaded(town)
-    work = await town.open(open_work(mit, loads))
+    mit, utah, contract = await overloaded(cluster)
+    work = await cluster.open(open_work(mit, loads))
     await load(work)
     moved = await one_working_at(utah)
     await work.post(250)
@@ -167,10 +167,10 @@ async def heard(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str
 
 
 async def test_one_that_offers_our_own_task_back(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, utah, contract = await overloaded(town)
-    work = await town.open(open_work(mit, loads))
+    mit, utah, contract = await overloaded(cluster)
+    work = await cluster.open(open_work(mit, loads))
     await load(work)
     moved = await one_working_at(utah)
     loads.update(dict.fromkeys(work.tasks, 0.5))  # there would be room
@@ -198,12 +198,12 @@ def _answers(message: object, number: int) -> TypeGuard[Answer]:
     return isinstance(message, Answer) and message.number == number
 
 
-async def test_two_offers_that_cross(town: Town, loads: Loads) -> None:
+async def test_two_offers_that_cross(cluster: Cluster, loads: Loads) -> None:
     """Both are above capacity, and each offers to the other; no task moves or is lost, and neither
     waits for the other for ever."""
-    mit, utah = await settle_two(town, 30, 30)
-    ours = await town.open(open_work(mit, loads))
-    theirs = await town.open(open_work(utah, loads))
+    mit, utah = await settle_two(cluster, 30, 30)
+    ours = await cluster.open(open_work(mit, loads))
+    theirs = await cluster.open(open_work(utah, loads))
     for work in (ours, theirs):
         await load(work)
     await contracted(mit, utah)
@@ -218,12 +218,12 @@ async def test_two_offers_that_cross(town: Town, loads: Loads) -> None:
     assert not away(utah)
 
 
-async def test_a_sample_that_jumps_moves_nothing(town: Town, loads: Loads) -> None:
-    mit = await settle(town, "mit.edu", 30, confirm_s=1.0)
-    utah = await settle(town, "utah.edu", 80)
-    await town.acquainted(mit, utah)
+async def test_a_sample_that_jumps_moves_nothing(cluster: Cluster, loads: Loads) -> None:
+    mit = await settle(cluster, "mit.edu", 30, confirm_s=1.0)
+    utah = await settle(cluster, "utah.edu", 80)
+    await cluster.acquainted(mit, utah)
     await contracted(mit, utah)
-    work = await town.open(open_work(mit, loads))
+    work = await cluster.open(open_work(mit, loads))
     await work.run("a", "b", units=10)
     await work.post(250)
     held = trader(mit).brain.held
@@ -239,11 +239,11 @@ async def test_a_sample_that_jumps_moves_nothing(town: Town, loads: Loads) -> No
     await until(lambda: len(away(mit)) == 1, "what lasts does")
 
 
-async def test_a_guest_that_grows_is_given_back(town: Town, loads: Loads) -> None:
+async def test_a_guest_that_grows_is_given_back(cluster: Cluster, loads: Loads) -> None:
     """The owner said ten units; no other partner takes the task."""
-    mit, utah = await settle_two(town, 30, 20)
+    mit, utah = await settle_two(cluster, 30, 20)
     contract = await contracted(mit, utah)
-    work = await town.open(open_work(mit, loads))
+    work = await cluster.open(open_work(mit, loads))
     await load(work)
     moved = await one_working_at(utah)
     loads.update(dict.fromkeys(set(work.tasks) - {moved}, 1.0))
@@ -260,9 +260,9 @@ async def test_a_guest_that_grows_is_given_back(town: Town, loads: Loads) -> Non
 
 @pytest.mark.parametrize("price", [CHEAP - 1, TERMS.max_price + 1, -1])
 async def test_a_price_outside_the_range(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch, price: int
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch, price: int
 ) -> None:
-    mit, utah, contract = await overloaded(town)
+    mit, utah, contract = await overloaded(cluster)
     said = await heard(utah, monkeypatch)
     item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
     number = later(utah)
@@ -275,11 +275,11 @@ async def test_a_price_outside_the_range(
 
 
 async def test_an_offer_of_the_future_is_refused_and_later_ones_are_looked_at(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A clock that was ahead numbered the offer: otherwise no offer of that partner would count for
     long."""
-    mit, utah, contract = await overloaded(town)
+    mit, utah, contract = await overloaded(cluster)
     said = await heard(utah, monkeypatch)
     item = Item(utah.name("x"), 1.0, utah.id, 1000, ("aggregate",), (utah.name("s"),))
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))

@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, make_stream, received, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, make_stream, received, rows, until
+from tools_market_cluster import SHORT, revoked, set_up, settle, trader
 from tools_market_streams import agreed, arrived, paid, post, reading, terms
-from tools_market_town import SHORT, revoked, set_up, settle, trader
 
 from medusa.engine.streams.messages import Subscribe, Tuples
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.tools.client.async_client import Subscription
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @pytest.fixture(autouse=True)
@@ -21,9 +21,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     set_up(monkeypatch)
 
 
-async def three_places(town: Town) -> tuple[Place, Place, Place]:
-    places = [await settle(town, each, 100) for each in ("mit.edu", "utah.edu", "evil.org")]
-    await town.acquainted(*places)
+async def three_places(cluster: Cluster) -> tuple[Place, Place, Place]:
+    places = [await settle(cluster, each, 100) for each in ("mit.edu", "utah.edu", "evil.org")]
+    await cluster.acquainted(*places)
     mit, utah, evil = places
     return mit, utah, evil
 
@@ -40,10 +40,10 @@ async def all_of(subscription: Subscription) -> None:
         pass
 
 
-async def test_a_contract_makes_a_reader_until_it_is_revoked(town: Town) -> None:
-    mit, utah, evil = await three_places(town)
-    sends, reads = await town.clients(mit, utah)
-    other = await town.client(evil)
+async def test_a_contract_makes_a_reader_until_it_is_revoked(cluster: Cluster) -> None:
+    mit, utah, evil = await three_places(cluster)
+    sends, reads = await cluster.clients(mit, utah)
+    other = await cluster.client(evil)
     stream = await make_stream(sends, mit, "s", readers=("contract",))
     await post(sends, stream, range(10))
     for client in (reads, other):
@@ -73,10 +73,10 @@ async def test_a_contract_makes_a_reader_until_it_is_revoked(town: Town) -> None
     assert utah.state("all").log.boundary == 19
 
 
-async def test_a_contract_that_expires_ends_what_it_made(town: Town) -> None:
-    mit, utah, evil = await three_places(town)
-    sends, reads = await town.clients(mit, utah)
-    listed = await town.client(evil)
+async def test_a_contract_that_expires_ends_what_it_made(cluster: Cluster) -> None:
+    mit, utah, evil = await three_places(cluster)
+    sends, reads = await cluster.clients(mit, utah)
+    listed = await cluster.client(evil)
     stream = await make_stream(sends, mit, "s", readers=("contract", "evil.org"))
     await post(sends, stream, range(10))
     await agreed(mit, utah, terms(stream), valid_s=3.0)
@@ -88,10 +88,10 @@ async def test_a_contract_that_expires_ends_what_it_made(town: Town) -> None:
     assert len(await received(beside, 10)) == 10
 
 
-async def test_contracts_that_make_no_reader(town: Town) -> None:
+async def test_contracts_that_make_no_reader(cluster: Cluster) -> None:
     """The contract is for another stream, or not with the stream's owner."""
-    mit, utah, evil = await three_places(town)
-    sends = await town.client(mit)
+    mit, utah, evil = await three_places(cluster)
+    sends = await cluster.client(mit)
     stream = await make_stream(sends, mit, "s", readers=("contract",))
     other = await make_stream(sends, mit, "other", readers=("contract",))
     await sends.post_event(stream, rows([(1, 1)]), boundary=1)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, until
-from tools_market_town import (
+from engine_peers import Cluster, Place, until
+from tools_market_cluster import (
     CHEAP,
     SHORT,
     TERMS,
@@ -35,7 +35,7 @@ from medusa.engine.replication.records.placements import Deal
 from medusa.engine.streams.messages import Done
 from medusa.tools.market.passing import PASSED, Passed
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 LOW = CHEAP // 2
@@ -50,7 +50,7 @@ class Chain:
         above, below: the contracts of utah with mit, and with brown. task: its name.
     """
 
-    town: Town
+    cluster: Cluster
     mit: Place
     utah: Place
     brown: Place
@@ -82,22 +82,22 @@ class Chain:
         await settled(self.utah, self.brown, self.below, tuples=by_brown, price=LOW)
 
 
-async def make_chain(town: Town, loads: Loads, *, sublet: bool = True) -> Chain:
-    mit = await settle(town, "mit.edu", 30)
-    utah = await settle(town, "utah.edu", 15)
-    brown = await settle(town, "brown.edu", 80)
-    await town.acquainted(mit, utah, brown)
+async def make_chain(cluster: Cluster, loads: Loads, *, sublet: bool = True) -> Chain:
+    mit = await settle(cluster, "mit.edu", 30)
+    utah = await settle(cluster, "utah.edu", 15)
+    brown = await settle(cluster, "brown.edu", 80)
+    await cluster.acquainted(mit, utah, brown)
     above = await contracted(mit, utah, msgspec.structs.replace(TERMS, sublet=sublet))
     below = await contracted(utah, brown, msgspec.structs.replace(TERMS, min_price=LOW))
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     task = await one_working_at(utah)
     await work.post(250)
-    return Chain(town, mit, utah, brown, above, below, work, task)
+    return Chain(cluster, mit, utah, brown, above, below, work, task)
 
 
 @pytest.fixture
-async def chain(town: Town, loads: Loads) -> Chain:
-    return await make_chain(town, loads)
+async def chain(cluster: Cluster, loads: Loads) -> Chain:
+    return await make_chain(cluster, loads)
 
 
 async def test_each_pays_the_next(chain: Chain) -> None:
@@ -112,9 +112,9 @@ async def test_each_pays_the_next(chain: Chain) -> None:
         assert all(standing.paid for standing in settler(place).ledger.deals())
 
 
-async def test_one_that_may_not_be_passed_on(town: Town, loads: Loads) -> None:
+async def test_one_that_may_not_be_passed_on(cluster: Cluster, loads: Loads) -> None:
     """utah's Brain does not offer such a task, and mit would not move it."""
-    chain = await make_chain(town, loads, sublet=False)
+    chain = await make_chain(cluster, loads, sublet=False)
     loads[chain.task] = 16
     loads.update(dict.fromkeys(set(chain.work.tasks) - {chain.task}, 1.0))
     await until(lambda: not working_at(chain.utah), "given back instead")
@@ -140,7 +140,7 @@ async def test_one_of_the_contracts_is_revoked(chain: Chain, loads: Loads, which
 async def test_one_of_them_restarts(chain: Chain, who: str) -> None:
     await chain.grow()
     await chain.work.post(250)
-    await chain.town.restart({"mit": chain.mit, "utah": chain.utah, "brown": chain.brown}[who])
+    await chain.cluster.restart({"mit": chain.mit, "utah": chain.utah, "brown": chain.brown}[who])
     await chain.work.post(230)
     await chain.settled()
     await chain.shrink()
@@ -152,12 +152,12 @@ async def test_one_of_them_restarts(chain: Chain, who: str) -> None:
 async def test_the_middleman_is_away_when_it_ends(chain: Chain) -> None:
     await chain.grow()
     await chain.work.post(250)
-    await chain.town.stop(chain.utah)
+    await chain.cluster.stop(chain.utah)
     await chain.work.post(230)
     await chain.shrink()
     await chain.work.post(70)
     chain.work.check()
-    await chain.town.start(chain.utah)
+    await chain.cluster.start(chain.utah)
     await chain.settled()
 
 
@@ -212,12 +212,12 @@ async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
     assert len(ledger.deals()) == 3
 
 
-async def test_what_a_sibling_passes_on_its_owner_pays(town: Town, loads: Loads) -> None:
-    one = await settle(town, "mit.edu", 30)
-    two = await settle(town, "mit.edu", 14, sibling=True)
-    utah = await settle(town, "utah.edu", 80)
-    await town.acquainted(one, two, utah)
-    work = await town.open(open_work(one, loads))
+async def test_what_a_sibling_passes_on_its_owner_pays(cluster: Cluster, loads: Loads) -> None:
+    one = await settle(cluster, "mit.edu", 30)
+    two = await settle(cluster, "mit.edu", 14, sibling=True)
+    utah = await settle(cluster, "utah.edu", 80)
+    await cluster.acquainted(one, two, utah)
+    work = await cluster.open(open_work(one, loads))
     await work.run("a", "b", "c", units=8)
     (task, *_) = work.tasks
     await one.up.engine.mover.move(task, two.peer_id, Deal(giver=one.id))

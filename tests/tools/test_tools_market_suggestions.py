@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, Row, begin, make_stream, pairs_of, rows, until
 from msgspec.structs import replace
-from tools_market_streams import copy_of
-from tools_market_town import (
+from tools_market_cluster import (
     SHORT,
     SHORT_WAITS,
     balances,
@@ -24,6 +23,7 @@ from tools_market_town import (
     stays,
     trader,
 )
+from tools_market_streams import copy_of
 
 from medusa.contracts.balances import Balance
 from medusa.contracts.config import MarketTiming
@@ -33,7 +33,7 @@ from medusa.engine.objects.query import Map, Query
 from medusa.engine.replication.records.placements import Deal
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ class Scene:
     """mit.edu produces `out` of its source, and brown.edu produces `same`, an equal stream; a query
     of utah.edu reads mit.edu's."""
 
-    town: Town
+    cluster: Cluster
     mit: Place
     utah: Place
     brown: Place
@@ -97,26 +97,26 @@ class Scene:
         return contract
 
 
-async def make_scene(town: Town, timing: MarketTiming = SHORT_WAITS) -> Scene:
+async def make_scene(cluster: Cluster, timing: MarketTiming = SHORT_WAITS) -> Scene:
     mit, utah, brown = [
-        await settle(town, name, 100, timing=timing)
+        await settle(cluster, name, 100, timing=timing)
         for name in ("mit.edu", "utah.edu", "brown.edu")
     ]
-    await town.acquainted(mit, utah, brown)
-    sends, reads, copies = await town.clients(mit, utah, brown)
+    await cluster.acquainted(mit, utah, brown)
+    sends, reads, copies = await cluster.clients(mit, utah, brown)
     source = await make_stream(sends, mit, "s")
     await run(sends, copy_of(mit, source, "out"))
     await run(copies, copy_of(brown, source, "same"))
     await run(reads, copy_of(utah, mit.name("out"), "all"))
-    scene = Scene(town, mit, utah, brown, sends, reads, source)
+    scene = Scene(cluster, mit, utah, brown, sends, reads, source)
     await scene.post(range(100))
     await until(lambda: scene.read_at(mit, scene.out), "it is read")
     return scene
 
 
 @pytest.fixture
-async def scene(town: Town) -> Scene:
-    return await make_scene(town)
+async def scene(cluster: Cluster) -> Scene:
+    return await make_scene(cluster)
 
 
 async def test_an_accepted_suggestion_is_followed_until_it_is_revoked(scene: Scene) -> None:
@@ -143,17 +143,17 @@ async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(sc
     assert not scene.read_at(scene.brown, scene.same)
 
 
-async def test_where_it_fails_the_producer_is_asked(town: Town) -> None:
+async def test_where_it_fails_the_producer_is_asked(cluster: Cluster) -> None:
     trying = dataclasses.replace(SHORT_WAITS, aside_s=1.0)
-    scene = await make_scene(town, trying)
+    scene = await make_scene(cluster, trying)
     await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
     await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
-    await scene.town.stop(scene.brown)
+    await scene.cluster.stop(scene.brown)
     await scene.post(range(100, 250))
     await until(lambda: scene.read_at(scene.mit, scene.out), "the producer is read")
     assert "as suggested for" in notes(scene.utah)
     # it is tried again after a while
-    await scene.town.start(scene.brown)
+    await scene.cluster.start(scene.brown)
     await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
     await scene.post(range(250, 400))
     await scene.check(400)
@@ -185,9 +185,9 @@ async def test_each_sender_is_paid_for_what_it_sent(scene: Scene) -> None:
     await scene.check(400)
 
 
-async def test_a_place_that_stands_still_is_left(town: Town) -> None:
+async def test_a_place_that_stands_still_is_left(cluster: Cluster) -> None:
     watching = dataclasses.replace(SHORT_WAITS, still_s=0.3)
-    scene = await make_scene(town, watching)
+    scene = await make_scene(cluster, watching)
     await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
     await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative is read")
     async with scene.brown.client() as client:
@@ -223,15 +223,15 @@ def refused(place: Place, why: str) -> bool:
 
 
 async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(scene: Scene) -> None:
-    two = await settle(scene.town, "mit.edu", 100, sibling=True)
-    await scene.town.acquainted(scene.mit, scene.utah, two)
+    two = await settle(scene.cluster, "mit.edu", 100, sibling=True)
+    await scene.cluster.acquainted(scene.mit, scene.utah, two)
     await scene.mit.up.engine.mover.move(scene.out, two.peer_id, Deal(giver=scene.mit.id))
     await scene.post(range(100, 150))
     await until(lambda: not scene.read_at(scene.mit, scene.out), "the worker is read")
     await scene.suggest(SuggestedTerms(scene.out, peer=scene.mit.id), by=scene.mit)
     await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read")
     await scene.post(range(150, 250))
-    await scene.town.restart(scene.utah)
+    await scene.cluster.restart(scene.utah)
     await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
     await scene.post(range(250, 400))
     # the client of before has lost its peer: look into the log

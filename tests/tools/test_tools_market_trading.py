@@ -6,8 +6,8 @@ import dataclasses
 from typing import Any
 
 import pytest
-from engine_peers import Town, begin, make_stream, rows, until
-from tools_market_town import (
+from engine_peers import Cluster, begin, make_stream, rows, until
+from tools_market_cluster import (
     CHEAP,
     DAY_S,
     SHORT,
@@ -35,13 +35,15 @@ from tools_market_town import (
 from medusa.contracts.balances import Balance
 from medusa.engine.objects.query import Filter, Query
 
-pytestmark = pytest.mark.town(timing=SHORT)
+pytestmark = pytest.mark.cluster(timing=SHORT)
 
 
-async def test_an_overloaded_peer_sheds_to_its_capacity_and_pays(town: Town, loads: Loads) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+async def test_an_overloaded_peer_sheds_to_its_capacity_and_pays(
+    cluster: Cluster, loads: Loads
+) -> None:
+    mit, utah = await settle_two(cluster, 30, 80)
     contract = await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await until(lambda: len(working_at(utah)) == 1, "one task is at utah")
     await work.post(250)
     (moved,) = working_at(utah)
@@ -61,11 +63,11 @@ async def test_an_overloaded_peer_sheds_to_its_capacity_and_pays(town: Town, loa
     await stays(lambda: working_at(utah) == {moved})
 
 
-async def test_siblings_share_without_payment(town: Town, loads: Loads) -> None:
-    one = await settle(town, "mit.edu", 30)
-    two = await settle(town, "mit.edu", 80, sibling=True)
-    await town.acquainted(one, two)
-    work = await four_tasks(town, one, loads)
+async def test_siblings_share_without_payment(cluster: Cluster, loads: Loads) -> None:
+    one = await settle(cluster, "mit.edu", 30)
+    two = await settle(cluster, "mit.edu", 80, sibling=True)
+    await cluster.acquainted(one, two)
+    work = await four_tasks(cluster, one, loads)
     await until(lambda: len(working_at(two)) > 0, "a task is at the sibling")
     await work.post(250)
     assert (await market(one)).load <= 30
@@ -78,11 +80,11 @@ async def test_siblings_share_without_payment(town: Town, loads: Loads) -> None:
         assert not settler(place).ledger.deals()
 
 
-async def test_who_has_no_contract_does_nothing(town: Town, loads: Loads) -> None:
+async def test_who_has_no_contract_does_nothing(cluster: Cluster, loads: Loads) -> None:
     """A peer whose contract is only proposed does nothing, either."""
-    mit, utah = await settle_two(town, 30, 80)
+    mit, utah = await settle_two(cluster, 30, 80)
     await deliver(mit, proposed(mit, utah)[0])
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await stays(lambda: not away(mit) and not working_at(utah))
     status = await market(mit)
     assert (status.load, status.offer, status.given) == (pytest.approx(40), None, ())
@@ -90,10 +92,10 @@ async def test_who_has_no_contract_does_nothing(town: Town, loads: Loads) -> Non
     work.check()
 
 
-async def test_a_task_comes_home_when_it_is_cheaper_there(town: Town, loads: Loads) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+async def test_a_task_comes_home_when_it_is_cheaper_there(cluster: Cluster, loads: Loads) -> None:
+    mit, utah = await settle_two(cluster, 30, 80)
     contract = await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     moved = await one_working_at(utah)
     await work.post(250)
     loads.update(dict.fromkeys(set(work.tasks) - {moved}, 1.0))
@@ -109,12 +111,12 @@ async def test_a_task_comes_home_when_it_is_cheaper_there(town: Town, loads: Loa
 
 @pytest.mark.parametrize("who", ["giver", "worker", "time"])
 async def test_under_a_contract_that_is_over_tasks_go_home(
-    town: Town, loads: Loads, who: str
+    cluster: Cluster, loads: Loads, who: str
 ) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+    mit, utah = await settle_two(cluster, 30, 80)
     valid_s = 4.0 if who == "time" else DAY_S
     contract = await contracted(mit, utah, valid_s=valid_s)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     moved = await one_working_at(utah)
     await work.post(250)
     if who != "time":
@@ -130,15 +132,17 @@ async def test_under_a_contract_that_is_over_tasks_go_home(
 
 
 @pytest.mark.parametrize("who", ["payer", "payee", "both"])
-async def test_who_restarts_goes_on_working_and_paying(town: Town, loads: Loads, who: str) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+async def test_who_restarts_goes_on_working_and_paying(
+    cluster: Cluster, loads: Loads, who: str
+) -> None:
+    mit, utah = await settle_two(cluster, 30, 80)
     contract = await contracted(mit, utah)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     moved = await one_working_at(utah)
     await work.post(250)
     for place in (mit, utah):
         if who in {"both", "payer" if place is mit else "payee"}:
-            await town.restart(place)
+            await cluster.restart(place)
     await work.post(230)
     await until(lambda: away(mit) == {moved: utah.id})
     await until(lambda: moved in trader(mit).brain.held.outs)
@@ -151,14 +155,14 @@ async def test_who_restarts_goes_on_working_and_paying(town: Town, loads: Loads,
 
 
 async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
-    town: Town, loads: Loads
+    cluster: Cluster, loads: Loads
 ) -> None:
     """A filter needs no past tuples, and the stream keeps none; only the bill needs them."""
     slow = dataclasses.replace(SHORT_WAITS, settle_look_s=1.0)
-    mit = await settle(town, "mit.edu", 30, timing=slow)
-    utah = await settle(town, "utah.edu", 80, timing=slow)
-    await town.acquainted(mit, utah)
-    client = await town.client(mit)
+    mit = await settle(cluster, "mit.edu", 30, timing=slow)
+    utah = await settle(cluster, "utah.edu", 80, timing=slow)
+    await cluster.acquainted(mit, utah)
+    client = await cluster.client(mit)
     source = await make_stream(client, mit, "s", history_us=0)
     box = Filter("f", source, (mit.name("a"),), ("value >= 0",))
     await begin(client, Query(mit.name("q/a"), (box,)))
@@ -177,9 +181,9 @@ async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
 
 
 async def test_a_contract_revoked_while_a_task_is_on_its_way(
-    town: Town, loads: Loads, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, utah = await settle_two(town, 30, 80)
+    mit, utah = await settle_two(cluster, 30, 80)
     contract = await contracted(mit, utah)
     mover = mit.up.engine.mover
     prepare = mover._prepare
@@ -190,7 +194,7 @@ async def test_a_contract_revoked_while_a_task_is_on_its_way(
         return prepared
 
     monkeypatch.setattr(mover, "_prepare", revoke_then_prepare)
-    work = await four_tasks(town, mit, loads)
+    work = await four_tasks(cluster, mit, loads)
     await until(lambda: "could not move" in notes(mit))
     await until(lambda: not utah.up.engine.assignments.all(), "dropped by utah")
     await work.post(80)

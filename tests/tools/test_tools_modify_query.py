@@ -15,7 +15,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Town, until
+from engine_peers import Cluster, until
 from tools_prompt import Prompt
 from tools_travel import MINUTE_S, THREE, examples, world
 
@@ -27,7 +27,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.client.blocking import MedusaClient
 
 # all is still there at the end
-pytestmark = pytest.mark.town(timing=Timing(tend_s=3600.0))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=3600.0))
 
 
 QUERY = "medusa://mit.edu/busy_sources"
@@ -107,11 +107,11 @@ def typed_in(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 
 async def test_a_box_is_modified_from_the_prompt(
-    town: Town, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     said = f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
     one = ("query", "modify", QUERY, *ONE)
@@ -128,20 +128,20 @@ async def test_a_box_is_modified_from_the_prompt(
 
 @pytest.mark.parametrize("source", ["file", "standard input"])
 async def test_boxes_are_modified_together_by_a_document(
-    town: Town,
+    cluster: Cluster,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     source: str,
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     file = str(tmp_path / "both.xml")
     (tmp_path / "both.xml").write_text(BOTH)
     if source == "standard input":
         file = "-"
         typed_in(monkeypatch, BOTH)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     assert await prompt("query", "modify", QUERY, file) == (
         f"{QUERY}: modified; counts after 2018-03-24 17:00:00 ({FIVE_US})\n"
@@ -169,11 +169,11 @@ RENAMED = (
 
 
 async def test_an_edited_script_is_taken_and_its_changes_are_shown(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     file = tmp_path / "watch.sql"
     side = "CREATE STREAM side (at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '5' SECOND)"
@@ -229,17 +229,17 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
 
 
 async def test_the_manual_works_as_written(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     heading = "## Modifying a query while it runs"
     (document,) = examples("xml", heading)
     (session,) = examples("sh", heading)
     lines = session.splitlines()
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     file = tmp_path / "shorter.xml"
     file.write_text(document)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit, minutes=90)  # as far as examples/conns.csv goes
     for command, answer in zip(lines[::2], lines[1::2], strict=True):
         words = shlex.split(command.replace(file.name, str(file)))
@@ -249,11 +249,11 @@ async def test_the_manual_works_as_written(
 
 
 async def test_the_prompt_has_the_last_word_on_when_it_counts(
-    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     typed_in(monkeypatch, BOTH)
     later = FIVE_US + 1_234_567
@@ -262,9 +262,9 @@ async def test_the_prompt_has_the_last_word_on_when_it_counts(
 
 
 async def test_several_parameters_and_values_with_equals_signs(
-    town: Town, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     document = """<medusa>
           <schema name="medusa://mit.edu/number"><field name="n" type="int"/></schema>
@@ -275,7 +275,7 @@ async def test_several_parameters_and_values_with_equals_signs(
             <output port="2" stream="medusa://mit.edu/large"/>
             <param name="expression.0" value="n = 1"/><param name="expression.1" value="n = 2"/>
           </box></query></medusa>"""
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await client.create_query_xml(document)
     settings = ("--set", "expression.0=n <= 3", "--set", " nexpression.1 =n == 7")
     name = mit.name("q")
@@ -369,9 +369,9 @@ async def test_a_wrong_document_is_refused_with_file_line_and_reason(
 
 
 async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     document = tmp_path / "none.xml"
     async with mit.client() as client:
@@ -397,19 +397,19 @@ async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
         ]:
             assert reason in await prompt.refused("query", "modify", *arguments)
         assert await boxes(client) == before
-    await town.stop(mit)
+    await cluster.stop(mit)
     assert "is not running" in await prompt.refused("query", "modify", QUERY, *ONE)
 
 
-async def test_the_blocking_client_modifies_as_well(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_the_blocking_client_modifies_as_well(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     change = BoxChange("busy", (("expression.0", "conns > 0"),))
 
     def use() -> Modified:
         with MedusaClient(mit.home.folder) as blocking:
             return blocking.modify_query(QUERY, [change], FIVE_US)
 
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     assert await trio.to_thread.run_sync(use) == Modified(QUERY, FIVE_US)
     assert (await boxes(client))[0] == 1

@@ -40,7 +40,7 @@ MEDUSA = Path(sys.executable).with_name("medusa")
 @contextmanager
 def peer(home: Path) -> Iterator[None]:
     """Give a peer in a process of its own."""
-    init = [*PEER, "init", "--participant", "mit.edu", "--found", "town", "--home", str(home)]
+    init = [*PEER, "init", "--participant", "mit.edu", "--found", "cluster", "--home", str(home)]
     subprocess.run(init, check=True, capture_output=True)
     run = [sys.executable, crashing_peer.__file__, "run", "--listen", "127.0.0.1:0"]
     environment = {**os.environ, peer_intervals.INTERVALS: BUSY}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_peers import make_stream, open_town, rows, schema_of, until
+from engine_peers import make_stream, open_cluster, rows, schema_of, until
 from msgspec import structs
 
 from medusa.engine.objects.definitions import StreamDefinition
@@ -22,11 +22,11 @@ def csv(path: Path, stimes: range) -> str:
 
 
 async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> None:
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     old, new = csv(tmp_path / "old.csv", range(3)), csv(tmp_path / "new.csv", range(8, 12))
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, rows([(9, 9)]), boundary=9)
@@ -42,12 +42,12 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
 
 async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Path) -> None:
     """This holds even if nothing is posted; no row waits where another producer went farther."""
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     file = tmp_path / "rows.csv"
     file.write_text("t,name,value\n1,x,1\n2,x,2\n2,x,3\n")
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
         for rows_posted in (3, 0):
@@ -65,11 +65,11 @@ async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Pa
 
 async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
     """If all rows are late, the command fails, as the table has none of them."""
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     old, new = csv(tmp_path / "old.csv", range(2)), csv(tmp_path / "new.csv", range(8, 12))
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         schema = structs.replace(
             schema_of("mit.edu"), name="medusa://mit.edu/entry", key=("value",)
         )
@@ -89,11 +89,11 @@ async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
 
 async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -> None:
     """The newest rows of a table wait for its time to pass them: the command compares them, too."""
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     file = tmp_path / "rows.csv"
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         schema = structs.replace(schema_of("mit.edu"), name="medusa://mit.edu/entry", key=("name",))
         deleted = Field(DELETED, FieldType.BOOL, nullable=True)
         schema = structs.replace(schema, fields=(*schema.fields, deleted))
@@ -127,11 +127,11 @@ async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -
 
 
 async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     file = csv(tmp_path / "f.csv", range(12))
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", lateness_us=4)
             await client.post_event(stream, rows([(9, 9)]), boundary=9)
@@ -148,11 +148,11 @@ async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
 
 
 async def test_a_stream_that_has_ended_is_named_as_such(tmp_path: Path) -> None:
-    folder = tmp_path / "town"
+    folder = tmp_path / "cluster"
     folder.mkdir()
     file = csv(tmp_path / "f.csv", range(3))
-    async with open_town(folder) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(folder) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
             await client.post_event(stream, None, end=True)

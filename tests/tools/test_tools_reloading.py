@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Town, make_stream, rows
+from engine_peers import Cluster, make_stream, rows
 from programs import peer_command
 from tools_fake_peer import make_home
 
@@ -24,7 +24,7 @@ from medusa.tools.daemon.reloading import Reloading, Take, live_settings
 from medusa.tools.home.config import TEMPLATE, Config, load_config
 from medusa.tools.home.folder import Home
 
-pytestmark = pytest.mark.town(disk_bytes=1)
+pytestmark = pytest.mark.cluster(disk_bytes=1)
 
 
 @pytest.fixture
@@ -88,9 +88,11 @@ async def fill(client: AsyncMedusaClient, stream: str) -> None:
         await client.flush()
 
 
-async def test_more_room_is_there_at_once(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_more_room_is_there_at_once(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     interpret(monkeypatch)
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client(patience_s=0.2) as client:
         stream = await make_stream(client, mit, "conns")
         with pytest.raises(StorageFullError):
@@ -99,7 +101,7 @@ async def test_more_room_is_there_at_once(town: Town, monkeypatch: pytest.Monkey
     config = mit.config
     more = dataclasses.replace(config.engine, disk_bytes=2**30)
     live["engine.disk_bytes"](dataclasses.replace(config, engine=more))
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await client.post_event(stream, rows([(60, 1)]))
     await client.flush()
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import Town, make_stream, received, rows, until
+from engine_peers import Cluster, make_stream, received, rows, until
 from tools_prompt import Prompt
 
 from medusa.overlay.errors import RefusedError
@@ -17,11 +17,11 @@ from medusa.tools.home.folder import Home
 
 
 async def test_its_people_are_told_why_and_their_subscriptions_end(
-    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    evil = await town.settle("evil.org")
-    await town.acquainted(mit, utah, evil)
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
+    evil = await cluster.settle("evil.org")
+    await cluster.acquainted(mit, utah, evil)
     async with mit.client() as client:
         stream = await make_stream(client, mit, "events")
         await client.post_event(stream, rows([(1, 1), (2, 2)]))
@@ -61,10 +61,10 @@ async def test_its_people_are_told_why_and_their_subscriptions_end(
 
 
 async def test_a_revoked_participant_that_has_not_heard_of_it_does_not_leave(
-    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
-    await town.acquainted(mit, evil)
+    mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")
+    await cluster.acquainted(mit, evil)
     overlay = evil.up.engine.overlay
     await until(lambda: _standing(evil.home) == "member")
     await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trio
-from engine_peers import Town, make_stream, rows, until
+from engine_peers import Cluster, make_stream, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,9 +80,9 @@ def options(**changed: float) -> Options:
 
 
 async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
-    town: Town, tmp_path: Path
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    place, client = await town.founder()
+    place, client = await cluster.founder()
     stream = await make_stream(client, place, "s", history_us=1)
     with open_folder(tmp_path / "files", stream, BEGINNING) as files:
         async with (
@@ -104,8 +104,8 @@ async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
     assert found(tmp_path / "files") == list(range(1, 41))
 
 
-async def test_a_folder_ends_with_its_stream(town: Town, tmp_path: Path) -> None:
-    place, client = await town.founder()
+async def test_a_folder_ends_with_its_stream(cluster: Cluster, tmp_path: Path) -> None:
+    place, client = await cluster.founder()
     stream = await make_stream(client, place, "s")
     await client.post_event(stream, rows([(at, at) for at in range(9)]), end=True)
     with open_folder(tmp_path / "files", stream, BEGINNING) as files:
@@ -117,24 +117,28 @@ async def test_a_folder_ends_with_its_stream(town: Town, tmp_path: Path) -> None
     assert found(tmp_path / "files") == list(range(9))
 
 
-async def test_files_of_no_stream_are_not_offered_elsewhere(town: Town, tmp_path: Path) -> None:
+async def test_files_of_no_stream_are_not_offered_elsewhere(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """If another peer keeps a stream of that name, its files are offered."""
-    place, client = await town.founder()
+    place, client = await cluster.founder()
     stream = await make_stream(client, place, "s")
     engine = place.up.engine
     with pytest.raises(NotFoundError, match=r"^(?!.*subscribe).*medusa://mit\.edu/other"):
         await freeze_known(engine, place.name("other"), tmp_path / "none")
     with pytest.raises(NotFoundError, match="has no tuples yet"):
         await freeze_known(engine, stream, tmp_path / "none")
-    other = await town.settle("brown.edu")
+    other = await cluster.settle("brown.edu")
     async with other.client() as theirs:
         far = await make_stream(theirs, other, "t")
     with pytest.raises(NotFoundError, match=r"keeps no log of medusa://brown\.edu/t: `medusa subs"):
         await freeze_known(engine, far, tmp_path / "none")
 
 
-async def test_frozen_files_have_the_log_up_to_its_boundary(town: Town, tmp_path: Path) -> None:
-    place, client = await town.founder()
+async def test_frozen_files_have_the_log_up_to_its_boundary(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    place, client = await cluster.founder()
     stream = await make_stream(client, place, "s")
     store, log = place.up.engine.store, place.state("s").log
     with pytest.raises(NotFoundError, match="has no tuples yet"):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_peers import open_town, until
+from engine_peers import open_cluster, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,8 +80,8 @@ def test_the_time_of_deletions_is_in_the_unit_of_the_schema(type_: F, later: flo
 
 
 async def test_a_table_is_read_as_it_is_at_a_boundary(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        place = await town.settle("mit.edu")
+    async with open_cluster(tmp_path) as cluster:
+        place = await cluster.settle("mit.edu")
         async with place.client() as client:
             of = schema(place.name("t_schema"))
             await client.create_schema(of)
@@ -102,8 +102,8 @@ async def test_a_table_is_read_as_it_is_at_a_boundary(tmp_path: Path) -> None:
 
 
 async def test_a_stream_is_no_table(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        place = await town.settle("mit.edu")
+    async with open_cluster(tmp_path) as cluster:
+        place = await cluster.settle("mit.edu")
         async with place.client() as client:
             of = schema(place.name("t_schema"))
             await client.create_schema(of)

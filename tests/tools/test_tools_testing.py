@@ -22,7 +22,7 @@ from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.commands.medusa import testing
 from medusa.tools.trial.cases import find_cases, stream_of_file
 from medusa.tools.trial.comparison import compare, read_expected, write_expected
-from medusa.tools.trial.rehearsal import Trial
+from medusa.tools.trial.trial import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CASES = Path(__file__).parent / "cases"

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Town, make_stream, open_town, received, rows
+from engine_peers import Cluster, make_stream, open_cluster, received, rows
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import medusa_command
@@ -46,7 +46,7 @@ from medusa.tools.home.token_text import TokenText, parse_token
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
     place = Home(tmp_path / "home")
-    make_peer(place, "mit.edu", "town")
+    make_peer(place, "mit.edu", "cluster")
     return place
 
 
@@ -123,8 +123,8 @@ def test_a_name_is_taken_while_its_token_counts(home: Home) -> None:
 
 
 async def test_every_call_of_clients_has_a_scope(tmp_path: Path) -> None:
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu", contracts=ContractsConfig(trade=True))
+    async with open_cluster(tmp_path) as cluster:
+        mit = await cluster.settle("mit.edu", contracts=ContractsConfig(trade=True))
         methods = mit.up.engine.overlay.service.methods
     served = {name for name, method in methods.items() if method.clients}
     assert served == set(SCOPES), (
@@ -132,8 +132,8 @@ async def test_every_call_of_clients_has_a_scope(tmp_path: Path) -> None:
     )
 
 
-async def test_what_each_scope_allows_at_a_peer(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_what_each_scope_allows_at_a_peer(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     file = TokenFile(mit.home)
     tokens = {
         scope: file.add(scope.value, frozenset({scope}), None, time.time()).decode()
@@ -166,13 +166,13 @@ async def test_what_each_scope_allows_at_a_peer(town: Town) -> None:
         assert await received(client.subscribe(stream), 1) == [(7, 7)]
 
 
-async def test_a_revoked_tokens_subscription_ends_with_the_reason(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_a_revoked_tokens_subscription_ends_with_the_reason(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     file = TokenFile(mit.home)
     read = frozenset({Scope.READ})
     revoked = file.add("revoked", read, None, time.time()).decode()
     expiring = file.add("expiring", read, time.time() + 3, time.time()).decode()
-    owner = await town.client(mit)
+    owner = await cluster.client(mit)
     stream = await make_stream(owner, mit, "s")
 
     async def read_until_refused(token: str, reason: str) -> None:
@@ -196,10 +196,10 @@ async def test_a_revoked_tokens_subscription_ends_with_the_reason(town: Town) ->
     assert any("'revoked' was revoked" in text for text in told)
 
 
-async def test_the_owners_token_is_rotated_under_a_running_peer(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_the_owners_token_is_rotated_under_a_running_peer(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     before = mit.home.client_token()
-    held = await town.client(mit)
+    held = await cluster.client(mit)
     await held.list_objects()
     TokenFile(mit.home).rotate(OWNER, time.time())
     endpoint = Endpoint.of(mit.home)
@@ -215,8 +215,8 @@ async def test_the_owners_token_is_rotated_under_a_running_peer(town: Town) -> N
     await held.list_objects()
 
 
-async def test_a_damaged_file_changes_nothing_while_the_peer_runs(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_a_damaged_file_changes_nothing_while_the_peer_runs(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     file = TokenFile(mit.home)
     token = file.add("ci", frozenset({Scope.READ}), None, time.time()).decode()
     for content in (mit.home.tokens.read_bytes(), b"{"):
@@ -234,9 +234,9 @@ async def test_a_token_with_an_address_needs_no_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MEDUSA_HOME", str(tmp_path / "nowhere"))
-    async with open_town(tmp_path / "town") as town:
-        (tmp_path / "town").mkdir()
-        mit = await town.settle("mit.edu")
+    async with open_cluster(tmp_path / "cluster") as cluster:
+        (tmp_path / "cluster").mkdir()
+        mit = await cluster.settle("mit.edu")
         host, port = mit.up.running.client
         at = ("--home", str(mit.home.folder), "--address", f"{host}:{port}")
         await trio.to_thread.run_sync(run, capfd, "add", "eye", "--scope", "read", *at)

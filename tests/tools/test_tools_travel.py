@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, until
+from engine_peers import Cluster, until
 from tools_prompt import Prompt
 from tools_travel import THREE, examples, world
 
@@ -20,7 +20,7 @@ from medusa.tools.client.blocking import MedusaClient
 from medusa.tools.commands.medusa import travel
 from medusa.tools.commands.medusa.travel import view_in_words
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 
 
 @pytest.fixture(autouse=True)
@@ -46,11 +46,11 @@ def stimes(out: str) -> list[float]:
 
 
 async def test_the_manual_works_as_written(
-    town: Town, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     ran: dict[str, str] = {}
     for words, beside in commands("## Time travel"):
@@ -91,10 +91,12 @@ async def test_the_manual_works_as_written(
 until_four = ("--until", "2018-03-24T16:00:00Z")
 
 
-async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture[str]) -> None:
-    mit = await town.settle("mit.edu")
+async def test_what_is_said_and_refused(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
+    mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await world(client, mit)
     conns, log = mit.name("conns"), mit.state("conns").log
     view = ("view", "create", mit.name("v"), "--of", conns)
@@ -172,8 +174,8 @@ async def test_what_is_said_and_refused(town: Town, capfd: pytest.CaptureFixture
     assert (await prompt.outcome("query", "copy", "a", "b"))[0] == 2
 
 
-async def test_the_blocking_client_travels_as_well(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_the_blocking_client_travels_as_well(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     await world(client, mit)
 
     def use() -> None:

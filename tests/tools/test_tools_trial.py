@@ -28,7 +28,7 @@ from medusa.tools.rows.row_process import open_rows
 from medusa.tools.trial.answers import SHOWN_ROWS, Answers, Files, with_moments
 from medusa.tools.trial.peer_of_the_moment import Posted
 from medusa.tools.trial.recordings import RecordingError, recording_of
-from medusa.tools.trial.rehearsal import trial_of
+from medusa.tools.trial.trial import trial_of
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -277,7 +277,7 @@ def test_files_without_rows_and_answers_without_any_are_remarked(rows: Path) -> 
     ]
 
 
-# -- rehearsals ------------------------------------------------------------------------------------
+# -- warm-ups ------------------------------------------------------------------------------------
 
 SCRIPT = """
 CREATE QUERY utah.edu.q WITH (ha = 'passive_standby', secondary = '%s') AS BEGIN

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, until
+from engine_peers import Cluster, until
 from tools_prompt import Prompt
 
 from medusa.engine.tasks.waiting import Held, Waiting
@@ -46,11 +46,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(print_stream, "WAIT_S", 0.1)
 
 
-async def stalled(town: Town) -> tuple[Path, AsyncMedusaClient]:
+async def stalled(cluster: Cluster) -> tuple[Path, AsyncMedusaClient]:
     """Give a peer whose conns stands at 14:05:41, and whose alerts has no row; return its home's
     folder."""
-    mit = await town.settle("mit.edu")
-    client = await town.client(mit)
+    mit = await cluster.settle("mit.edu")
+    client = await cluster.client(mit)
     await client.create_query_xml(SCRIPT)
     for query in ("minutes", "pairs"):
         await client.start_query(mit.name(query))
@@ -64,9 +64,9 @@ async def stalled(town: Town) -> tuple[Path, AsyncMedusaClient]:
 
 
 async def test_query_show_and_status_name_the_input_and_the_moment(
-    town: Town, capfd: pytest.CaptureFixture[str]
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    home, _ = await stalled(town)
+    home, _ = await stalled(cluster)
     prompt = Prompt(home, capfd)
     for query, why in (("minutes", WINDOW), ("pairs", JOIN)):
 
@@ -88,9 +88,9 @@ def _flat(text: str) -> str:
 
 
 async def test_who_subscribes_is_told_once_why_nothing_comes(
-    town: Town, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _, client = await stalled(town)
+    _, client = await stalled(cluster)
     monkeypatch.setattr(print_stream, "LOOK_S", 0.05)
     told = ""
 

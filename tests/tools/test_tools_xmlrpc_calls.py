@@ -13,7 +13,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Town, known, make_stream, received, rows, schema_of
+from engine_peers import Cluster, known, make_stream, received, rows, schema_of
 from tools_xmlrpc import OpenStock, Stock, bearer, configure, posted, settled, token_for
 
 from medusa.engine.objects.schema import END
@@ -61,9 +61,9 @@ async def everything(client: Stock, stream: str, rows_wanted: int) -> list[dict[
     return events
 
 
-async def test_table_1(stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_table_1(stock: OpenStock, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    mit = await settled(town)
+    mit = await settled(cluster)
     client = stock(mit)
     assert await client.create_schema(PERSON) == {
         "names": [PERSON["name"]],
@@ -143,9 +143,9 @@ async def test_table_1(stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyP
     assert (await client.refused("lookup_object", "medusa://mit.edu/who"))[0] == 7
 
 
-async def test_both_protocols_see_the_same(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_both_protocols_see_the_same(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     await native.post_event(stream, rows([(1, 10), (2, 20)]), boundary=5)
     await native.flush()
@@ -159,9 +159,11 @@ async def test_both_protocols_see_the_same(stock: OpenStock, town: Town) -> None
     assert stream in (await known(native))["stream"]
 
 
-async def test_a_pull_waits_and_tells_that_there_is_nothing(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_a_pull_waits_and_tells_that_there_is_nothing(
+    stock: OpenStock, cluster: Cluster
+) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     assert await client.receive_events(stream, 7) == {
         "stream": stream,
@@ -184,15 +186,15 @@ async def test_a_pull_waits_and_tells_that_there_is_nothing(stock: OpenStock, to
 
 
 async def test_posts_are_numbered_by_the_peer_or_by_the_client(
-    stock: OpenStock, town: Town
+    stock: OpenStock, cluster: Cluster
 ) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s", idle_timeout_us=300_000)
     for number in (1, 2):
         answer = await client.post_event(stream, [{"t": number, "value": 1}])
         assert (answer["sequence"], answer["rows"], answer["duplicate"]) == (number, 1, False)
-    await town.restart(mit)
+    await cluster.restart(mit)
     client = stock(mit)
     assert (await client.post_event(stream, [{"t": 3, "value": 1}]))["sequence"] == 3
     mine = {"producer": "loader", "sequence": 1}
@@ -209,9 +211,9 @@ async def test_posts_are_numbered_by_the_peer_or_by_the_client(
     assert len(await everything(client, stream, 4)) == 4
 
 
-async def test_concurrent_posts_are_all_stored_once(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native = await town.client(mit)
+async def test_concurrent_posts_are_all_stored_once(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
+    native = await cluster.client(mit)
     stream = await make_stream(native, mit, "s")
 
     async def post(number: int) -> None:
@@ -266,17 +268,24 @@ async def test_concurrent_posts_are_all_stored_once(stock: OpenStock, town: Town
     ],
 )
 async def test_a_fault_has_a_number_and_one_line(  # noqa: PLR0917 - fixtures
-    stock: OpenStock, town: Town, method: str, arguments: tuple[Any, ...], number: int, reason: str
+    stock: OpenStock,
+    cluster: Cluster,
+    method: str,
+    arguments: tuple[Any, ...],
+    number: int,
+    reason: str,
 ) -> None:
-    client = stock(await settled(town))
+    client = stock(await settled(cluster))
     code, text = await client.refused(method, *arguments)
     assert (code, text.count("\n")) == (number, 0)
     assert re.search(reason, text), text
 
 
-async def test_a_bad_event_is_named_and_nothing_is_stored(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_a_bad_event_is_named_and_nothing_is_stored(
+    stock: OpenStock, cluster: Cluster
+) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     bad = [{"t": 1, "value": 1}, {"t": 2, "value": "x"}]
     number, text = await client.refused("post_event", stream, bad)
@@ -288,11 +297,11 @@ async def test_a_bad_event_is_named_and_nothing_is_stored(stock: OpenStock, town
 
 
 async def test_each_scope_allows_what_it_allows_by_the_other_protocol(
-    stock: OpenStock, town: Town
+    stock: OpenStock, cluster: Cluster
 ) -> None:
     """An invalid call is refused for the token's scope first, and only then for its content."""
-    mit = await settled(town)
-    native = await town.client(mit)
+    mit = await settled(cluster)
+    native = await cluster.client(mit)
     stream = await make_stream(native, mit, "s")
     schema = {"name": "medusa://mit.edu/other", "fields": [{"name": "a", "type": "int"}]}
     calls: dict[str, tuple[Any, ...]] = {
@@ -318,8 +327,8 @@ async def test_each_scope_allows_what_it_allows_by_the_other_protocol(
             assert refused is (scope not in SCOPES[method]), (scope, method)
 
 
-async def test_tokens_are_those_of_every_client(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
+async def test_tokens_are_those_of_every_client(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
     file = TokenFile(mit.home)
     secret = file.add("ci", EVERY_SCOPE, None, time.time())
     printed = str(
@@ -346,8 +355,8 @@ async def test_tokens_are_those_of_every_client(stock: OpenStock, town: Town) ->
     assert (number, text) == (4, str(told.value))
 
 
-async def test_there_is_no_port_unless_it_is_said(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_there_is_no_port_unless_it_is_said(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     assert mit.up.running.xmlrpc is None
     configure(mit, '[xmlrpc]\nsinks = ["10.0.0.0/33"]\n')
     with pytest.raises(MedusaError, match=r"xmlrpc: .*10\.0\.0\.0/33"):
@@ -366,10 +375,10 @@ def test_every_error_has_a_number() -> None:
         assert number in NUMBERS.values()
 
 
-async def test_a_text_of_any_characters_comes_and_goes(stock: OpenStock, town: Town) -> None:
+async def test_a_text_of_any_characters_comes_and_goes(stock: OpenStock, cluster: Cluster) -> None:
     """Characters that XML changes or cannot write are escaped, or come as base64 of their UTF-8."""
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     await native.post_event(stream, rows([(1, 1)], "a\r\nb"))
     await native.post_event(stream, rows([(2, 2)], "\x07\x00"), boundary=3)

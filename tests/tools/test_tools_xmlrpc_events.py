@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Town, make_stream, rows
+from engine_peers import Cluster, make_stream, rows
 from tools_xmlrpc import OpenStock, settled
 
 from medusa.engine.streams.log.recent import Epoch
@@ -26,10 +26,10 @@ def test_batches_are_cut_between_tuples_of_different_stimes() -> None:
     assert [each["upto"] for each in batches("s", Epoch(0, 10, table.slice(0, 0)))] == [10]
 
 
-async def test_many_events_come_batch_by_batch(stock: OpenStock, town: Town) -> None:
+async def test_many_events_come_batch_by_batch(stock: OpenStock, cluster: Cluster) -> None:
     count = 50_000
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     table = rows((number // 3, number) for number in range(count))
     await native.post_event(stream, table, end=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, until
+from engine_peers import Cluster, until
 from tools_xmlrpc import OpenStock, address_of, settled, url
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "xmlrpc"
@@ -20,10 +20,10 @@ LOCATOR = "medusa://nms.lcs.mit.edu/locator"
 
 @pytest.mark.process
 async def test_the_appendix(
-    stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    stock: OpenStock, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     interpret(monkeypatch)
-    mit = await settled(town, "nms.lcs.mit.edu")
+    mit = await settled(cluster, "nms.lcs.mit.edu")
     arguments = [url(mit).rstrip("/"), str(mit.home.root_certificate)]
 
     async def printed(name: str) -> str:

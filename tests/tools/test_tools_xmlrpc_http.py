@@ -14,7 +14,7 @@ from xmlrpc.client import dumps, loads
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town
+from engine_peers import Cluster, Place
 from hypothesis import given
 from hypothesis import strategies as st
 from tools_xmlrpc import OpenStock, address_of, bearer, posted, settled, trusting
@@ -70,13 +70,13 @@ def head(place: Place, **headers: str) -> bytes:
 )
 async def test_what_is_no_call_of_xml_rpc(  # noqa: PLR0917 - fixtures
     stock: OpenStock,
-    town: Town,
+    cluster: Cluster,
     headers: dict[str, str],
     path: str,
     status: int,
     reason: str,
 ) -> None:
-    mit = await settled(town)
+    mit = await settled(cluster)
     body = b"x" * (MAX_BODY_BYTES + 1) if "Content-Length" in headers else NONE_SUCH
     sent = {**bearer(mit), **headers}
     answer = await trio.to_thread.run_sync(posted, mit, body, sent, path)
@@ -97,9 +97,9 @@ async def test_what_is_no_call_of_xml_rpc(  # noqa: PLR0917 - fixtures
     ],
 )
 async def test_without_a_token_there_is_a_fault_and_nothing_else(
-    stock: OpenStock, town: Town, said: dict[str, str], reason: str
+    stock: OpenStock, cluster: Cluster, said: dict[str, str], reason: str
 ) -> None:
-    mit = await settled(town)
+    mit = await settled(cluster)
     headers = {"Content-Type": "text/xml", **said}
     status, body = await trio.to_thread.run_sync(posted, mit, b"<a>", headers)
     assert status == 200
@@ -109,8 +109,8 @@ async def test_without_a_token_there_is_a_fault_and_nothing_else(
     await answers(stock, mit)
 
 
-async def test_pieces_in_any_size_and_calls_one_after_the_other(town: Town) -> None:
-    mit = await settled(town)
+async def test_pieces_in_any_size_and_calls_one_after_the_other(cluster: Cluster) -> None:
+    mit = await settled(cluster)
     request = head(mit, Content_Length=str(len(NONE_SUCH))) + NONE_SUCH
     last = head(mit, Content_Length=str(len(NONE_SUCH)), Connection="close") + NONE_SUCH
     single = [request[at : at + 1] for at in range(len(request))]
@@ -119,8 +119,8 @@ async def test_pieces_in_any_size_and_calls_one_after_the_other(town: Town) -> N
     assert told.count(b"<int>7</int>") == 3
 
 
-async def test_a_body_in_chunks_after_continue(town: Town) -> None:
-    mit = await settled(town)
+async def test_a_body_in_chunks_after_continue(cluster: Cluster) -> None:
+    mit = await settled(cluster)
     start = head(mit, Transfer_Encoding="chunked", Expect="100-continue", Connection="close")
     body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(NONE_SUCH), NONE_SUCH)
 
@@ -134,8 +134,8 @@ async def test_a_body_in_chunks_after_continue(town: Town) -> None:
     assert b"<int>7</int>" in await trio.to_thread.run_sync(wait_for_leave)
 
 
-async def test_another_token_needs_another_connection(town: Town) -> None:
-    mit = await settled(town)
+async def test_another_token_needs_another_connection(cluster: Cluster) -> None:
+    mit = await settled(cluster)
     good = head(mit, Content_Length=str(len(NONE_SUCH))) + NONE_SUCH
     other = good.replace(b"Bearer ", b"Bearer x")
     told = await trio.to_thread.run_sync(talk, mit, good, other)
@@ -155,21 +155,21 @@ async def test_another_token_needs_another_connection(town: Town) -> None:
     ],
 )
 async def test_nonsense_is_answered_with_a_status(
-    stock: OpenStock, town: Town, nonsense: bytes
+    stock: OpenStock, cluster: Cluster, nonsense: bytes
 ) -> None:
-    mit = await settled(town)
+    mit = await settled(cluster)
     told = await trio.to_thread.run_sync(talk, mit, nonsense)
     assert told.startswith(b"HTTP/1.1 4"), told
     await answers(stock, mit)
 
 
 async def test_a_client_that_is_silent_or_slow_is_sent_away(
-    stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyPatch
+    stock: OpenStock, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     quick = partial(open_xmlrpc_listener, handshake_s=0.3, idle_s=0.3)
     monkeypatch.setattr(listener, "open_xmlrpc_listener", quick)
     monkeypatch.setattr(listener, "BODY_S", 0.3)
-    mit = await settled(town)
+    mit = await settled(cluster)
     assert await trio.to_thread.run_sync(talk, mit) == b""
     assert await trio.to_thread.run_sync(talk, mit, b"POST / HT") == b""
     idle = head(mit, Content_Length=str(len(NONE_SUCH))) + NONE_SUCH
@@ -179,8 +179,8 @@ async def test_a_client_that_is_silent_or_slow_is_sent_away(
     await answers(stock, mit)
 
 
-async def test_a_stranger_without_tls_holds_nothing_up(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
+async def test_a_stranger_without_tls_holds_nothing_up(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
 
     def plain() -> bytes:
         with socket.create_connection(address_of(mit), timeout=DEADLINE_S) as stream:
@@ -192,9 +192,9 @@ async def test_a_stranger_without_tls_holds_nothing_up(stock: OpenStock, town: T
 
 
 async def test_a_fault_of_ours_is_a_fault_with_an_id(
-    stock: OpenStock, town: Town, monkeypatch: pytest.MonkeyPatch
+    stock: OpenStock, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit = await settled(town)
+    mit = await settled(cluster)
 
     def broken(*_: Any) -> bytes:
         raise ZeroDivisionError

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
-from engine_peers import Place, Town, make_stream, pairs_of, rows
+from engine_peers import Cluster, Place, make_stream, pairs_of, rows
 
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import BrokenError
@@ -52,15 +52,15 @@ class Breaking:
             yield Answers(duplex, self._lost if self.opened == 1 else 0)
 
 
-async def stored(town: Town, mit: Place, stream: str) -> list[tuple[int, int]]:
-    client = await town.client(mit)
+async def stored(cluster: Cluster, mit: Place, stream: str) -> list[tuple[int, int]]:
+    client = await cluster.client(mit)
     pulled = await client.receive_events(stream, timeout_s=10)
     assert pulled is not None
     return pairs_of(pulled.table)
 
 
-async def test_a_post_whose_answer_is_lost_is_stored_once(town: Town) -> None:
-    mit, native = await town.founder()
+async def test_a_post_whose_answer_is_lost_is_stored_once(cluster: Cluster) -> None:
+    mit, native = await cluster.founder()
     posting = Posting(mit.id, 20.0)
     table = rows([(1, 1)])
     async with trio.open_nursery() as nursery:
@@ -71,5 +71,5 @@ async def test_a_post_whose_answer_is_lost_is_stored_once(town: Town) -> None:
             posted = await posting.post(breaking, stream, "owner", table, PostOptions(end=True))
             assert (posted.sequence, posted.duplicate) == (1, duplicate)
             assert breaking.opened == 2
-            assert await stored(town, mit, stream) == [(1, 1)]
+            assert await stored(cluster, mit, stream) == [(1, 1)]
         nursery.cancel_scope.cancel()

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from engine_peers import Town, make_stream, rows, until
+from engine_peers import Cluster, make_stream, rows, until
 from tools_xmlrpc import OpenStock, settled
 
 from medusa.overlay.client_tokens import EVERY_SCOPE
@@ -82,9 +82,9 @@ def listening(
             thread.join()
 
 
-async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     await native.post_event(stream, rows([(1, 1), (2, 2)]), boundary=2)
     await native.flush()
@@ -107,9 +107,11 @@ async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, town: Town
         assert sink.values == list(range(1, 50))
 
 
-async def test_a_sink_that_fails_gets_the_same_batch_again(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_a_sink_that_fails_gets_the_same_batch_again(
+    stock: OpenStock, cluster: Cluster
+) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     with listening(faults=2) as sink:
         await client.subscribe(stream, "tcp", sink.address, "sink")
@@ -118,9 +120,11 @@ async def test_a_sink_that_fails_gets_the_same_batch_again(stock: OpenStock, tow
         assert sink.calls == 3 + len(sink.batches) - 1
 
 
-async def test_a_sink_is_served_as_long_as_its_token_counts(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native = await town.client(mit)
+async def test_a_sink_is_served_as_long_as_its_token_counts(
+    stock: OpenStock, cluster: Cluster
+) -> None:
+    mit = await settled(cluster)
+    native = await cluster.client(mit)
     stream = await make_stream(native, mit, "s")
     file = TokenFile(mit.home)
     token = file.add("ci", EVERY_SCOPE, None, time.time()).decode()
@@ -142,9 +146,9 @@ async def test_a_sink_is_served_as_long_as_its_token_counts(stock: OpenStock, to
         assert sink.values == [1]
 
 
-async def test_a_token_has_so_many_sinks(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_a_token_has_so_many_sinks(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     with listening() as sink:
         for number in range(MAX_SINKS):
@@ -157,9 +161,9 @@ async def test_a_token_has_so_many_sinks(stock: OpenStock, town: Town) -> None:
         assert number == 7
 
 
-async def test_no_sink_elsewhere(stock: OpenStock, town: Town) -> None:
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+async def test_no_sink_elsewhere(stock: OpenStock, cluster: Cluster) -> None:
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     for place in ("127.0.0.2:80", "169.254.169.254:80", "[::1]:80"):
         number, text = await client.refused("subscribe", stream, "tcp", place, "sink")
@@ -227,12 +231,12 @@ def certificate(folder: Path) -> tuple[ssl.SSLContext, str]:
 
 
 async def test_a_sink_with_tls_is_known_by_its_certificate(
-    stock: OpenStock, town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stock: OpenStock, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     impatient = partial(open_xmlrpc_listener, sink_patience_s=0.1)
     monkeypatch.setattr("medusa.tools.xmlrpc.listener.open_xmlrpc_listener", impatient)
-    mit = await settled(town)
-    native, client = await town.client(mit), stock(mit)
+    mit = await settled(cluster)
+    native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     await native.post_event(stream, rows([(1, 1)]), boundary=1)
     await native.flush()

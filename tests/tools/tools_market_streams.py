@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 from engine_peers import DEADLINE_S, Place, begin, rows, until
-from tools_market_town import DAY_S, balances, deliver, notes, proposed, trader
+from tools_market_cluster import DAY_S, balances, deliver, notes, proposed, trader
 
 from medusa.contracts.balances import Balance
 from medusa.contracts.documents import contract_id

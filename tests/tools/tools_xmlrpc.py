@@ -1,4 +1,4 @@
-"""A peer of a town that serves XML-RPC, and stock clients of it: `xmlrpc.client` alone."""
+"""A peer of a cluster that serves XML-RPC, and stock clients of it: `xmlrpc.client` alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from xmlrpc.client import Fault, ServerProxy
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town
+from engine_peers import Cluster, Place
 
 from medusa.overlay.client_tokens import Scope
 from medusa.tools.home.addresses import Address, format_address
@@ -23,11 +23,13 @@ from medusa.tools.home.token_file import TokenFile
 ANY_PORT = '[xmlrpc]\nlisten = "127.0.0.1:0"\n'
 
 
-async def settled(town: Town, participant: str = "mit.edu", settings: str = ANY_PORT) -> Place:
+async def settled(
+    cluster: Cluster, participant: str = "mit.edu", settings: str = ANY_PORT
+) -> Place:
     """Start a peer whose settings turn XML-RPC on."""
-    place = await town.settle(participant)
+    place = await cluster.settle(participant)
     configure(place, settings)
-    await town.restart(place)
+    await cluster.restart(place)
     return place
 
 

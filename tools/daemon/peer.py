@@ -244,7 +244,7 @@ async def _open(
             service.answering(),
             renewing(home, overlay),
         ):
-            engine.tend()
+            engine.maintain()
             yield Peer(
                 engine,
                 Running(

@@ -23,7 +23,9 @@ def live_settings(engine: Engine) -> dict[str, Take]:
     store, mover = engine.store, engine.mover
     return {
         "engine.disk_bytes": lambda new: store.quota.allow(new.engine.disk_bytes),
-        "engine.foreign_hold_s": lambda new: store.tending.be_patient(new.engine.foreign_hold_s),
+        "engine.foreign_hold_s": lambda new: store.maintenance.be_patient(
+            new.engine.foreign_hold_s
+        ),
         "functions.allowed": lambda new: engine.functions.allow(new.functions.allowed),
         "engine.patience_s": lambda new: mover.home.be_patient(new.engine.patience_s),
     }

@@ -114,7 +114,7 @@ class FrozenFolders:
                 "that nobody reads"
             )
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Remove folders whose time is over, for ever."""
         while True:
             await trio.sleep_until(next_beat(LOOK_S))
@@ -139,7 +139,7 @@ async def frozen_folders(home: Home) -> AsyncIterator[FrozenFolders]:
     earlier run left."""
     folders = FrozenFolders(home)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(folders.tend)
+        nursery.start_soon(folders.maintain)
         yield folders
         nursery.cancel_scope.cancel()
 

@@ -36,7 +36,7 @@ from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.post_speed import cut, stime_of
 from medusa.tools.rows.row_process import Rows, open_rows
 from medusa.tools.trial.engines import Engine
-from medusa.tools.trial.rehearsal import Trial
+from medusa.tools.trial.trial import Trial
 
 EPOCH_S: Final = 0.05
 """The shortest epoch, seconds: the answers are waited for, and nothing else is computed."""

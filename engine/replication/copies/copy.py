@@ -232,7 +232,7 @@ class Copy:
             for name, state in self.inputs.items()
         ):
             raise NotRetainedError("the past of its inputs is gone")
-        await self.runner.rehearse(self.boundary)
+        await self.runner.warm_up(self.boundary)
         self.ready = True
 
     async def run(self) -> None:

@@ -24,7 +24,7 @@ from medusa.engine.tasks.query_editions import changing
 from medusa.engine.tasks.windows import read_after
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import StorageError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 def carrier(stored: StoredQuery) -> str:
@@ -243,7 +243,7 @@ class QueryCopy:
 
     # -- its entries in the catalog -----------------------------------------------------------
 
-    @kill_point(KillPoint.CATALOG_PUBLISH_QUERY)
+    @failpoint(Failpoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:
         """Publish the query and its outputs. Raises: MedusaError: they cannot be published."""
         for copy in self.tasks:

@@ -17,7 +17,7 @@ from medusa.engine.replication.term import Term
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.events import Events
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.names import NO_PEER, ObjectName, PeerId
 
 PATIENCE_S: Final = 2.0
@@ -64,7 +64,7 @@ class Announcements:
         self._catalog.publish_soon(STREAM, name, entry)
         self._catalog.publish_soon(PRODUCER, name, Producer(stream))
 
-    @kill_point(KillPoint.CATALOG_ANNOUNCE_ALTERED)
+    @failpoint(Failpoint.CATALOG_ANNOUNCE_ALTERED)
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
         """Publish new definitions of our streams; later, if it takes longer than `PATIENCE_S`."""
         with trio.move_on_after(PATIENCE_S):
@@ -75,7 +75,7 @@ class Announcements:
         """Publish a stream without its term."""
         await self._catalog.publish(STREAM, ObjectName.parse(entry.stream.name), entry)
 
-    @kill_point(KillPoint.CATALOG_NAME_PRODUCER)
+    @failpoint(Failpoint.CATALOG_NAME_PRODUCER)
     async def publish_term(self, term: Term, *, worker: PeerId = NO_PEER, edition: int = 0) -> None:
         """Publish this peer as the holder of a stream's term.
 
@@ -86,7 +86,7 @@ class Announcements:
         producer = Producer(term.subject, worker.hex(), term.secondary.hex(), term.number, edition)
         await self._catalog.publish(PRODUCER, ObjectName.parse(term.subject), producer)
 
-    @kill_point(KillPoint.CATALOG_WITHDRAW)
+    @failpoint(Failpoint.CATALOG_WITHDRAW)
     async def withdraw(self, stream: str) -> None:
         """Withdraw a stream and its term, unless they are another peer's of ours by now."""
         name = ObjectName.parse(stream)
@@ -270,7 +270,7 @@ class Announcing:
             except MedusaError as error:
                 self._events.note("warning", f"could not leave {stream} to its leader: {error}")
 
-    @kill_point(KillPoint.LEADER_WITHDRAW)
+    @failpoint(Failpoint.LEADER_WITHDRAW)
     async def withdraw(self, streams: Iterable[str]) -> None:
         """Withdraw the deleted stream."""
         async with self._telling:

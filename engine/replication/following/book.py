@@ -23,7 +23,7 @@ from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import ConflictError, MedusaError
 from medusa.overlay.events import Events
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER, PeerId
 
@@ -117,7 +117,7 @@ class Followers:
             self._use(state, user, origin, after)
             return state
 
-    @kill_point(KillPoint.FOLLOWER_FOLLOW_HISTORY)
+    @failpoint(Failpoint.FOLLOWER_FOLLOW_HISTORY)
     async def follow_history(self, entry: StreamEntry, user: str, after: int) -> StreamState:
         """The log of a stream from the boundary `after` on, for a query or a view of ours: one that
         is here and reaches back so far, or a follower's of its own. It is held as
@@ -170,7 +170,7 @@ class Followers:
         users = (self._users.get(key, set()) | self._direct.get(key, set()) for key in logs)
         return set().union(*users)
 
-    @kill_point(KillPoint.FOLLOWER_PART_WITH)
+    @failpoint(Failpoint.FOLLOWER_PART_WITH)
     async def part_with(self, state: StreamState) -> None:
         """Produce the stream no more. If it is read here, its log goes on as a follower's; else it
         is dropped."""

@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.leaders.events import Effect
-from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.news import LAPSE
 from medusa.engine.replication.leaders.reopening import Refused
 from medusa.engine.replication.leaders.voter import Role
+from medusa.engine.replication.leaders.voter_driver import VoterDriver
 from medusa.engine.streams.journal.journal import Position
 from medusa.engine.streams.messages import Post, Posted
 from medusa.engine.streams.source.acceptance import Writer
@@ -30,7 +30,9 @@ UNANSWERED: Final = 64
 """Posts of one call that wait for the replicas: four windows of a poster."""
 
 
-async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex: Duplex) -> None:
+async def take_posts(
+    voter: VoterDriver, store: StreamStore, writer: Writer, duplex: Duplex
+) -> None:
     """Take the posts of one call, at the leader, and answer each once all replicas have it. It does
     not wait for the answer to the one before: a client's whole window is on its way at a time.
 
@@ -38,7 +40,7 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
         UnavailableError: this peer is the leader no more, or its replicas do not answer.
         MedusaError: see `Source.post`.
     """
-    state = await keeper.open()
+    state = await voter.open()
     accepted, to_answer = trio.open_memory_channel[tuple[Posted, Position]](UNANSWERED)
 
     async def take() -> None:
@@ -50,18 +52,18 @@ async def take_posts(keeper: Keeper, store: StreamStore, writer: Writer, duplex:
                     break
                 posted = await store.intake.post(state, PostRequest(writer, post, body))
                 # A duplicate, too, waits for everything before it.
-                await accepted.send((posted, keeper.logs.leader.source.journal.position))
+                await accepted.send((posted, voter.logs.leader.source.journal.position))
         await trio.sleep_forever()  # the answers still go
 
     async def answer() -> None:
         async for posted, upto in to_answer:
-            await keeper.news.acknowledged(upto)
+            await voter.news.acknowledged(upto)
             await duplex.send(posted)
 
-    await until_one_ends(take, answer, keeper.news.suspended)
+    await until_one_ends(take, answer, voter.news.suspended)
 
 
-async def alter(keeper: Keeper, alteration: Alteration) -> None:
+async def alter(voter: VoterDriver, alteration: Alteration) -> None:
     """Change the definition of the stream; on return all replicas have it. The same again is no
     change, but is waited for.
 
@@ -71,50 +73,50 @@ async def alter(keeper: Keeper, alteration: Alteration) -> None:
         UnavailableError: this peer is not the leader, or its replicas do not answer: the change may
             come to count, or not; asked again, it does.
     """
-    leader = keeper.logs.leader
-    before = leader.source.state.config.definition or keeper.entry.stream
+    leader = voter.logs.leader
+    before = leader.source.state.config.definition or voter.entry.stream
     definition = altered(before, alteration)
     if definition != before:
         await leader.alter(definition)
-    await keeper.news.acknowledged(leader.source.journal.position)
-    await keeper.announcing.announce_altered(entries_of(replace(keeper.entry, stream=definition)))
-    await keeper.be_altered()
+    await voter.news.acknowledged(leader.source.journal.position)
+    await voter.announcing.announce_altered(entries_of(replace(voter.entry, stream=definition)))
+    await voter.be_altered()
 
 
-async def reopen(keeper: Keeper) -> Refused | None:
+async def reopen(voter: VoterDriver) -> Refused | None:
     """Let an ended stream go on; on return all replicas do. Gives the reason if it does not.
 
     Raises:
         UnavailableError: this peer is the leader no more, or its replicas do not answer: the stream
             may come to go on, or not; asked again, it does.
     """
-    await keeper.step(partial(_reopen, keeper))
-    with trio.move_on_after(LAPSE * keeper.around.quiet_s):
-        return await _reopened(keeper)
+    await voter.step(partial(_reopen, voter))
+    with trio.move_on_after(LAPSE * voter.around.quiet_s):
+        return await _reopened(voter)
     raise UnavailableError(
-        f"{keeper.name}: its replicas have not answered: it may come to go on, or not; ask again"
+        f"{voter.name}: its replicas have not answered: it may come to go on, or not; ask again"
     )
 
 
-def _reopen(keeper: Keeper, now: float) -> list[Effect]:
-    if not keeper.is_leader or not keeper.logs.leader.logs.have_end:
-        raise UnavailableError(f"{keeper.name}: its end is not settled yet: ask again")
-    return keeper.election.reopen(now)
+def _reopen(voter: VoterDriver, now: float) -> list[Effect]:
+    if not voter.is_leader or not voter.logs.leader.logs.have_end:
+        raise UnavailableError(f"{voter.name}: its end is not settled yet: ask again")
+    return voter.election.reopen(now)
 
 
-async def _reopened(keeper: Keeper) -> Refused | None:
-    while not (keeper.is_leader and keeper.logs.leader.boundary < END):
-        if keeper.election.reopening.refused is not None:
-            return keeper.election.reopening.refused
-        if keeper.election.role is Role.FOLLOWER:
+async def _reopened(voter: VoterDriver) -> Refused | None:
+    while not (voter.is_leader and voter.logs.leader.boundary < END):
+        if voter.election.reopening.refused is not None:
+            return voter.election.reopening.refused
+        if voter.election.role is Role.FOLLOWER:
             raise UnavailableError(
-                f"{keeper.name}: its leader is changing: it may come to go on, or not; ask again"
+                f"{voter.name}: its leader is changing: it may come to go on, or not; ask again"
             )
-        await keeper.news.changed()
+        await voter.news.changed()
     return None
 
 
-async def tell_end(keeper: Keeper, reader: str) -> None:
+async def tell_end(voter: VoterDriver, reader: str) -> None:
     """Store that a reader, in words for people, is about to be given the stream's end.
 
     Raises:
@@ -123,26 +125,26 @@ async def tell_end(keeper: Keeper, reader: str) -> None:
     """
 
     def tell(_: float) -> list[Effect]:
-        ended = keeper.logs.state is not None and keeper.logs.leader.logs.have_end
-        effects = keeper.election.tell_end(reader) if ended else None
+        ended = voter.logs.state is not None and voter.logs.leader.logs.have_end
+        effects = voter.election.tell_end(reader) if ended else None
         if effects is None:
-            raise BrokenError(f"{keeper.name}: its leader, or its end, is changing: ask again")
+            raise BrokenError(f"{voter.name}: its leader, or its end, is changing: ask again")
         return effects
 
-    await keeper.step(tell)
+    await voter.step(tell)
 
 
-def _delete(keeper: Keeper, now: float) -> list[Effect]:
-    if keeper.election.is_confirmed(now):
-        return keeper.election.delete(now)
-    away = peers_in_words(keeper.election.mandate.unconfirmed(now))
+def _delete(voter: VoterDriver, now: float) -> list[Effect]:
+    if voter.election.is_confirmed(now):
+        return voter.election.delete(now)
+    away = peers_in_words(voter.election.mandate.unconfirmed(now))
     raise UnavailableError(
-        f"{keeper.name} is not deleted, nothing has changed: that takes a majority of its voters,"
+        f"{voter.name} is not deleted, nothing has changed: that takes a majority of its voters,"
         f" and {away} did not answer lately: start what is down, and ask again"
     )
 
 
-async def delete(keeper: Keeper) -> None:
+async def delete(voter: VoterDriver) -> None:
     """Delete the stream: here on return, at other voters as soon as they learn of it.
 
     Raises:
@@ -150,30 +152,30 @@ async def delete(keeper: Keeper) -> None:
             has changed, or the text says that the stream may still come to be deleted.
         StorageError: it is deleted, but files of it stay here until the peer starts again.
     """
-    folder = keeper.around.store.folders.of(LogKey(keeper.name, REPLICATED))
-    await keeper.step(partial(_delete, keeper))
-    with trio.move_on_after(LAPSE * keeper.around.quiet_s) as waiting:
-        await keeper.deleted.wait()
+    folder = voter.around.store.folders.of(LogKey(voter.name, REPLICATED))
+    await voter.step(partial(_delete, voter))
+    with trio.move_on_after(LAPSE * voter.around.quiet_s) as waiting:
+        await voter.deleted.wait()
     if waiting.cancelled_caught:
-        away = peers_in_words(keeper.election.mandate.awaited)
+        away = peers_in_words(voter.election.mandate.awaited)
         raise UnavailableError(
-            f"{keeper.name} is not deleted yet, and may come to be, or not: that takes a majority "
+            f"{voter.name} is not deleted yet, and may come to be, or not: that takes a majority "
             f"of its voters, and {away} did not answer: start what is down, and ask again"
         )
-    await keeper.cleared.wait()
+    await voter.cleared.wait()
     if folder.exists():
-        raise StorageError(f"{keeper.name}: its files stay, see the events: start the peer")
+        raise StorageError(f"{voter.name}: its files stay, see the events: start the peer")
 
 
-def why_no_leader(keeper: Keeper) -> str:
+def why_no_leader(voter: VoterDriver) -> str:
     """Why the stream has no known leader, for people."""
-    election = keeper.election
+    election = voter.election
     if election.role is Role.INSTALLING and election.mandate.asks_for_deletion:
         return (
-            f"{keeper.name} is being deleted, which takes a majority of its voters, and "
+            f"{voter.name} is being deleted, which takes a majority of its voters, and "
             f"{peers_in_words(election.mandate.awaited)} did not answer: start what is down"
         )
-    text = f"{keeper.name}: nobody is its leader at the moment"
+    text = f"{voter.name}: nobody is its leader at the moment"
     if not election.down:
         return f"{text}; try again"
     down = peers_in_words(election.down)

@@ -68,7 +68,7 @@ from medusa.engine.replication.leaders.replica_set import Commitment
 from medusa.engine.replication.leaders.voter import Role, Voter
 from medusa.engine.replication.term import MAJORITY
 from medusa.engine.streams.journal.journal import Position
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 BEATS: Final = 4
 """Messages of a leader within the time after which it counts as silent."""
@@ -105,7 +105,7 @@ class Election(Voter):
         lately = len(self.ballot.voters) - len(self.mandate.unconfirmed(now))
         return self.role is Role.LEADER and lately >= self.ballot.majority
 
-    @kill_point(KillPoint.LEADER_DELETE)
+    @failpoint(Failpoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
         """As the leader: ask all voters to agree to the deletion; see `deleted`. There is no way
         back: a voter that learns of it may bring it to its end."""
@@ -114,7 +114,7 @@ class Election(Voter):
         term = msgspec.structs.replace(self.mandate.term, deleted=True)
         return [StopShipping(), Suspended(succeeded=False), *self._propose(term, now)]
 
-    @kill_point(KillPoint.LEADER_REOPEN)
+    @failpoint(Failpoint.LEADER_REOPEN)
     def reopen(self, now: float) -> list[Effect]:
         """As the leader: stand again, to begin the next segment of the journal before the stream's
         end, if all voters say that they told no reader of it; see `Won` and `Reopening.refused`."""

@@ -17,7 +17,6 @@ import trio
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.following.follower import epochs
 from medusa.engine.replication.leaders.events import Called, CaughtUp
-from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.messages import (
     Join,
     Part,
@@ -27,6 +26,7 @@ from medusa.engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
+from medusa.engine.replication.leaders.voter_driver import VoterDriver
 from medusa.engine.streams.journal.entries import split
 from medusa.engine.streams.journal.journal import Journal, Record, remove_journal
 from medusa.engine.streams.log.stream_log import StreamLog
@@ -45,51 +45,51 @@ INLINE_BYTES: Final = 16 * 2**10
 """A part below this is stored at once (tens of microseconds); above, in a worker thread."""
 
 
-async def follow(keeper: Keeper, leader: str, term_number: int, duplex: Duplex) -> None:
+async def follow(voter: VoterDriver, leader: str, term_number: int, duplex: Duplex) -> None:
     """Store the journal that a leader ships under a term, until the call ends.
 
     Raises:
         ConflictError: a higher term was promised, or the stream is deleted.
         MedusaError: a part does not fit, or could not be stored.
     """
-    await keeper.feed(Called(leader, term_number))
-    _check(keeper, leader, term_number)
-    async with keeper.following:
-        _check(keeper, leader, term_number)
-        await keeper.open()
-        following = _Following(keeper, leader, term_number, duplex)
-        await until_one_ends(following.run, keeper.deleted.wait)
-    _check(keeper, leader, term_number)
+    await voter.feed(Called(leader, term_number))
+    _check(voter, leader, term_number)
+    async with voter.following:
+        _check(voter, leader, term_number)
+        await voter.open()
+        following = _Following(voter, leader, term_number, duplex)
+        await until_one_ends(following.run, voter.deleted.wait)
+    _check(voter, leader, term_number)
 
 
-def _check(keeper: Keeper, leader: str, term_number: int) -> None:
-    if keeper.election.deleted:
-        raise ConflictError(f"{keeper.name} is deleted")
-    if not keeper.election.may_store(leader, term_number):
-        promised = keeper.election.ballot.promised
-        raise ConflictError(f"{keeper.name}: term {term_number} is over, {promised} was promised")
+def _check(voter: VoterDriver, leader: str, term_number: int) -> None:
+    if voter.election.deleted:
+        raise ConflictError(f"{voter.name} is deleted")
+    if not voter.election.may_store(leader, term_number):
+        promised = voter.election.ballot.promised
+        raise ConflictError(f"{voter.name}: term {term_number} is over, {promised} was promised")
 
 
 @dataclass(frozen=True)
 class _Following:
-    keeper: Keeper
+    voter: VoterDriver
     peer: str
     term_number: int
     duplex: Duplex
 
     @property
     def _state(self) -> StreamState:
-        assert self.keeper.logs.state is not None
-        return self.keeper.logs.state
+        assert self.voter.logs.state is not None
+        return self.voter.logs.state
 
     @property
     def _leader(self) -> Leader:
-        return self.keeper.logs.leader
+        return self.voter.logs.leader
 
     async def run(self) -> None:
-        if not self.keeper.election.whole:
-            await self.keeper.forget()
-        leader, ballot = self._leader, self.keeper.election.ballot
+        if not self.voter.election.whole:
+            await self.voter.forget()
+        leader, ballot = self._leader, self.voter.election.ballot
         segments = tuple(Segment(*each) for each in leader.source.journal.segments)
         revised = BEGINNING if leader.logs.revisions is None else _stays(leader.logs.revisions)
         has = ReplicaState(
@@ -102,13 +102,13 @@ class _Following:
             await self._begin_anew(plan, has)
         else:
             await self._store_parts()
-            await self.keeper.feed(CaughtUp(self.term_number, ballot.journal))
-        _check(self.keeper, self.peer, self.term_number)
+            await self.voter.feed(CaughtUp(self.term_number, ballot.journal))
+        _check(self.voter, self.peer, self.term_number)
         await self.duplex.send(Stored(self._leader.source.journal.position, joined=True))
         await self._store_parts()
 
     def _hold(self, said: Plan | Part) -> None:
-        self.keeper.logs.hold(said.start, said.late_start, said.revisions_start)
+        self.voter.logs.hold(said.start, said.late_start, said.revisions_start)
 
     # -- in step ------------------------------------------------------------------------------
 
@@ -120,7 +120,7 @@ class _Following:
             if isinstance(part, Join):
                 return
             await self._store(part, body)
-            _check(self.keeper, self.peer, self.term_number)
+            _check(self.voter, self.peer, self.term_number)
             await self.duplex.send(Stored(self._leader.source.journal.position))
 
     async def _store(self, part: Part, body: bytes) -> None:
@@ -131,14 +131,14 @@ class _Following:
             try:
                 # the start of a segment may shorten the logs
                 async with leader.sources.exclusive() if at[1] else leader.cutter.at_rest():
-                    _check(self.keeper, self.peer, self.term_number)
+                    _check(self.voter, self.peer, self.term_number)
                     leader.note_reopening(at, rest)
                     if len(rest) > INLINE_BYTES:
                         await trio.to_thread.run_sync(leader.replica.follow, at, rest)
                     elif rest:
                         leader.replica.follow(at, rest)
                     if part.committed > leader.replica.settling.settled:
-                        leader.replica.settle(part.committed, self.keeper.around.overlay.clock())
+                        leader.replica.settle(part.committed, self.voter.around.overlay.clock())
                 break
             except StorageError as error:
                 # Entries before the one that found no room are stored.
@@ -154,22 +154,22 @@ class _Following:
     # -- all of it ----------------------------------------------------------------------------
 
     async def _begin_anew(self, plan: Plan, has: ReplicaState) -> None:
-        keeper = self.keeper
+        voter = self.voter
         if not _fits(self._leader, self._planned(plan)):
             await self._drop_logs()
         discarded = has.joined and sum(each.length for each in has.segments)
         if discarded:
-            text = f"replaced the journal of term {has.joined} of {keeper.name}"
-            keeper.around.events.note("info", f"{text}: what was in it alone had no answer")
-        folder = keeper.around.store.folders.of(self._state.key)
+            text = f"replaced the journal of term {has.joined} of {voter.name}"
+            voter.around.events.note("info", f"{text}: what was in it alone had no answer")
+        folder = voter.around.store.folders.of(self._state.key)
         async with self._at_rest_over():
             for log, start, upto in self._planned(plan):
                 await self._receive_log(log, start, upto)
             for path in journal_folders(folder, self.term_number):
                 await trio.to_thread.run_sync(remove_journal, path)
             await self._receive_journals()
-            await keeper.around.store.opener.replace_journal(self._state, self.term_number)
-            await keeper.feed(CaughtUp(self.term_number, self.term_number))
+            await voter.around.store.opener.replace_journal(self._state, self.term_number)
+            await voter.feed(CaughtUp(self.term_number, self.term_number))
         for path in [*folder.glob("journal*"), *folder.glob("late-journal*")]:
             if path.is_dir() and path not in journal_folders(folder, self.term_number):
                 await trio.to_thread.run_sync(remove_journal, path)
@@ -180,11 +180,11 @@ class _Following:
         Raises:
             UnavailableError: always.
         """
-        keeper = self.keeper
-        await keeper.forget()
-        await keeper.logs.drop()
-        await keeper.open()
-        raise UnavailableError(f"{keeper.name}: its logs could not go on: it begins anew")
+        voter = self.voter
+        await voter.forget()
+        await voter.logs.drop()
+        await voter.open()
+        raise UnavailableError(f"{voter.name}: its logs could not go on: it begins anew")
 
     def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
         """Our logs in the order of sending, with the boundaries of the sent part of each."""
@@ -201,7 +201,7 @@ class _Following:
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
         """Within the block our old journal's rows are not cut: the logs grow by the leader's."""
-        leader, journal = self._leader, self.keeper.election.ballot.journal
+        leader, journal = self._leader, self.voter.election.ballot.journal
         async with leader.cutter.at_rest():
             before = [log.boundary for log in leader.logs.all]
             try:
@@ -209,7 +209,7 @@ class _Following:
             except BaseException:
                 if before != [log.boundary for log in leader.logs.all]:
                     with trio.CancelScope(shield=True):
-                        await self.keeper.around.store.opener.replace_journal(self._state, journal)
+                        await self.voter.around.store.opener.replace_journal(self._state, journal)
                 raise
 
     async def _receive_log(self, log: StreamLog, start: int, upto: int) -> None:
@@ -223,14 +223,14 @@ class _Following:
                 await log.commit(epoch.upto, epoch.table)
 
     def _hear(self) -> None:
-        self.keeper.election.hear(self.term_number, trio.current_time())
+        self.voter.election.hear(self.term_number, trio.current_time())
 
     async def _receive_journals(self) -> None:
         """Receive journals into folders of their own: they count once they are complete."""
         folders = journal_folders(
-            self.keeper.around.store.folders.of(self._state.key), self.term_number
+            self.voter.around.store.folders.of(self._state.key), self.term_number
         )
-        durable = self.keeper.around.store.is_durable
+        durable = self.voter.around.store.is_durable
         with ExitStack() as closing:
             journals = [Journal.open(folder, _Anew(), durable=durable) for folder in folders]
             for journal in journals:

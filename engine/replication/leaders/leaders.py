@@ -13,7 +13,6 @@ from medusa.engine.replication.leaders.ballot import without_future
 from medusa.engine.replication.leaders.changing import why_no_leader
 from medusa.engine.replication.leaders.events import HealthChanged
 from medusa.engine.replication.leaders.following import follow
-from medusa.engine.replication.leaders.keeper import Keeper, Surroundings, started
 from medusa.engine.replication.leaders.logs import BallotFiles, StoredBallot
 from medusa.engine.replication.leaders.messages import (
     FOLLOW,
@@ -29,6 +28,7 @@ from medusa.engine.replication.leaders.messages import (
     Told,
 )
 from medusa.engine.replication.leaders.shipping import ship
+from medusa.engine.replication.leaders.voter_driver import Surroundings, VoterDriver, started
 from medusa.engine.replication.term import MAJORITY
 from medusa.engine.streams.messages import Done, Tuples
 from medusa.engine.streams.store.store import StreamStore
@@ -81,7 +81,7 @@ class Leaders:
         self._around = Surroundings(
             overlay, store, announcements, self._files, overlay.events, nursery, quiet_s, ship
         )
-        self._keepers: dict[str, Keeper] = {}
+        self._voters: dict[str, VoterDriver] = {}
         self._abstaining = self._files.abstaining()
 
     def register(self) -> None:
@@ -111,12 +111,12 @@ class Leaders:
             task_status.started()
             await trio.sleep_forever()
 
-    def get(self, stream: str) -> Keeper | None:
+    def get(self, stream: str) -> VoterDriver | None:
         """The voter of a stream, also by the name of its late tuples or of its revisions."""
-        keeper = self._keepers.get(base_of(stream))
-        if keeper is None or keeper.election.deleted or stream not in keeper.entries:
+        voter = self._voters.get(base_of(stream))
+        if voter is None or voter.election.deleted or stream not in voter.entries:
             return None
-        return keeper
+        return voter
 
     async def connect(self, stream: str) -> Connection:
         """A connection to the leader of a stream, which is another peer.
@@ -124,23 +124,23 @@ class Leaders:
         Raises:
             UnavailableError: it cannot be reached, or there is no leader at the moment.
         """
-        keeper, own = self.get(stream), self._overlay.identity.peer_id.hex()
+        voter, own = self.get(stream), self._overlay.identity.peer_id.hex()
         found: list[Connection] = []
 
         async def connect() -> None:
-            if keeper is None:
+            if voter is None:
                 found.append(await self._directory.connect(stream))
-            elif keeper.election.leader not in {"", own}:
-                found.append(await self._overlay.connect(parse_peer_id(keeper.election.leader)))
+            elif voter.election.leader not in {"", own}:
+                found.append(await self._overlay.connect(parse_peer_id(voter.election.leader)))
 
         with trio.move_on_after(CONNECT_S):
             await until_one_ends(
-                connect, *([keeper.news.leader_changed] if keeper is not None else [])
+                connect, *([voter.news.leader_changed] if voter is not None else [])
             )
         if found:
             return found[0]
-        if keeper is not None:
-            raise UnavailableError(why_no_leader(keeper))
+        if voter is not None:
+            raise UnavailableError(why_no_leader(voter))
         raise UnavailableError(f"{stream}: nobody is its leader at the moment; try again")
 
     async def found(self, entry: StreamEntry) -> None:
@@ -151,19 +151,19 @@ class Leaders:
             ConflictError: one of them is a voter of another, or a deleted, stream of that name.
             UnavailableError: they do not answer.
         """
-        keeper = self._keepers.get(entry.stream.name)
+        voter = self._voters.get(entry.stream.name)
         self._check_votes(entry.stream.name)
-        if keeper is None:
+        if voter is None:
             voters = self._choose(entry)
-            keeper = await self._start(started(entry, voters))
-        if keeper.election.ballot.term is None:
-            await self._tell_voters(keeper)
-        if not keeper.election.ballot.promised:
-            await keeper.found()
+            voter = await self._start(started(entry, voters))
+        if voter.election.ballot.term is None:
+            await self._tell_voters(voter)
+        if not voter.election.ballot.promised:
+            await voter.found()
         with trio.move_on_after(FOUND_S):
-            await keeper.news.settled()
+            await voter.news.settled()
             return
-        raise UnavailableError(f"{keeper.name}: its voters do not agree yet; try again")
+        raise UnavailableError(f"{voter.name}: its voters do not agree yet; try again")
 
     def _choose(self, entry: StreamEntry) -> tuple[str, ...]:
         own, k = self._overlay.identity, entry.stream.k_safety
@@ -175,38 +175,38 @@ class Leaders:
             )
         return (own.peer_id.hex(), *sorted(others)[: 2 * k])
 
-    async def _tell_voters(self, keeper: Keeper) -> None:
-        found = Found(keeper.entry, keeper.election.ballot.voters)
+    async def _tell_voters(self, voter: VoterDriver) -> None:
+        found = Found(voter.entry, voter.election.ballot.voters)
         for peer in found.voters[1:]:
             connection = await self._overlay.connect(parse_peer_id(peer))
             await connection.call(FOUND, found, Done, timeout_s=FOUND_S)
 
-    async def _start(self, stored: StoredBallot) -> Keeper:
-        keeper = Keeper(self._around, stored)
-        self._keepers[keeper.name] = keeper
+    async def _start(self, stored: StoredBallot) -> VoterDriver:
+        voter = VoterDriver(self._around, stored)
+        self._voters[voter.name] = voter
         await trio.to_thread.run_sync(self._files.save, stored)
         if stored.ballot.joined:
-            await keeper.open()
-        self._nursery.start_soon(keeper.run)
-        return keeper
+            await voter.open()
+        self._nursery.start_soon(voter.run)
+        return voter
 
     def _health_changed(self, peer: PeerId, health: Health) -> None:
         event = HealthChanged(peer.hex(), health.gone)
-        for keeper in self._keepers.values():
-            if event.peer in keeper.election.ballot.voters:
-                self._nursery.start_soon(keeper.try_feed, event)
+        for voter in self._voters.values():
+            if event.peer in voter.election.ballot.voters:
+                self._nursery.start_soon(voter.try_feed, event)
 
     # -- calls of other voters --------------------------------------------------------------
 
     async def tell(self, caller: Caller, request: Tell, _: bytes) -> Told:
-        keeper = self._of(caller, request.stream)
+        voter = self._of(caller, request.stream)
         assert caller.peer_id is not None
-        return Told(await keeper.tell(caller.peer_id.hex(), request.message))
+        return Told(await voter.tell(caller.peer_id.hex(), request.message))
 
     async def follow(self, caller: Caller, request: Follow, duplex: Duplex) -> None:
-        keeper = self._of(caller, request.stream)
+        voter = self._of(caller, request.stream)
         assert caller.peer_id is not None
-        await follow(keeper, caller.peer_id.hex(), request.term_number, duplex)
+        await follow(voter, caller.peer_id.hex(), request.term_number, duplex)
 
     async def be_voter(self, caller: Caller, request: Found, _: bytes) -> Done:
         """Become a voter of a new stream.
@@ -224,11 +224,11 @@ class Leaders:
             raise NotAuthorisedError(f"{name}: its founder names the voters, us among them")
         if len(set(voters)) != 2 * request.entry.stream.k_safety + 1:
             raise InvalidInputError(f"{name}: {len(voters)} voters are not 2k + 1")
-        keeper = self._keepers.get(name)
+        voter = self._voters.get(name)
         self._check_votes(name)
-        if keeper is None:
+        if voter is None:
             await self._start(started(request.entry, voters))
-        elif (keeper.entry, keeper.election.ballot.voters) != (request.entry, voters):
+        elif (voter.entry, voter.election.ballot.voters) != (request.entry, voters):
             raise ConflictError(f"{name}: another stream of that name has voters here")
         return Done()
 
@@ -239,8 +239,8 @@ class Leaders:
 
     def _check_votes(self, stream: str) -> None:
         """Refuse a stream on which this peer has no vote any more. Raises: ConflictError."""
-        keeper = self._keepers.get(stream)
-        if keeper is not None and keeper.election.deleted:
+        voter = self._voters.get(stream)
+        if voter is not None and voter.election.deleted:
             raise ConflictError(
                 f"{stream}: a stream with replicas of that name was deleted, and a voter that "
                 "was away then may not know yet: use another name"
@@ -251,11 +251,11 @@ class Leaders:
                 "stream's leader is not known: ask another of its voters"
             )
 
-    def _of(self, caller: Caller, stream: str) -> Keeper:
-        keeper = self._keepers.get(stream)
-        if keeper is None:
+    def _of(self, caller: Caller, stream: str) -> VoterDriver:
+        voter = self._voters.get(stream)
+        if voter is None:
             raise NotFoundError(f"{stream}: this peer is no voter of it")
         peer = "" if caller.peer_id is None else caller.peer_id.hex()
-        if peer not in keeper.election.ballot.voters:
+        if peer not in voter.election.ballot.voters:
             raise NotAuthorisedError(f"{stream}: {caller.participant} is no voter of it")
-        return keeper
+        return voter

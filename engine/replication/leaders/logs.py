@@ -17,9 +17,9 @@ from medusa.engine.streams.source.leader import Leader
 from medusa.engine.streams.store.store import REPLICATED, StreamStore
 from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.overlay.errors import DamagedError, NotFoundError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.files import load_json, save_json, storing
 from medusa.overlay.json_folder import JsonFolder, refuse
-from medusa.overlay.killpoints import KillPoint, kill_point
 
 ABSTAINS: Final = "abstains"
 """The file that names the streams on which this peer has no vote; no ballot has that name."""
@@ -66,7 +66,7 @@ class BallotFiles:
             self._folder.mkdir(parents=True, exist_ok=True)
         save_json(self._folder / ABSTAINS, sorted(streams))
 
-    @kill_point(KillPoint.BALLOT_SAVE)
+    @failpoint(Failpoint.BALLOT_SAVE)
     def save(self, stored: StoredBallot) -> None:
         """Save a ballot. Raises: StorageError: the disk does not take it; the old one stays."""
         with storing(self._folder):
@@ -127,7 +127,7 @@ class VoterLogs:
         async with self.leader.sources.exclusive():
             self.leader.replica.lead(term_number)
 
-    @kill_point(KillPoint.VOTER_SERVE)
+    @failpoint(Failpoint.VOTER_SERVE)
     async def serve(self) -> None:
         """As the leader: let posts through, and serve readers."""
         async with self.leader.sources.exclusive():
@@ -159,7 +159,7 @@ class VoterLogs:
         await self._store.drop(self.state.key)
         self.state = None
 
-    @kill_point(KillPoint.VOTER_ERASE)
+    @failpoint(Failpoint.VOTER_ERASE)
     async def erase(self, stream: str) -> None:
         """`drop`, for good: no post comes any more, and files that are not open go as well."""
         state, self.state = self.state, None

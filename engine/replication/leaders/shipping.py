@@ -23,7 +23,6 @@ import trio
 
 from medusa.engine.replication.leaders.election import BEATS
 from medusa.engine.replication.leaders.events import InStep, StoredAt
-from medusa.engine.replication.leaders.keeper import Keeper
 from medusa.engine.replication.leaders.messages import (
     FOLLOW,
     Follow,
@@ -34,6 +33,7 @@ from medusa.engine.replication.leaders.messages import (
     Shipped,
     Stored,
 )
+from medusa.engine.replication.leaders.voter_driver import VoterDriver
 from medusa.engine.streams.journal.journal import START, Position
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.reading.feed import Cursor, Feed
@@ -51,33 +51,33 @@ PARTS_AHEAD: Final = 32
 """Parts without an answer: bounds the memory of the replica for us."""
 
 
-async def ship(keeper: Keeper, peer: str, term_number: int) -> None:
+async def ship(voter: VoterDriver, peer: str, term_number: int) -> None:
     """Ship the journal to a peer, until the call ends. Raises: MedusaError: why it ended."""
     try:
-        with trio.fail_after(keeper.around.quiet_s):
-            connection = await keeper.around.overlay.connect(parse_peer_id(peer))
+        with trio.fail_after(voter.around.quiet_s):
+            connection = await voter.around.overlay.connect(parse_peer_id(peer))
     except trio.TooSlowError:
         raise UnavailableError("it cannot be reached") from None
-    async with connection.open(FOLLOW, Follow(keeper.name, term_number)) as duplex:
+    async with connection.open(FOLLOW, Follow(voter.name, term_number)) as duplex:
         try:
-            await _Ship(keeper, peer, term_number, duplex).run()
+            await _Ship(voter, peer, term_number, duplex).run()
         except EndOfCall:
             raise UnavailableError("it has left") from None
 
 
 class _Ship:
-    def __init__(self, keeper: Keeper, peer: str, term_number: int, duplex: Duplex) -> None:
-        self._keeper = keeper
+    def __init__(self, voter: VoterDriver, peer: str, term_number: int, duplex: Duplex) -> None:
+        self._voter = voter
         self._peer = peer
         self._term_number = term_number
         self._duplex = duplex
         self._at: Position = START
         self._ahead = trio.Semaphore(PARTS_AHEAD)
-        self._beat_s = keeper.around.quiet_s / BEATS
+        self._beat_s = voter.around.quiet_s / BEATS
 
     @property
     def _leader(self) -> Leader:
-        return self._keeper.logs.leader
+        return self._voter.logs.leader
 
     async def run(self) -> None:
         has, _ = await self._duplex.receive(ReplicaState)
@@ -87,7 +87,7 @@ class _Ship:
         stored = Stored(START)
         while not stored.joined:
             stored, _ = await self._duplex.receive(Stored)
-        await self._keeper.feed(InStep(self._peer, self._term_number, stored.upto))
+        await self._voter.feed(InStep(self._peer, self._term_number, stored.upto))
         await until_one_ends(self._send_on, self._take_answers)
 
     async def _catch_up(self, has: ReplicaState) -> None:
@@ -102,7 +102,7 @@ class _Ship:
             *leader.logs.whole_from,
             leader.logs.revised,
         )
-        if at is None and self._keeper.is_leader:
+        if at is None and self._voter.is_leader:
             raise ConflictError("its journal is not that of this term")
         await self._duplex.send(plan)
         if at is None:
@@ -133,7 +133,7 @@ class _Ship:
                 await self._leader.sources.wait_grown(self._at)
             await self._ahead.acquire()
             self._at, data = await self._leader.sources.read(self._at, PART_BYTES)
-            committed = self._keeper.election.commitment.committed
+            committed = self._voter.election.commitment.committed
             part = Part(self._at, committed, False, *self._leader.logs.starts)
             await self._duplex.send(Shipped(part), data)
             self._at = (self._at[0], self._at[1] + len(data))
@@ -142,10 +142,10 @@ class _Ship:
         while True:
             stored, _ = await self._duplex.receive(Stored)
             if stored.trouble:
-                self._keeper.news.trouble = f"{self._peer[:8]}: {stored.trouble}"
+                self._voter.news.trouble = f"{self._peer[:8]}: {stored.trouble}"
                 continue
             self._ahead.release()
-            await self._keeper.feed(StoredAt(self._peer, self._term_number, stored.upto))
+            await self._voter.feed(StoredAt(self._peer, self._term_number, stored.upto))
 
 
 def _continues(has: ReplicaState, source: Source) -> Position | None:

@@ -56,7 +56,7 @@ from medusa.overlay.errors import (
     NotAuthorisedError,
     NotFoundError,
 )
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Decision, Listeners
 from medusa.overlay.names import PeerId
 
@@ -199,7 +199,7 @@ class Assignments:
             assigned.hold_for_bill(since)
         self.activated.tell(assigned.stored, since)
 
-    @kill_point(KillPoint.ASSIGNMENT_FOLLOW_INPUTS)
+    @failpoint(Failpoint.ASSIGNMENT_FOLLOW_INPUTS)
     async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, StreamState]:
         """boundary: its output's."""
         task, owner = assigned.task, assigned.stored.owner
@@ -348,7 +348,7 @@ class Assignments:
         assigned.hold_for_bill(None)
         return assigned.boundary
 
-    @kill_point(KillPoint.ASSIGNMENT_DROP)
+    @failpoint(Failpoint.ASSIGNMENT_DROP)
     async def _drop(self, assigned: Guest) -> None:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)

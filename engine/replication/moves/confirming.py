@@ -27,7 +27,7 @@ class Confirming:
         self._directory = shop.directory
         self._timing = shop.config.timing
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Ask the owners, for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.confirm_s))

@@ -27,9 +27,9 @@ from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import DamagedError, NotRetainedError, UnavailableError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.json_folder import JsonFolder, refuse
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.names import PeerId
 from medusa.overlay.node.node import Overlay
 
@@ -186,7 +186,7 @@ class AssignmentFiles:
         """Load the files, as `JsonFolder.load`."""
         return self._files.load(damaged)
 
-    @kill_point(KillPoint.ASSIGNMENT_SAVE)
+    @failpoint(Failpoint.ASSIGNMENT_SAVE)
     def save(self, stored: StoredAssignment) -> None:
         """Save it. Raises: StorageError: the disk does not take it; the old file stays."""
         self._files.save(self._name(stored), stored)

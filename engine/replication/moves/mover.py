@@ -61,8 +61,8 @@ from medusa.overlay.errors import (
     StoppedError,
     UnavailableError,
 )
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.identity import parse_optional_peer_id
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.listeners import Decision
 from medusa.overlay.names import NO_PEER, PeerId
 
@@ -236,7 +236,7 @@ class Mover:
         if placed.current.term.holder == to:
             raise ConflictError(f"{placed.name} is there already")
 
-    @kill_point(KillPoint.MOVE_PREPARE)
+    @failpoint(Failpoint.MOVE_PREPARE)
     async def _prepare(self, stored: StoredQuery, placed: Copy, term: Term, deal: Deal) -> int:
         """Let the new worker reach the output's boundary; gives the bytes that it took over."""
         assignment = Assignment(
@@ -293,7 +293,7 @@ class Mover:
             stood_s = time.monotonic() - committed_at
         self.records.append(replace(record, stall_ms=1000 * stood_s))
 
-    @kill_point(KillPoint.MOVE_SEND_SUBSCRIBERS)
+    @failpoint(Failpoint.MOVE_SEND_SUBSCRIBERS)
     async def _send_subscribers(self, placed: Copy) -> None:
         """Tell the catalog first, so that subscribers that are sent away find the worker there."""
         worker = placed.current.term.holder
@@ -311,7 +311,7 @@ class Mover:
         patience_s = self._timing.worker_call_s
         return await connection.call(method, request, response, timeout_s=patience_s)
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Notify workers again, and take back tasks that are lost there; for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.workers_s))

@@ -14,7 +14,7 @@ from medusa.engine.replication.records.placements import Placement
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.messages import Done
 from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.node.node import Overlay
 
@@ -113,7 +113,7 @@ class Notifier:
         query_term = stored.term.number if stored is not None and works else 0
         return placed.name, placement.term.number, query_term, altered
 
-    @kill_point(KillPoint.MOVE_TELL_PRODUCER)
+    @failpoint(Failpoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: Copy, placement: Placement) -> int:
         """Tell one worker; gives the boundary of a released one."""
         connection = await self._overlay.connect(placement.term.holder)

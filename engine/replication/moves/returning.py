@@ -76,7 +76,7 @@ class Returning:
             assigned.refuse(why)
         self._send_back(assigned.task.name, why)
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Give back tasks that crowd our own streams, for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.crowded_s))

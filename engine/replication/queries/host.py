@@ -26,7 +26,7 @@ from medusa.overlay.errors import (
     NotFoundError,
     StorageError,
 )
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER
 
@@ -173,7 +173,7 @@ class QueryHost:
 
     # -- decisions about them -------------------------------------------------------------------
 
-    @kill_point(KillPoint.QUERY_PLACE)
+    @failpoint(Failpoint.QUERY_PLACE)
     def place(self, placed: Copy, placement: Placement) -> None:
         """Store the next worker of a task; it counts from then on. Blocking.
 
@@ -190,7 +190,7 @@ class QueryHost:
         placed.keep_for_consumers()
         self.changed.tell(placed.name, before, placement)
 
-    @kill_point(KillPoint.QUERY_WRITE)
+    @failpoint(Failpoint.QUERY_WRITE)
     def write(self, running: QueryCopy, **changes: object) -> None:
         """Store a change of a query; it counts from then on. Blocking.
 

@@ -31,8 +31,8 @@ from medusa.engine.replication.term import Term
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.gossip.events import Health
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import PeerId
 
@@ -122,7 +122,7 @@ class Primaries:
             await self._keep_up(running, self.secondary_state(running.name))
         return given
 
-    @kill_point(KillPoint.PRIMARY_TELL)
+    @failpoint(Failpoint.PRIMARY_TELL)
     async def tell(self, running: QueryCopy) -> int:
         """Tell its secondary the query as it is now; see `KeptUp.earliest`.
 
@@ -136,7 +136,7 @@ class Primaries:
 
     # -- over time ----------------------------------------------------------------------------
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Look after the secondaries, for ever."""
         for stored in self._queries.pending.values():
             with suppress(NotFoundError):  # another peer's, for which this peer stands by

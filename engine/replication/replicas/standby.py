@@ -27,7 +27,7 @@ from medusa.engine.streams.store.stream_state import LogKey, StreamState
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import Footing, changed, earliest, made_since
 from medusa.overlay.errors import ConflictError, MedusaError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 class Standby:
@@ -184,7 +184,7 @@ class Standby:
             self.record.write(stored)
             await self.copy.define_outputs(stored, self.copy.plan)
 
-    @kill_point(KillPoint.STANDBY_TAKE_VERSION)
+    @failpoint(Failpoint.STANDBY_TAKE_VERSION)
     async def take_edition(self, told: StoredQuery) -> int:
         """Go on where it stands with the query as the primary tells it, which `follows`.
 
@@ -219,7 +219,7 @@ class Standby:
         await self._heed_status()
         return BEGINNING
 
-    @kill_point(KillPoint.STANDBY_ADOPT)
+    @failpoint(Failpoint.STANDBY_ADOPT)
     def _adopt(self, stored: StoredQuery, plan: Sequence[Task]) -> int:
         """Write the edition down, unless it comes too late; see `take_edition`."""
         if stored.entry.edition > self.stored.entry.edition:

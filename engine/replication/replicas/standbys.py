@@ -235,7 +235,7 @@ class Standbys:
             else:
                 del self._queries.pending[stored.name]
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Watch the primaries, for ever."""
         with self._overlay.gossip.changed.listening(self._detected):
             resumed_at = trio.current_time()

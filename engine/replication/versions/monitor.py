@@ -58,7 +58,7 @@ class VersionMonitor:
         self._opened = Bell()
         store.opened.add(lambda _: self._opened.ring())
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Ask producers and choose, for ever."""
         while True:
             self._opened.clear()

@@ -26,7 +26,7 @@ from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.concurrency import Job
 from medusa.overlay.errors import ConflictError, MedusaError
 from medusa.overlay.events import Events
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.troubles import Reason, Trouble
 
 HOLD: Final = Hold("view")
@@ -198,7 +198,7 @@ class Feedings:
         """Fill a view of the last run, as soon as what it shows can be read."""
         await self._open(state, lambda feeding: feeding.try_to_open())
 
-    @kill_point(KillPoint.VIEW_OPEN)
+    @failpoint(Failpoint.VIEW_OPEN)
     async def _open(
         self, state: StreamState, opening: Callable[[Feeding], Awaitable[object]]
     ) -> None:

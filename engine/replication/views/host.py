@@ -24,7 +24,7 @@ from medusa.overlay.errors import (
     NotFoundError,
     UnavailableError,
 )
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.names import ObjectName
 from medusa.overlay.node.node import Overlay
 
@@ -168,13 +168,13 @@ class Views:
         )
         return StreamEntry(definition, source.schema)
 
-    @kill_point(KillPoint.VIEW_PUBLISH)
+    @failpoint(Failpoint.VIEW_PUBLISH)
     async def _publish(self, entry: StreamEntry) -> None:
         assert entry.stream.view is not None, "a view's stream says what it shows"
         await self.announcements.announce(entry, Term(entry.stream.name))
         await self.catalog.publish(VIEW, ObjectName.parse(entry.stream.name), entry.stream.view)
 
-    @kill_point(KillPoint.VIEW_REMOVE)
+    @failpoint(Failpoint.VIEW_REMOVE)
     async def _remove(self, view: View) -> None:
         await self.feedings.drop(view.name)
         await self._withdraw(view.name)

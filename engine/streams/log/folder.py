@@ -41,8 +41,8 @@ from medusa.engine.streams.log.epochs import (
 from medusa.engine.streams.ordering import tidy
 from medusa.engine.streams.storage import sync_folder
 from medusa.overlay.errors import InternalError, StorageError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.files import storing
-from medusa.overlay.killpoints import KillPoint, kill_point
 
 
 class EpochFolder:
@@ -153,7 +153,7 @@ class EpochFolder:
             self.files.put(0, 0, oldest)  # or the next drop would leave a gap
             raise
 
-    @kill_point(KillPoint.LOG_FORGET)
+    @failpoint(Failpoint.LOG_FORGET)
     def drop_newest(self) -> None:
         """Delete the newest file. Raises: StorageError: the disk refuses it."""
         newest = self.files[-1]

@@ -34,7 +34,7 @@ from medusa.engine.streams.log.scanning import lost_in_words, scan
 from medusa.engine.streams.log.upkeep import Upkeep
 from medusa.engine.streams.ordering import tidy
 from medusa.overlay.errors import BusyError, InternalError, StorageFullError, UnavailableError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Decision
 
 DISK_BYTES: Final = 256 * 2**30
@@ -139,7 +139,7 @@ class StreamLog:
         """The boundary from which on rows are kept; some may be lost. Blocking and cheap."""
         return max(self.files.start, self.shown_from())
 
-    @kill_point(KillPoint.LOG_BEGIN)
+    @failpoint(Failpoint.LOG_BEGIN)
     def begin(self, boundary: int) -> None:
         """Start a new log at a boundary: earlier tuples are not known. Blocking.
 
@@ -153,7 +153,7 @@ class StreamLog:
         self._recent.start = boundary
         self._move_to(boundary)
 
-    @kill_point(KillPoint.LOG_REOPEN)
+    @failpoint(Failpoint.LOG_REOPEN)
     def reopen(self, boundary: int) -> None:
         """Take the end off the log of an ended stream, which goes on from that boundary, behind its
         last tuple. Blocking.
@@ -192,7 +192,7 @@ class StreamLog:
         """
         self._install(upto, table, self._stage(upto, table))
 
-    @kill_point(KillPoint.LOG_COMMIT)
+    @failpoint(Failpoint.LOG_COMMIT)
     async def commit(self, upto: int, table: pa.Table | None) -> float:
         """`append`, with the file written in a worker thread; gives the CPU seconds it took."""
         async with self._appending:

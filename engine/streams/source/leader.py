@@ -33,7 +33,7 @@ from medusa.engine.streams.source.shared import SharedSources
 from medusa.engine.streams.source.source import Source
 from medusa.engine.streams.source.sources import journal_folders, logged_before, open_sources
 from medusa.overlay.errors import InvalidInputError, UnavailableError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
@@ -183,7 +183,7 @@ class Leader:
         finally:
             self.source.shortened(boundary, self.logs.stream.boundary, self.logs.revised)
 
-    @kill_point(KillPoint.SOURCE_RETIRE)
+    @failpoint(Failpoint.SOURCE_RETIRE)
     async def retire(self) -> None:
         """Take no more posts: the stream is about to go. Returns once none is under way."""
         async with self._order, self.sources.lock:

@@ -16,7 +16,7 @@ from medusa.engine.streams.source.acceptance import decode_snapshot
 from medusa.engine.streams.source.settling import Settling
 from medusa.engine.streams.source.source import Source
 from medusa.overlay.errors import DecodeError
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 class Replica:
@@ -31,7 +31,7 @@ class Replica:
         self._source = source
         self.settling: Settling = source.settling
 
-    @kill_point(KillPoint.SOURCE_LEAD)
+    @failpoint(Failpoint.SOURCE_LEAD)
     def lead(self, term_number: int, *, reopened: int | None = None) -> None:
         """Begin a segment of the journal as the leader of that term. Posts go through once
         `settling.leading` is set.

@@ -45,7 +45,7 @@ from medusa.overlay.errors import (
     StorageError,
     UnavailableError,
 )
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 class Attendance:
@@ -191,7 +191,7 @@ class Source:
         if number > self.acceptance.last_of(writer):
             self._accept(PostRequest(writer, Post(number), encode(payload)), now)
 
-    @kill_point(KillPoint.SOURCE_ALTER)
+    @failpoint(Failpoint.SOURCE_ALTER)
     def alter(self, definition: StreamDefinition) -> None:
         """Change the stream's definition from here on, behind all posts so far. With replicas it
         counts once it is settled.
@@ -206,7 +206,7 @@ class Source:
         altered = structs.replace(_by_itself(now), definition=definition, becomes=becomes)
         self.journal.append(altered, b"", None)
 
-    @kill_point(KillPoint.SOURCE_REOPEN)
+    @failpoint(Failpoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
         """Let an ended stream continue from that boundary; no reader has seen its end, and its logs
         are shortened. With replicas it counts once the leader's term is installed.

@@ -15,8 +15,8 @@ from medusa.engine.streams.store.folders import StreamFolders
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.overlay.concurrency import Locks
 from medusa.overlay.errors import BrokenError, NotFoundError
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.files import load_json, save_json, storing
-from medusa.overlay.killpoints import KillPoint, kill_point
 
 _ENDED: Final = "ended.json"
 """Has the readers that were given the end of the stream."""
@@ -70,7 +70,7 @@ class EndsRead:
         """The readers that were given a source stream's end, or its revisions', for people."""
         return load_end_readers(self._path(state))
 
-    @kill_point(KillPoint.STREAM_FORGET_END)
+    @failpoint(Failpoint.STREAM_FORGET_END)
     def forget(self, state: StreamState) -> None:
         """Delete the record of the end of a stream, which was reopened. Blocking."""
         path = self._path(state)

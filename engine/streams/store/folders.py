@@ -15,9 +15,9 @@ from medusa.engine.objects.files import file_name
 from medusa.engine.streams.store.stream_state import LogKey, StoredStream
 from medusa.overlay.errors import NotFoundError, StorageError
 from medusa.overlay.events import Events
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.files import load_json, save_json, storing
 from medusa.overlay.inventory import Inventory, forgotten, is_missing
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.troubles import Reason, Trouble
 
 GONE: Final = "~"
@@ -134,7 +134,7 @@ class StreamFolders:
             yield Trouble(Reason.ROWS_LOST, str(folder), "is missing, with all its rows", mend)
 
 
-@kill_point(KillPoint.STREAM_REMOVE_FILES)
+@failpoint(Failpoint.STREAM_REMOVE_FILES)
 def _remove(folder: Path) -> None:
     shutil.rmtree(folder, ignore_errors=True)
 

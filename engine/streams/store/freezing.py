@@ -29,10 +29,10 @@ from medusa.overlay.inventory import SUFFIX
 SIZES: Final = "sizes.json"
 """The file in the frozen folder with the lengths of the others."""
 
-REHEARSAL: Final = "rehearsal"
+WARM_UP: Final = "warm-up"
 """The folder of a peer's data in which tasks are tried out: all that compute for it can read it."""
 
-LEFT_OUT: Final = frozenset({"ballots", "logs", REHEARSAL})
+LEFT_OUT: Final = frozenset({"ballots", "logs", WARM_UP})
 """Folders of a peer's data that a copy leaves out: an old vote is worse than none."""
 
 INDEX: Final = "catalog.sqlite"

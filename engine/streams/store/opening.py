@@ -95,7 +95,8 @@ class Opener:
         )
         definition = leader.source.state.config.definition
         if role is Role.SOURCE and definition not in {None, stream}:
-            # A crash came between the journal and the file. Of replicas: `Keeper._take_definition`.
+            # A crash came between the journal and the file. See also, of replicas:
+            # `VoterDriver._take_definition`.
             entry = replace(entry, stream=definition)
             self._folders.save(StoredStream(entry, role, variant))
             for log in leader.logs.all:

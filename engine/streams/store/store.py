@@ -19,6 +19,7 @@ from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.streams.store.ends_read import EndsRead
 from medusa.engine.streams.store.folders import StreamFolders
 from medusa.engine.streams.store.intake import Intake
+from medusa.engine.streams.store.maintenance import Maintenance
 from medusa.engine.streams.store.opening import Opener
 from medusa.engine.streams.store.stream_state import (
     LogKey,
@@ -28,11 +29,10 @@ from medusa.engine.streams.store.stream_state import (
     entries_of,
 )
 from medusa.engine.streams.store.subscriptions import Lease, Subscriptions
-from medusa.engine.streams.store.tending import Tending
 from medusa.overlay.clock import Clock
 from medusa.overlay.errors import StorageError
 from medusa.overlay.events import Events
-from medusa.overlay.killpoints import KillPoint, kill_point
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Decision, Listeners
 from medusa.overlay.memory import Budgets
 from medusa.overlay.names import ObjectName
@@ -63,7 +63,7 @@ class StreamStore:
     Attributes:
         folders: of the streams' files. opener: opens them.
         ends_read: which readers were given the end of a stream.
-        tending: the upkeep of the streams. quota: their disk quota.
+        maintenance: the upkeep of the streams. quota: their disk quota.
         intake: takes posts to the source streams here.
         mend: fetches a lost file of a log again; see `StreamLog.mend`.
         defined: called with every stream here after its definition has changed.
@@ -92,8 +92,8 @@ class StreamStore:
         self.ends_read = EndsRead(self.folders, self.get)
         shared = SharedMemory(min(SHARED_BYTES, memory.recent_bytes))
         self.opener = Opener(self.folders, config, shared, clock, events)
-        self.tending = Tending(folder, subscriptions, config, events)
-        self.quota = self.tending.quota
+        self.maintenance = Maintenance(folder, subscriptions, config, events)
+        self.quota = self.maintenance.quota
         self.intake = Intake(config, self.quota, clock, events, nursery)
         self.mend: Decision[[StreamState, EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
         self.defined: Listeners[[StreamState]] = Listeners()
@@ -140,7 +140,7 @@ class StreamStore:
         await trio.to_thread.run_sync(self.folders.save, stored)
         state.role = role
 
-    @kill_point(KillPoint.STREAM_DEFINE)
+    @failpoint(Failpoint.STREAM_DEFINE)
     async def define(self, state: StreamState, entry: StreamEntry) -> None:
         """Set the definition of a stream, and of the streams beside it, and call `defined`. On disk
         on return, or after the next change: the definition is stored elsewhere as well."""
@@ -209,11 +209,11 @@ class StreamStore:
         state.measure(now, now)
         state.memory = self._memory.streams.share(str(state.key))
         self._streams[state.key] = state
-        self.tending.watch(state)
+        self.maintenance.watch(state)
         self._subscriptions.restore(state)
         self.opened.tell(state)
 
-    @kill_point(KillPoint.STREAM_DROP)
+    @failpoint(Failpoint.STREAM_DROP)
     async def drop(self, key: LogKey) -> None:
         """Close a log and delete its files."""
         if await self._let_go(key):
@@ -238,7 +238,7 @@ class StreamStore:
         state = self._streams.pop(key, None)
         if state is None:
             return False
-        self.tending.forget(key)
+        self.maintenance.forget(key)
         state.scope.cancel()
         self.intake.forget(key)
         if state.leader is not None:
@@ -246,7 +246,7 @@ class StreamStore:
         await state.closing.aclose()
         for beside in self.beside(state):
             del self._streams[beside.key]
-            self.tending.forget(beside.key)
+            self.maintenance.forget(beside.key)
             self._subscriptions.forget(beside.name)
         if state.role is not Role.FOLLOWER and self.serving(state.name) is None:
             self._subscriptions.forget(state.name)

@@ -371,7 +371,7 @@ class Subscriptions:
         for lease in self._leases.of(stream):
             self._leases.drop(stream, lease.subscriber)
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Drop the leases that ran out, and save what has changed."""
         self._leases.expire(self._clock())
         await self.save()

@@ -213,7 +213,7 @@ def _tasks(query: Query) -> tuple[Task, ...]:
 async def main(folder: Path, config: SparkConfig) -> None:
     with tempfile.TemporaryDirectory() as logs:
         here = Path(logs)
-        async with open_executor(config, here / "rehearsal", here, Events()) as executor:
+        async with open_executor(config, here / "warm-up", here, Events()) as executor:
             system = Medusa(executor, trio.lowlevel.current_trio_token())
             await trio.to_thread.run_sync(report, system, folder)
 

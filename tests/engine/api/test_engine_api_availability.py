@@ -8,7 +8,7 @@ import itertools
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Town, make_stream, rows
+from engine_peers import DEADLINE_S, Cluster, make_stream, rows
 
 from medusa.engine.api.own_status import UNKNOWN
 from medusa.engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
@@ -32,8 +32,8 @@ SCHEMA = '<schema name="medusa://mit.edu/later"><field name="a" type="int"/></sc
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-async def test_flags_count_more_than_the_document(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_flags_count_more_than_the_document(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     await make_stream(client, mit, "s")
     text = DOCUMENT.format(attributes='ha="passive" recovery="rollback" bound="4"')
     asked = AvailabilityRequest(Mode.ACTIVE_STANDBY)
@@ -46,9 +46,9 @@ async def test_flags_count_more_than_the_document(town: Town) -> None:
     await client.create_query_xml(text, asked)  # the same again is no error
 
 
-async def test_what_is_refused_leaves_nothing_behind(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+async def test_what_is_refused_leaves_nothing_behind(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     source = await make_stream(client, mit, "s")
     text = f"<medusa>{SCHEMA}{DOCUMENT.format(attributes='')}</medusa>"
     refused = [
@@ -78,9 +78,11 @@ async def test_what_is_refused_leaves_nothing_behind(town: Town) -> None:
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.NONE])
-async def test_the_snapshot_says_who_has_a_query_and_who_lives(town: Town, mode: Mode) -> None:
-    mit, other = await town.settle_all("mit.edu", "mit.edu")
-    client = await town.client(mit)
+async def test_the_snapshot_says_who_has_a_query_and_who_lives(
+    cluster: Cluster, mode: Mode
+) -> None:
+    mit, other = await cluster.settle_all("mit.edu", "mit.edu")
+    client = await cluster.client(mit)
     source = await make_stream(client, mit, "s")
     await client.create_query_xml(
         DOCUMENT.format(attributes=""), AvailabilityRequest(mode, secondary=other.id)

@@ -14,7 +14,7 @@ import pytest
 import trio
 from borealis_documents import INTRUSION, MONITORING_DEPLOYED
 from engine_interpreted import interpret
-from engine_peers import Town, files, known, make_stream, open_town, passing, rows, schema_of
+from engine_peers import Cluster, files, known, make_stream, open_cluster, passing, rows, schema_of
 
 from medusa.engine.api import documents
 from medusa.engine.api.messages import (
@@ -49,10 +49,10 @@ from medusa.overlay.names import ObjectName
 
 
 async def test_a_document_of_borealis_is_created_with_what_its_author_should_know(
-    town: Town,
+    cluster: Cluster,
 ) -> None:
-    mit, _ = await town.settle_all("mit.edu", "mit.edu")
-    client = await town.client(mit)
+    mit, _ = await cluster.settle_all("mit.edu", "mit.edu")
+    client = await cluster.client(mit)
     names = await client.create_query_xml(INTRUSION)
     assert set(map(mit.name, ("Connection", "forward", "A", "B", "Clusters"))) <= set(names)
     assert sum("`medusa move` moves its tasks" in remark for remark in client.remarks) == 1
@@ -62,8 +62,8 @@ async def test_a_document_of_borealis_is_created_with_what_its_author_should_kno
     assert "nodes, which are no peers" in client.remarks[0]
 
 
-async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_defining_twice_is_no_error_and_differing_is(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     schema = schema_of("mit.edu")
     stream = StreamDefinition(mit.name("s"), schema.name, slack_us=5)
     query = passing(mit, "q", stream.name, mit.name("out"))
@@ -89,9 +89,9 @@ async def test_defining_twice_is_no_error_and_differing_is(town: Town) -> None:
         await client.create_stream(StreamDefinition(mit.name("out"), schema.name))
 
 
-async def test_at_once_it_is_defined_once(town: Town) -> None:
+async def test_at_once_it_is_defined_once(cluster: Cluster) -> None:
     """Ten callers create one object at once; all receive the same answer."""
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     query = passing(mit, "q", source, mit.name("out"))
     differing: list[MedusaError] = []
@@ -113,9 +113,9 @@ async def test_at_once_it_is_defined_once(town: Town) -> None:
     assert [task.query for task in snapshot.peers[0].tasks] == [query.name]
 
 
-async def test_only_ones_own_names_and_by_ones_own(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, stranger = await town.clients(mit, utah)
+async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, stranger = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)
@@ -150,11 +150,11 @@ async def test_only_ones_own_names_and_by_ones_own(town: Town) -> None:
         await client.lookup_object(stream.name)
 
 
-async def test_a_sibling_carries_it_out(town: Town) -> None:
+async def test_a_sibling_carries_it_out(cluster: Cluster) -> None:
     """Any of two peers of one participant takes the call, and the one that keeps the object carries
     it out."""
-    one, two = await town.settle_all("mit.edu", "mit.edu")
-    client, other = await town.clients(one, two)
+    one, two = await cluster.settle_all("mit.edu", "mit.edu")
+    client, other = await cluster.clients(one, two)
     source = await make_stream(client, one, "s", leader=two.id)
     assert two.state("s").leader is not None
     assert one.up.engine.store.get(source) is None
@@ -178,9 +178,9 @@ async def test_a_sibling_carries_it_out(town: Town) -> None:
         await client.lookup_object(query.name)
 
 
-async def test_streams_that_cannot_be(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+async def test_streams_that_cannot_be(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     schema = schema_of("mit.edu")
     await client.create_schema(schema)
     refused: list[tuple[StreamDefinition, type[MedusaError], str]] = [
@@ -211,10 +211,10 @@ async def test_streams_that_cannot_be(town: Town) -> None:
     assert mit.up.engine.catalog.own(STREAM) == []
 
 
-async def test_queries_that_cannot_be(town: Town) -> None:
+async def test_queries_that_cannot_be(cluster: Cluster) -> None:
     """The message names the object, and no trace remains."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     closed = await make_stream(other, utah, "closed", readers=())
     await client.create_query(passing(mit, "first", source, mit.name("taken")))
@@ -263,8 +263,8 @@ async def test_queries_that_cannot_be(town: Town) -> None:
     await client.create_query(Query(mit.name("q"), box("value + 1")))
 
 
-async def test_a_declared_stream_becomes_the_output(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_declared_stream_becomes_the_output(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     declared = await make_stream(client, mit, "declared")
     posted = await make_stream(client, mit, "posted")
@@ -292,9 +292,9 @@ async def test_a_declared_stream_becomes_the_output(town: Town) -> None:
         await client.create_query(passing(mit, "q2", source, other.name))
 
 
-async def test_what_a_query_produces_takes_no_posts(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_what_a_query_produces_takes_no_posts(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", writers=("utah.edu",))
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)
@@ -305,10 +305,10 @@ async def test_what_a_query_produces_takes_no_posts(town: Town) -> None:
             await poster.flush()
 
 
-async def test_stale_producers_do_not_send_a_call_in_circles(town: Town) -> None:
+async def test_stale_producers_do_not_send_a_call_in_circles(cluster: Cluster) -> None:
     """A peer that another peer asks for something that it lacks says so, and asks no further
     peer."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         source = await make_stream(client, mit, "s", writers=("*",))
     connection = await mit.up.engine.overlay.connect(bytes.fromhex(utah.id))
@@ -341,26 +341,26 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
         "medusa.engine.api.documents.read_draft", noted("read", documents.read_draft)
     )
     monkeypatch.setattr(Network, "tasks", noted("plan", Network.tasks))
-    async with open_town(tmp_path) as town:
-        one, two = await town.settle_all("mit.edu", "mit.edu")
+    async with open_cluster(tmp_path) as cluster:
+        one, two = await cluster.settle_all("mit.edu", "mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = passing(one, "q", source, one.name("out"))
             await client.create_query_xml(query_as_xml(query))
             await client.start_query(query.name)
             await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
-            await town.restart(one)
+            await cluster.restart(one)
     assert {name for name, _ in beside} == {"read", "plan"}
     assert all(aside for _, aside in beside), beside
 
 
 @pytest.mark.parametrize(("language", "checks"), [("SQL", 2), ("XML", 1)])
 async def test_a_box_is_typed_once_for_a_creation_and_an_input_is_found_once(
-    town: Town, monkeypatch: pytest.MonkeyPatch, language: str, checks: int
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, language: str, checks: int
 ) -> None:
     """A script is typed while it is read, as well: its columns have types."""
-    (mit,) = await town.settle_all("mit.edu")
-    client = await town.client(mit)
+    (mit,) = await cluster.settle_all("mit.edu")
+    client = await cluster.client(mit)
     source = await make_stream(client, mit, "s")
     counted: Counter[str] = Counter()
 

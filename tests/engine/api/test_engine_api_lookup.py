@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_peers import Town, begin, make_stream, received, rows
+from engine_peers import Cluster, begin, make_stream, received, rows
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.overlay.errors import UnavailableError
@@ -12,14 +12,16 @@ from medusa.tools.client.entries import entry_of
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(town: Town) -> None:
+async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(
+    cluster: Cluster,
+) -> None:
     """Nobody can tell whether the dead sibling has changed the object of that name."""
-    one, two = await town.siblings(2)
+    one, two = await cluster.siblings(2)
     async with one.client() as client:
         source = await make_stream(client, one, "s")
         odd = Filter("odd", source, (one.name("odds"),), ("value % 2 = 1",))
         await begin(client, Query(one.name("odd"), (odd,)))
-    await town.stop(two)
+    await cluster.stop(two)
     async with one.client(patience_s=0.2) as client:
         await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
         await client.flush()

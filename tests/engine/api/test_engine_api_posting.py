@@ -7,8 +7,8 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_peers import (
+    Cluster,
     Place,
-    Town,
     make_stream,
     received,
     rows,
@@ -38,8 +38,8 @@ from medusa.tools.client.dialling import dial_to
 TOO_LONG = "nine char"
 
 
-async def peer_connection(town: Town, there: Place, here: Place) -> Connection:
-    await town.acquainted(there, here)
+async def peer_connection(cluster: Cluster, there: Place, here: Place) -> Connection:
+    await cluster.acquainted(there, here)
     return await here.up.engine.overlay.connect(bytes.fromhex(there.id))
 
 
@@ -56,9 +56,9 @@ async def post_one(
         return (await duplex.receive(Posted))[0]
 
 
-async def test_a_post_is_handed_on_to_the_streams_home(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_a_post_is_handed_on_to_the_streams_home(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", writers=("utah.edu",))
     await other.post_event(stream, rows([(3, 2), (5, 1), (9, 3)]))
     await other.post_event(stream, rows([(12, 4)]), end=True)
@@ -70,9 +70,9 @@ async def test_a_post_is_handed_on_to_the_streams_home(town: Town) -> None:
     assert await to_the_end(other.subscribe(stream)) == expected
 
 
-async def test_who_may_post(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_who_may_post(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     own = await make_stream(client, mit, "own")
     for stream, refused in (
         (own, True),
@@ -94,11 +94,11 @@ async def test_who_may_post(town: Town) -> None:
     assert mit.state("own").log.boundary == BEGINNING
 
 
-async def test_what_does_not_fit_is_refused_where_it_enters(town: Town) -> None:
+async def test_what_does_not_fit_is_refused_where_it_enters(cluster: Cluster) -> None:
     """The client refuses a bad post before it sends it, and the leader whoever sends it; nothing is
     stored."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", writers=("*",))
     wrong = rows([(1, 1)]).set_column(2, "value", pa.array(["one"]))
     null = rows([(1, 1), (2, 2)]).set_column(2, "value", pa.array([1, None], pa.int32()))
@@ -133,33 +133,33 @@ async def test_what_does_not_fit_is_refused_where_it_enters(town: Town) -> None:
     assert await post_one(connection, stream, 1, rows([(1, 1)])) == Posted(1, 1, 0, 0)
 
 
-async def test_numbers_of_posts(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+async def test_numbers_of_posts(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", writers=("*",))
-    connection = await peer_connection(town, mit, utah)
+    connection = await peer_connection(cluster, mit, utah)
     assert await post_one(connection, stream, 1, rows([(1, 1)])) == Posted(1, 1, 0, 0)
     again = await post_one(connection, stream, 1, rows([(7, 7)]))
     assert again == Posted(1, 0, 0, 0, duplicate=True)
     with pytest.raises(SequenceGapError, match=r"\b2\b"):
         await post_one(connection, stream, 3, rows([(9, 9)]))
     assert (await post_one(connection, stream, 2, rows([(9, 9)]))).rows == 1
-    await town.restart(mit)
-    connection = await peer_connection(town, mit, utah)
+    await cluster.restart(mit)
+    connection = await peer_connection(cluster, mit, utah)
     assert (await post_one(connection, stream, 2, rows([(9, 9)]))).duplicate
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     await client.post_event(stream, None, end=True)
     assert await to_the_end(client.subscribe(stream)) == [(1, 1), (9, 9)]
 
 
-async def test_a_writer_takes_no_number_of_anothers_producer(town: Town) -> None:
+async def test_a_writer_takes_no_number_of_anothers_producer(cluster: Cluster) -> None:
     """A writer takes another producer's name, and posts through any peer."""
-    mit, utah, evil = [await town.settle(f"{name}.edu") for name in ("mit", "utah", "evil")]
-    await town.acquainted(mit, utah, evil)
-    client = await town.client(mit)
-    honest = await town.open(utah.client(producer="p"))
+    mit, utah, evil = [await cluster.settle(f"{name}.edu") for name in ("mit", "utah", "evil")]
+    await cluster.acquainted(mit, utah, evil)
+    client = await cluster.client(mit)
+    honest = await cluster.open(utah.client(producer="p"))
     stream = await make_stream(client, mit, "s", writers=("*",), slack_us=100)
-    connection = await peer_connection(town, mit, evil)
+    connection = await peer_connection(cluster, mit, evil)
     for number in (2**62, END):
         with pytest.raises(SequenceGapError, match="begins at 1"):
             await post_one(connection, stream, number, rows([]))
@@ -173,9 +173,9 @@ async def test_a_writer_takes_no_number_of_anothers_producer(town: Town) -> None
     assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
 
 
-async def test_promises_late_tuples_and_the_end(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_promises_late_tuples_and_the_end(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", slack_us=10)
     following, late = other.subscribe(stream), other.subscribe(f"{stream}/late")
     await client.post_event(stream, rows([(100, 1)]))
@@ -200,8 +200,8 @@ async def test_promises_late_tuples_and_the_end(town: Town) -> None:
     assert status[f"{stream}/late"].rows == 3
 
 
-async def test_a_stream_of_the_present_goes_on_by_the_clock(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_stream_of_the_present_goes_on_by_the_clock(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(
         client, mit, "s", idle=Idle.CLOCK, idle_timeout_us=0, slack_us=100_000
     )
@@ -214,14 +214,14 @@ async def test_a_stream_of_the_present_goes_on_by_the_clock(town: Town) -> None:
         await client.flush()
 
 
-async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Town) -> None:
+async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(cluster: Cluster) -> None:
     """The wait begins at the restart, not at the next post."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as gone, mit.client() as other:
         stream = await make_stream(gone, mit, "s", idle_timeout_us=300_000)
         await gone.post_event(stream, rows([(10, 1)]))
         await gone.flush()
-        await town.restart(mit)
+        await cluster.restart(mit)
         await until(
             lambda: mit.state("s").leader.source.acceptance.presence.count == 0,
             "it is waited for no longer",
@@ -231,13 +231,13 @@ async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(town: Tow
         assert mit.state("s").leader.boundary == 19
 
 
-@pytest.mark.town(disk_bytes=300000, timing=Timing(tend_s=0.02))
-async def test_no_room_left_is_told_and_passes(town: Town) -> None:
+@pytest.mark.cluster(disk_bytes=300000, timing=Timing(maintenance_s=0.02))
+async def test_no_room_left_is_told_and_passes(cluster: Cluster) -> None:
     """A reader that does not read fills the disk; the poster receives the reason; no tuple is
     lost."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     count = 2_000
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s", history_us=1)
     reader = client.subscribe(stream, subscriber="slow")
     sent = 0
@@ -269,10 +269,10 @@ async def test_no_room_left_is_told_and_passes(town: Town) -> None:
     assert found == [(n, scattered(n)) for n in range(sent + 1)]
 
 
-async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: Town) -> None:
+async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(cluster: Cluster) -> None:
     """The leader keeps the position over restarts, answers through any peer, and keeps one for each
     participant."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s", writers=("*",))
     places = {1: b"one", 2: b"two", 3: b"three"}
@@ -287,25 +287,25 @@ async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(town: T
         await poster.post(rows([(2, 2)]), offset_after=place)
         await poster.flush()
         assert poster.stored == b"two"
-    await town.restart(mit)
-    await town.acquainted(mit, utah)
+    await cluster.restart(mit)
+    await cluster.acquainted(mit, utah)
     async with utah.client(producer="tail") as client:
         poster = await client.poster(stream)
         assert await poster.resume() == b"two"
         await poster.post(rows([(3, 3)]), offset_after=place)
         await poster.flush()
         assert await (await client.poster(stream)).resume() == b"three"
-    client = await town.open(mit.client(producer="tail"))
+    client = await cluster.open(mit.client(producer="tail"))
     assert await (await client.poster(stream)).resume() is None
     await client.post_event(stream, None, end=True)
     assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
 
 
-async def test_two_that_post_the_same_at_a_time_store_it_once(town: Town) -> None:
+async def test_two_that_post_the_same_at_a_time_store_it_once(cluster: Cluster) -> None:
     """Both cut the rows into other posts: one is refused, and may continue afterwards."""
-    mit = await town.settle("mit.edu")
-    one = await town.open(mit.client(producer="p"))
-    other = await town.open(mit.client(producer="p"))
+    mit = await cluster.settle("mit.edu")
+    one = await cluster.open(mit.client(producer="p"))
+    other = await cluster.open(mit.client(producer="p"))
     stream = await make_stream(one, mit, "s")
     first, second = await one.poster(stream), await other.poster(stream)
     assert (await first.resume(), await second.resume()) == (None, None)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from engine_peers import (
+    Cluster,
     Place,
     Row,
-    Town,
     begin,
     make_stream,
     next_rows,
@@ -25,7 +25,7 @@ from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InternalError
 from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
-pytestmark = [pytest.mark.spark, pytest.mark.town(timing=Timing(tend_s=0.02))]
+pytestmark = [pytest.mark.spark, pytest.mark.cluster(timing=Timing(maintenance_s=0.02))]
 
 
 @pytest.fixture(autouse=True)
@@ -64,16 +64,16 @@ async def windows(subscription: Subscription) -> list[tuple[int, int]]:
     return found
 
 
-async def two(town: Town) -> tuple[Place, Place]:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def two(cluster: Cluster) -> tuple[Place, Place]:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     return mit, utah
 
 
-async def test_a_stopped_query_misses_nothing(town: Town) -> None:
+async def test_a_stopped_query_misses_nothing(cluster: Cluster) -> None:
     """The peers of the source and of the query keep its input, however short the stream's history
     is."""
-    mit, utah = await two(town)
-    client, other = await town.clients(mit, utah)
+    mit, utah = await two(cluster)
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=1)
     await client.create_query(odd(mit, "q", source, mit.name("out")))
     await other.create_query(odd(utah, "q", source, utah.name("out")))
@@ -99,9 +99,9 @@ async def test_a_stopped_query_misses_nothing(town: Town) -> None:
     await until(lambda: mit.state(source).log.start >= 39)
 
 
-async def test_a_deleted_query_makes_room_for_another(town: Town) -> None:
-    mit, utah = await two(town)
-    client, other = await town.clients(mit, utah)
+async def test_a_deleted_query_makes_room_for_another(cluster: Cluster) -> None:
+    mit, utah = await two(cluster)
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=1)
     await begin(other, odd(utah, "q", source, utah.name("out")))
     await pass_time(client, mit, source, range(10))
@@ -115,23 +115,23 @@ async def test_a_deleted_query_makes_room_for_another(town: Town) -> None:
     await client.post_event(source, None, end=True)
     start = mit.state(source).log.start + 1
     expected = [(k, min(10, 40 - k)) for k in range(start, 40, 5)]
-    another = await town.client(mit)
+    another = await cluster.client(mit)
     assert await windows(another.subscribe(utah.name("out"))) == expected
 
 
-async def test_peers_that_restart_go_on_where_they_were(town: Town) -> None:
-    mit, utah = await two(town)
-    client, other = await town.clients(mit, utah)
+async def test_peers_that_restart_go_on_where_they_were(cluster: Cluster) -> None:
+    mit, utah = await two(cluster)
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=1)
     await begin(other, counting(utah, "q", source, utah.name("out")))
     reader = client.subscribe(utah.name("out"), subscriber="me")
     await pass_time(client, mit, source, range(20))
     assert len(await next_rows(reader)) > 0
-    await town.restart(utah)
+    await cluster.restart(utah)
     await pass_time(client, mit, source, range(20, 40))
-    await town.restart(mit)
+    await cluster.restart(mit)
     await pass_time(client, mit, source, range(40, 60))
-    await town.restart(utah)
+    await cluster.restart(utah)
     await client.post_event(source, None, end=True)
     rest = await windows(reader)
     every = [(k, 5 if k in {-5, 55} else 10) for k in range(-5, 60, 5)]
@@ -140,9 +140,9 @@ async def test_peers_that_restart_go_on_where_they_were(town: Town) -> None:
     assert await windows(client.subscribe(utah.name("out"), after=18)) == every[-10:]
 
 
-async def test_where_the_beginning_is_gone_no_window_is_partial(town: Town) -> None:
-    mit, utah = await two(town)
-    client, other = await town.clients(mit, utah)
+async def test_where_the_beginning_is_gone_no_window_is_partial(cluster: Cluster) -> None:
+    mit, utah = await two(cluster)
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=30)
     for first in range(0, 100, 10):
         await pass_time(client, mit, source, range(first, first + 10))
@@ -157,9 +157,9 @@ async def test_where_the_beginning_is_gone_no_window_is_partial(town: Town) -> N
 
 
 async def test_a_task_that_fails_says_why_and_goes_on(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     await client.create_query(odd(mit, "q", source, mit.name("out")))
 

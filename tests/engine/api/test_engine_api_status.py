@@ -4,7 +4,7 @@ harm."""
 from __future__ import annotations
 
 import pytest
-from engine_peers import Place, Town, make_stream, rows, until
+from engine_peers import Cluster, Place, make_stream, rows, until
 from hostile_partner import say
 
 from medusa.engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
@@ -27,16 +27,16 @@ def task_status(name: str, owner: str = "") -> TaskStatus:
     return TaskStatus(name, "q", (), 5, 1, 1.0, 1.0, 1.0, "running", "why", owner=owner)
 
 
-async def seen(town: Town, by: Place, other: Place) -> PeerStatus:
+async def seen(cluster: Cluster, by: Place, other: Place) -> PeerStatus:
     """Return one peer as a client of another peer sees it."""
-    await town.acquainted(by, other)
+    await cluster.acquainted(by, other)
     async with by.client() as client:
         snapshot = await client.status()
     return next(peer for peer in snapshot.peers if peer.peer == other.id)
 
 
-async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(town: Town) -> None:
-    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(cluster: Cluster) -> None:
+    mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")
     lie = PeerStatus(
         "mit.edu",
         mit.id,
@@ -56,7 +56,7 @@ async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(town: T
         health="alive",
     )
     say(evil.up, "peer_status", lie)
-    told = await seen(town, mit, evil)
+    told = await seen(cluster, mit, evil)
     host, port = evil.up.running.overlay
     assert (told.participant, told.peer) == ("evil.org", evil.id)
     assert (told.address, told.state) == (f"{host}:{port}", "running")
@@ -74,22 +74,22 @@ async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(town: T
 @pytest.mark.parametrize(
     "lie", [b"\xff" * 40, PeerStatus("evil.org", "", "", "unreachable"), Status()]
 )
-async def test_nonsense_is_called_so(town: Town, lie: bytes | PeerStatus) -> None:
-    mit, evil = await town.settle("mit.edu"), await town.settle("evil.org")
+async def test_nonsense_is_called_so(cluster: Cluster, lie: bytes | PeerStatus) -> None:
+    mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")
     say(evil.up, "peer_status", lie)
-    told = await seen(town, mit, evil)
+    told = await seen(cluster, mit, evil)
     assert (told.participant, told.peer, told.state) == ("evil.org", evil.id, "nonsense")
 
 
-async def test_a_long_answer_crowds_out_nobodys(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
+async def test_a_long_answer_crowds_out_nobodys(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
     async with mit.client() as client:
         await make_stream(client, mit, "s")
     streams = tuple(stream_status(utah.name(f"s{n:05}" * 8)) for n in range(4500))
     lie = PeerStatus(utah.participant, utah.id, "", "running", streams=streams)
     assert SNAPSHOT_BYTES < len(encode(lie)) < MAX_STRUCT_BYTES
     say(utah.up, "peer_status", lie)
-    told = await seen(town, mit, utah)
+    told = await seen(cluster, mit, utah)
     assert told.streams == streams[: len(told.streams)]
     assert told.left_out + len(told.streams) == len(streams)
     async with mit.client() as client:
@@ -115,9 +115,9 @@ def test_short_answers_are_whole_and_long_ones_share_the_rest() -> None:
     assert cut(peers[0], 10).streams == ()
 
 
-async def test_what_other_participants_are_told(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    sibling = await town.settle("mit.edu", sibling=True)
+async def test_what_other_participants_are_told(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
+    sibling = await cluster.settle("mit.edu", sibling=True)
     async with mit.client() as client:
         await make_stream(client, mit, "open")
         private = await make_stream(client, mit, "private", readers=("brown.edu",))
@@ -126,7 +126,7 @@ async def test_what_other_participants_are_told(town: Town) -> None:
         await client.flush()
     await until(lambda: mit.state("private/late").log.files.rows == 1)
     mit.up.engine.overlay.events.note("error", "burns")
-    foreign, own = await seen(town, utah, mit), await seen(town, sibling, mit)
+    foreign, own = await seen(cluster, utah, mit), await seen(cluster, sibling, mit)
     assert {each.name for each in foreign.streams} == {mit.name("open")}
     names = {mit.name("open"), mit.name("private"), mit.name("private/late")}
     assert {each.name for each in own.streams} == names
@@ -136,8 +136,8 @@ async def test_what_other_participants_are_told(town: Town) -> None:
     assert foreign.capacity == own.capacity > 0
 
 
-async def test_no_peer_has_another_one_ask_around(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_no_peer_has_another_one_ask_around(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     for method, request, answer in (
         ("status", Status(), Snapshot),

@@ -7,7 +7,7 @@ import pytest
 import trio
 from engine_peers import (
     DEADLINE_S,
-    Town,
+    Cluster,
     make_stream,
     pairs_of,
     received,
@@ -31,12 +31,12 @@ from medusa.overlay.errors import (
     UnavailableError,
 )
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 
 
-async def test_from_a_boundary_and_from_one_too_old(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_from_a_boundary_and_from_one_too_old(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", history_us=20)
     for stime in (10, 20, 30, 40, 50):
         await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
@@ -55,8 +55,10 @@ async def test_from_a_boundary_and_from_one_too_old(town: Town) -> None:
             await anext(reader.subscribe(stream, subscriber="x" * 129))
 
 
-async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
+    cluster: Cluster,
+) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     state = mit.state("s")
     followed: list[tuple[int, int]] = []
@@ -79,9 +81,9 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
     assert followed == [(350, 7)]
 
 
-async def test_pulling_from_near_and_far(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_pulling_from_near_and_far(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", readers=("utah.edu",))
     for puller in (client, other):
         assert await puller.receive_events(stream) is None
@@ -104,9 +106,9 @@ async def test_pulling_from_near_and_far(town: Town) -> None:
         await other.receive_events(mit.name("none"))
 
 
-async def test_who_may_read(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_who_may_read(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     for path, readers, refused in (
         ("own", (), True),
@@ -129,9 +131,9 @@ async def test_who_may_read(town: Town) -> None:
                     await duplex.receive(Tuples)
 
 
-async def test_it_goes_on_when_peers_come_back(town: Town) -> None:
+async def test_it_goes_on_when_peers_come_back(cluster: Cluster) -> None:
     """The connection breaks anywhere; every tuple still comes, once and in order."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client(producer="p") as client, utah.client() as other:
         stream = await make_stream(client, mit, "s")
         reader = other.subscribe(stream)
@@ -150,28 +152,28 @@ async def test_it_goes_on_when_peers_come_back(town: Town) -> None:
         connection.close("cut by the test")
         await some_more()
         found += await received(reader, 2)
-        await town.restart(mit)
+        await cluster.restart(mit)
         await some_more()
         found += await received(reader, 2)
-        await town.restart(utah)
+        await cluster.restart(utah)
         await some_more()
         found += await received(reader, 2)
-        await town.stop(mit)
+        await cluster.stop(mit)
         with pytest.raises(UnavailableError):
             async with mit.client(patience_s=0.1) as impatient:
                 await impatient.status()
-        await town.start(mit)
+        await cluster.start(mit)
         await client.post_event(stream, None, end=True)
         found += await to_the_end(reader)
         assert found == [pair for n in range(0, number, 2) for pair in ((n, n), (n + 1, n))]
 
 
-@pytest.mark.town(recent_bytes=2**20)
-async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> None:
+@pytest.mark.cluster(recent_bytes=2**20)
+async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(cluster: Cluster) -> None:
     """The reader receives what its credit allows, and the rest waits on disk; other readers and
     posters continue."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other, third = await town.clients(mit, utah, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other, third = await cluster.clients(mit, utah, utah)
     stream = await make_stream(client, mit, "s", history_us=1)
     slow = [client.subscribe(stream, subscriber="slow"), other.subscribe(stream)]
     quick = third.subscribe(stream)
@@ -199,11 +201,11 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(town: Town) -> 
     await until(lambda: log.files.bytes < 2**20, "and once all have it, it goes")
 
 
-async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
+async def test_a_named_subscriber_is_waited_for(cluster: Cluster) -> None:
     """A stream keeps tuples for a named subscriber over its absence and over a restart of the peer,
     and not for one without a name."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     streams = {
         name: await make_stream(client, mit, path, history_us=1)
         for name, path in (("me", "named"), ("", "unnamed"))
@@ -215,7 +217,7 @@ async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
                 assert await received(reader, 1) == [(10, 1)]
                 await client.post_event(stream, rows([(20, 2)]), boundary=20)
                 assert await received(reader, 1) == [(20, 2)]
-    await town.restart(mit)
+    await cluster.restart(mit)
     for number, stime in enumerate((30, 40, 50), 3):
         for stream in streams.values():
             await client.post_event(stream, rows([(stime, number)]), boundary=stime)
@@ -223,7 +225,7 @@ async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
             state = mit.state(stream)
             await until(lambda k=state, b=stime: k.log.boundary == b)
     await until(lambda: mit.state("unnamed").log.start >= 30, "history alone counts")
-    other = await town.client(utah)
+    other = await cluster.client(utah)
     named = other.subscribe(streams["me"], after=20, subscriber="me")
     assert await received(named, 3) == [(30, 3), (40, 4), (50, 5)]
     with pytest.raises(NotRetainedError):
@@ -231,11 +233,13 @@ async def test_a_named_subscriber_is_waited_for(town: Town) -> None:
 
 
 @pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
-async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(town: Town, kind: Kind) -> None:
+async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
+    cluster: Cluster, kind: Kind
+) -> None:
     """A participant may have the name of a kind of hold, and its subscriber that of a task."""
-    mit, evil = await town.settle("mit.edu"), await town.settle(kind)
-    await town.acquainted(mit, evil)
-    client, other = await town.clients(mit, evil)
+    mit, evil = await cluster.settle("mit.edu"), await cluster.settle(kind)
+    await cluster.acquainted(mit, evil)
+    client, other = await cluster.clients(mit, evil)
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=30)
     await until(lambda: mit.state("s").log.boundary == 30)
@@ -246,9 +250,9 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(town: Town, 
     assert log.upkeep.needed(frozenset()) == 5
 
 
-@pytest.mark.town(lease_s=0.2)
-async def test_a_lease_runs_out(town: Town) -> None:
-    mit, client = await town.founder()
+@pytest.mark.cluster(lease_s=0.2)
+async def test_a_lease_runs_out(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=1)
     await client.post_event(stream, rows([(10, 1)]), boundary=10)
     async with client.subscribe(stream, subscriber="me") as reader:
@@ -261,7 +265,7 @@ async def test_a_lease_runs_out(town: Town) -> None:
 
 
 async def test_a_peer_that_is_starting_or_stopping(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer's overlay answers already, or still; the call gets "not available now"."""
     opened, closed = trio.Event(), trio.Event()
@@ -276,7 +280,7 @@ async def test_a_peer_that_is_starting_or_stopping(
             await closed.wait()
         await close(store)
 
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     there = bytes.fromhex(mit.id)
 
     async def answer() -> str:
@@ -306,7 +310,7 @@ async def test_a_peer_that_is_starting_or_stopping(
         monkeypatch.setattr(StreamStore, "load", slow_load)
         monkeypatch.setattr(StreamStore, "close", slow_close)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(town.restart, mit)
+            nursery.start_soon(cluster.restart, mit)
             await answered("the peer is stopping")
             closed.set()
             await answered("the peer is starting")
@@ -316,11 +320,11 @@ async def test_a_peer_that_is_starting_or_stopping(
 
 
 async def test_a_producer_that_hangs_up_is_asked_again(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The producer ends the call at once, without an error, although it lives."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(10, 1)]), boundary=10)
     calls = 0
@@ -338,10 +342,10 @@ async def test_a_producer_that_hangs_up_is_asked_again(
     assert utah.state(stream).log.files.rows == 1
 
 
-async def test_hostile_acknowledgements(town: Town) -> None:
+async def test_hostile_acknowledgements(cluster: Cluster) -> None:
     """They harm only the client that sends them."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(10, 1)]), boundary=10)
     honest = client.subscribe(stream, subscriber="me")

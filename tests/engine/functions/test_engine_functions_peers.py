@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, begin, make_stream, passing, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, passing, rows, until
 from modified_queries import modify
 from moving_tasks import Reader, post
 from own_functions import CODE, OF_LONGS, own, write_code
@@ -30,7 +30,9 @@ from medusa.tools.daemon.reloading import Reloading, live_settings
 from medusa.tools.home.config import load_config
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05, keep_up_s=0.05)),
+    pytest.mark.cluster(
+        timing=Timing(maintenance_s=0.05, workers_s=0.05, confirm_s=0.05, keep_up_s=0.05)
+    ),
     pytest.mark.usefixtures("interpreted"),
 ]
 
@@ -59,8 +61,8 @@ async def until_told(client: AsyncMedusaClient, query: Query, text: str) -> None
     await until(is_told, text)
 
 
-async def test_results_and_what_the_catalog_says(town: Town, tmp_path: Path) -> None:
-    one, client = await town.founder()
+async def test_results_and_what_the_catalog_says(cluster: Cluster, tmp_path: Path) -> None:
+    one, client = await cluster.founder()
     even = own(tmp_path, "even")
     allow(one, even=even, unlucky=own(tmp_path, "unlucky"))
     source = await make_stream(client, one, "s")
@@ -76,8 +78,8 @@ async def test_results_and_what_the_catalog_says(town: Town, tmp_path: Path) -> 
     await client.create_query(query)  # again, without the functions: it is the same
 
 
-async def test_what_is_not_allowed_is_refused(town: Town, tmp_path: Path) -> None:
-    one, client = await town.founder()
+async def test_what_is_not_allowed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    one, client = await cluster.founder()
     source = await make_stream(client, one, "s")
     with pytest.raises(InvalidInputError, match="there is no function 'even'"):
         await client.create_query(called(one, source, "even(value)"))
@@ -95,10 +97,12 @@ async def test_what_is_not_allowed_is_refused(town: Town, tmp_path: Path) -> Non
             await client.create_query(promised)
 
 
-async def test_a_failing_call_stops_its_task_and_names_the_row(town: Town, tmp_path: Path) -> None:
+async def test_a_failing_call_stops_its_task_and_names_the_row(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """No tuple is lost: the query continues once it calls another function; other queries never
     stop."""
-    one, client = await town.founder()
+    one, client = await cluster.founder()
     allow(one, unlucky=own(tmp_path, "unlucky"), patient=own(tmp_path, "patient"))
     source = await make_stream(client, one, "s")
     query = called(one, source, "unlucky(value)")
@@ -119,9 +123,9 @@ async def test_a_failing_call_stops_its_task_and_names_the_row(town: Town, tmp_p
     assert {each.name for each in kept.functions} == {"unlucky", "patient"}
 
 
-async def test_other_code_under_the_same_name_stops_it(town: Town, tmp_path: Path) -> None:
+async def test_other_code_under_the_same_name_stops_it(cluster: Cluster, tmp_path: Path) -> None:
     """The results of two codes are never mixed silently."""
-    one, client = await town.founder()
+    one, client = await cluster.founder()
     allow(one, even=own(tmp_path / "before", "even"))
     source = await make_stream(client, one, "s")
     query = called(one, source, "even(value)")
@@ -137,9 +141,9 @@ async def test_other_code_under_the_same_name_stops_it(town: Town, tmp_path: Pat
     assert found.rows == [(at, at % 2 == 0) for at in range(30)]
 
 
-async def test_a_restart_and_a_reload(town: Town) -> None:
+async def test_a_restart_and_a_reload(cluster: Cluster) -> None:
     """The peer reads the functions of medusa.toml, and those of the folder beside it."""
-    one, client = await town.founder()
+    one, client = await cluster.founder()
     write_code(one.home.functions)
     one.home.config.write_text('[functions]\neven = "own.py:even"\n')
     config = one.config
@@ -158,9 +162,9 @@ async def test_a_restart_and_a_reload(town: Town) -> None:
     await begin(client, called(one, source, "even(halve(value))"))
     found = Reader(client, one.name("out"), "value")
     await found.feed(client, source, range(10))
-    await town.close_clients()
-    await town.restart(one)
-    client = await town.client(one)
+    await cluster.close_clients()
+    await cluster.restart(one)
+    client = await cluster.client(one)
     again = Reader(client, one.name("out"), "value")
     await again.end(client, source, range(14, 20))
     assert again.rows == [(at, at % 2 == 0) for at in (*range(10), *range(14, 20))]
@@ -169,9 +173,9 @@ async def test_a_restart_and_a_reload(town: Town) -> None:
 # -- other peers -----------------------------------------------------------------------------------
 
 
-async def test_it_moves_to_a_sibling_with_the_same_code(town: Town, tmp_path: Path) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_it_moves_to_a_sibling_with_the_same_code(cluster: Cluster, tmp_path: Path) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     allow(one, even=own(tmp_path / "one", "even"))
     source = await make_stream(client, one, "s")
     await begin(client, called(one, source, "even(value)"))
@@ -195,12 +199,12 @@ async def test_it_moves_to_a_sibling_with_the_same_code(town: Town, tmp_path: Pa
 
 
 async def test_it_does_not_move_to_a_partner(
-    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the partner has the same code, the owner does not offer the task, and the partner
     would not take it. Later tasks of the query move."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     allow(mit, utah, even=own(tmp_path, "even", deterministic=True))
     assignments: Any = utah.up.engine.assignments
     assignments.expect = assignments.admit = lambda *_: None  # as if there were a contract
@@ -223,7 +227,7 @@ async def test_it_does_not_move_to_a_partner(
 
 
 async def test_a_secondary_has_the_same_code(
-    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals: list[str] = []
     opened = Standbys._open
@@ -236,8 +240,8 @@ async def test_a_secondary_has_the_same_code(
             raise
 
     monkeypatch.setattr(Standbys, "_open", watched)
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     allow(one, even=own(tmp_path, "even"))
     source = await make_stream(client, one, "s")
     query = called(one, source, "even(value)")
@@ -252,9 +256,11 @@ async def test_a_secondary_has_the_same_code(
 # -- revised inputs --------------------------------------------------------------------------------
 
 
-async def test_revisions_go_through_a_deterministic_function(town: Town, tmp_path: Path) -> None:
+async def test_revisions_go_through_a_deterministic_function(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """The result of the old tuple is withdrawn, and the function is called for the new one."""
-    one, client = await town.founder()
+    one, client = await cluster.founder()
     allow(one, twice=own(tmp_path, "twice", **OF_LONGS, deterministic=True))
     source = await keyed_stream(client, one)
     boxes = (Map("call", source, one.name("out"), (("t", "t"), ("value", "twice(value)"))),)
@@ -275,9 +281,9 @@ async def test_revisions_go_through_a_deterministic_function(town: Town, tmp_pat
 
 
 async def test_a_damaged_log_of_arbitrary_results_is_not_made_again(
-    town: Town, tmp_path: Path
+    cluster: Cluster, tmp_path: Path
 ) -> None:
-    one, client = await town.founder()
+    one, client = await cluster.founder()
     allow(one, even=own(tmp_path, "even"))
     source = await make_stream(client, one, "s")
     await begin(client, called(one, source, "even(value)"))

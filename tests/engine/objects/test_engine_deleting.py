@@ -9,8 +9,8 @@ import pytest
 import trio
 from engine_peers import (
     DEADLINE_S,
+    Cluster,
     Place,
-    Town,
     make_stream,
     passing,
     received,
@@ -59,8 +59,8 @@ async def refused_for(owner: AsyncMedusaClient, stream: str, readers: str) -> No
     await until(is_refused)
 
 
-async def test_at_any_peer_all_of_a_stream_goes_for_good(town: Town) -> None:
-    home, other = await town.settle_all("mit.edu", "mit.edu")
+async def test_at_any_peer_all_of_a_stream_goes_for_good(cluster: Cluster) -> None:
+    home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near, other.client() as far:
         stream = await make_stream(near, home, "s")
         state = await make_stream(near, home, "kept")
@@ -70,8 +70,8 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(town: Town) -> None:
         await far.delete_stream(stream)
         await gone(far, stream)
         assert folders(home) == ["mit.edu,kept"]
-    await town.restart(home)
-    near = await town.client(home)
+    await cluster.restart(home)
+    near = await cluster.client(home)
     await gone(near, stream)
     assert (await near.stream_entry(state)).stream.name == state
     assert await make_stream(near, home, "s", slack_us=3) == stream
@@ -80,9 +80,9 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(town: Town) -> None:
     assert await received(near.subscribe(stream), 1) == [(1, 7)]
 
 
-async def test_who_reads_a_stream_is_named_and_keeps_it(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_who_reads_a_stream_is_named_and_keeps_it(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await refused_for(owner, stream, f"{mit.name('q')} (`medusa query delete {mit.name('q')}`)")
@@ -114,10 +114,10 @@ async def test_who_reads_a_stream_is_named_and_keeps_it(town: Town) -> None:
     await refused_for(owner, stream, f"{stream}/late is read, end that first: subscriber late")
 
 
-async def test_a_subscriber_that_is_gone_can_be_forgotten(town: Town) -> None:
-    mit, utah = await town.settle("mit.edu"), await town.settle("utah.edu")
-    await town.acquainted(mit, utah)
-    owner, guest = await town.clients(mit, utah)
+async def test_a_subscriber_that_is_gone_can_be_forgotten(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
+    await cluster.acquainted(mit, utah)
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     await owner.post_event(stream, rows([(1, 1)]), boundary=1)
     for client in (owner, guest):
@@ -141,10 +141,10 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(town: Town) -> None:
     await owner.delete_stream(stream)
 
 
-async def test_who_has_taken_leave_is_no_reader(town: Town) -> None:
+async def test_who_has_taken_leave_is_no_reader(cluster: Cluster) -> None:
     """The reader is a peer whose query was deleted."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     await guest.create_query(passing(utah, "q", stream, utah.name("out")))
     await refused_for(owner, stream, f"peer {utah.id[:8]} of utah.edu")
@@ -154,9 +154,9 @@ async def test_who_has_taken_leave_is_no_reader(town: Town) -> None:
     await gone(guest, stream)
 
 
-async def test_what_is_not_a_source_of_ours(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_what_is_not_a_source_of_ours(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await owner.create_view(View(mit.name("v"), stream, Last(5)))
@@ -175,8 +175,8 @@ async def test_what_is_not_a_source_of_ours(town: Town) -> None:
         await owner.delete_stream(mit.name("none"))
 
 
-async def test_posts_under_way_are_told(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_posts_under_way_are_told(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as owner:
         stream = await make_stream(owner, mit, "s")
     async with mit.client(patience_s=1.0) as poster, mit.client() as owner:
@@ -190,11 +190,11 @@ async def test_posts_under_way_are_told(town: Town) -> None:
 
 
 async def test_an_alteration_and_a_deletion_at_once(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They run one after the other: the catalog receives no further record of a deleted stream."""
-    mit = await town.settle("mit.edu")
-    owner = await town.client(mit)
+    mit = await cluster.settle("mit.edu")
+    owner = await cluster.client(mit)
     stream = await make_stream(owner, mit, "s")
     engine = mit.up.engine
     announce = engine.announcements.announce_altered
@@ -219,8 +219,8 @@ async def test_an_alteration_and_a_deletion_at_once(
     await gone(owner, stream)
 
 
-async def test_a_schema_goes_once_no_stream_has_it(town: Town) -> None:
-    first, second = await town.settle_all("mit.edu", "mit.edu")
+async def test_a_schema_goes_once_no_stream_has_it(cluster: Cluster) -> None:
+    first, second = await cluster.settle_all("mit.edu", "mit.edu")
     schema = schema_of("mit.edu")
     async with first.client() as near, second.client() as far:
         await near.create_schema(schema)
@@ -233,8 +233,8 @@ async def test_a_schema_goes_once_no_stream_has_it(town: Town) -> None:
         await far.delete_schema(schema.name)
         with pytest.raises(NotFoundError):
             await near.lookup_object(schema.name)
-    await town.restart(first)
-    near = await town.client(first)
+    await cluster.restart(first)
+    near = await cluster.client(first)
     with pytest.raises(NotFoundError):
         await near.lookup_object(schema.name)
 
@@ -248,8 +248,8 @@ async def ended(client: AsyncMedusaClient, place: Place, path: str) -> str:
     return stream
 
 
-async def test_an_ended_stream_goes_on_behind_all_that_it_had(town: Town) -> None:
-    home, other = await town.settle_all("mit.edu", "mit.edu")
+async def test_an_ended_stream_goes_on_behind_all_that_it_had(cluster: Cluster) -> None:
+    home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near, other.client() as far:
         stream = await ended(near, home, "s")
         await ended(near, home, "restarted")
@@ -258,8 +258,8 @@ async def test_an_ended_stream_goes_on_behind_all_that_it_had(town: Town) -> Non
         assert home.state("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
         await near.post_event(stream, rows([(29, 4), (31, 5)]), boundary=40)
         await near.flush()
-    await town.restart(home)
-    near = await town.client(home)
+    await cluster.restart(home)
+    near = await cluster.client(home)
     await near.reopen_stream(home.name("restarted"))
     for path, found in (("s", [(31, 5)]), ("restarted", [])):
         stream = home.name(path)
@@ -269,9 +269,9 @@ async def test_an_ended_stream_goes_on_behind_all_that_it_had(town: Town) -> Non
         assert await to_the_end(near.subscribe(stream)) == expected
 
 
-async def test_a_promise_that_was_given_is_kept(town: Town) -> None:
+async def test_a_promise_that_was_given_is_kept(cluster: Cluster) -> None:
     """The boundary before the end was behind the last tuple; it survives the merging of files."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
         for at in range(0, 60, 5):
@@ -283,14 +283,14 @@ async def test_a_promise_that_was_given_is_kept(town: Town) -> None:
         await until(lambda: mit.state("s").log.boundary == END)
         while await mit.state("s").log.upkeep.compact():
             pass
-    await town.restart(mit)
-    client = await town.client(mit)
+    await cluster.restart(mit)
+    client = await cluster.client(mit)
     await client.reopen_stream(stream)
     assert mit.state("s").log.boundary == 58
 
 
-async def test_who_was_told_of_the_end_is_named_for_good(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_who_was_told_of_the_end_is_named_for_good(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as owner, utah.client() as guest:
         read = await ended(owner, mit, "read")
         assert len(await to_the_end(guest.subscribe(read))) == 3
@@ -303,8 +303,8 @@ async def test_who_was_told_of_the_end_is_named_for_good(town: Town) -> None:
         await owner.post_event(queried, rows([(1, 5)]), end=True)
         await owner.flush()
         await until(lambda: mit.state("queried").log.boundary == END)
-    await town.restart(mit)
-    owner = await town.client(mit)
+    await cluster.restart(mit)
+    owner = await cluster.client(mit)
     for stream, who in (
         (read, "a subscriber of utah.edu"),
         (pulled, "a subscriber of mit.edu"),
@@ -315,8 +315,8 @@ async def test_who_was_told_of_the_end_is_named_for_good(town: Town) -> None:
         assert mit.state(stream).log.boundary == END
 
 
-async def test_a_reader_that_was_away_at_the_end_goes_on(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_reader_that_was_away_at_the_end_goes_on(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     subscription = client.subscribe(stream, subscriber="me")

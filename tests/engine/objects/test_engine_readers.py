@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from engine_peers import (
     DEADLINE_S,
+    Cluster,
     Place,
-    Town,
     begin,
     make_stream,
     pairs_of,
@@ -45,7 +45,7 @@ def keep(query: str, source: str, output: str, **asked: Any) -> Query:
 class Neighbourhood:
     """mit.edu, whose stream utah.edu may read; and evil.org, a member like them."""
 
-    town: Town
+    cluster: Cluster
     mit: Place
     utah: Place
     evil: Place
@@ -74,20 +74,20 @@ async def is_refused(there: Connection, name: str) -> None:
     assert not (await there.call("versions", AskVersions((name,)), Versions)).versions
 
 
-async def neighbourhood(town: Town, **options: object) -> Neighbourhood:
-    mit, utah, evil = await town.settle_all("mit.edu", "utah.edu", "evil.org")
-    clients = {place.participant: await town.client(place) for place in (mit, utah, evil)}
+async def neighbourhood(cluster: Cluster, **options: object) -> Neighbourhood:
+    mit, utah, evil = await cluster.settle_all("mit.edu", "utah.edu", "evil.org")
+    clients = {place.participant: await cluster.client(place) for place in (mit, utah, evil)}
     client = clients["mit.edu"]
     options.setdefault("readers", ("utah.edu",))
     stream = await make_stream(client, mit, "s", **options)
     await client.post_event(stream, rows([(1, 1), (2, 0), (3, 3)]), boundary=3)
     await client.flush()
-    return Neighbourhood(town, mit, utah, evil, clients, stream)
+    return Neighbourhood(cluster, mit, utah, evil, clients, stream)
 
 
 @pytest.fixture
-async def here(town: Town) -> Neighbourhood:
-    return await neighbourhood(town)
+async def here(cluster: Cluster) -> Neighbourhood:
+    return await neighbourhood(cluster)
 
 
 async def test_what_is_derived_is_not_for_others(here: Neighbourhood) -> None:
@@ -120,8 +120,8 @@ async def test_what_is_derived_is_not_for_others(here: Neighbourhood) -> None:
     await here.refused(f"{here.stream}/late", here.mit)
 
 
-async def test_an_output_that_was_declared_keeps_its_readers(town: Town) -> None:
-    here = await neighbourhood(town, readers=("*",))
+async def test_an_output_that_was_declared_keeps_its_readers(cluster: Cluster) -> None:
+    here = await neighbourhood(cluster, readers=("*",))
     client, reader = here.clients["mit.edu"], here.clients["utah.edu"]
     out = await make_stream(client, here.mit, "out", readers=("utah.edu",))
     await client.create_query(keep(here.mit.name("q"), here.stream, out))
@@ -144,8 +144,8 @@ async def test_an_output_that_was_declared_keeps_its_readers(town: Town) -> None
         )
 
 
-async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(town: Town) -> None:
-    here = await neighbourhood(town, declassify=("utah.edu",))
+async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(cluster: Cluster) -> None:
+    here = await neighbourhood(cluster, declassify=("utah.edu",))
     reader, evil = here.clients["utah.edu"], here.clients["evil.org"]
     counted, hidden = here.utah.name("counted"), here.utah.name("hidden")
     await reader.create_query(
@@ -160,8 +160,8 @@ async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(town: Town
 
 async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neighbourhood) -> None:
     """A task of mit.edu has moved to utah.edu, and another one has a standby."""
-    sibling = await here.town.settle("mit.edu", sibling=True)
-    await here.town.acquainted(here.mit, here.utah, here.evil, sibling)
+    sibling = await here.cluster.settle("mit.edu", sibling=True)
+    await here.cluster.acquainted(here.mit, here.utah, here.evil, sibling)
     client, out, held = here.clients["mit.edu"], here.mit.name("out"), here.mit.name("held")
     await client.create_query(keep(here.mit.name("q"), here.stream, out))
     active = Availability(mode=Mode.ACTIVE_STANDBY)
@@ -192,13 +192,13 @@ async def test_a_start_mends_an_output_that_its_file_says_everybody_may_read(
     await begin(client, keep(here.mit.name("q"), here.stream, out))
     assert await received(client.subscribe(out), 2) == [(1, 1), (3, 3)]
     file = here.mit.up.engine.store.folders.of(LogKey(out)) / "stream.json"
-    await here.town.stop(here.mit)
+    await here.cluster.stop(here.mit)
     known = load_json(file, StoredStream, mend="")
     old = msgspec.structs.replace(known.entry.stream, label=())
     entry = msgspec.structs.replace(known.entry, stream=old)
     save_json(file, msgspec.structs.replace(known, entry=entry))
-    await here.town.start(here.mit)
-    await here.town.acquainted(here.mit, here.evil)
+    await here.cluster.start(here.mit)
+    await here.cluster.acquainted(here.mit, here.evil)
     await here.refused(out, here.mit)
 
 

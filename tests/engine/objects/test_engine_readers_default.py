@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine_peers import Town, make_stream, received, rows, schema_of
+from engine_peers import Cluster, make_stream, received, rows, schema_of
 
 from medusa.engine.language.document import Document
 from medusa.engine.language.sql.printing import stream_as_sql
@@ -47,9 +47,9 @@ BOREALIS = """<borealis>
 
 
 @pytest.mark.parametrize("text", [SQL, XML, BOREALIS], ids=["sql", "xml", "borealis"])
-async def test_what_a_document_creates_is_for_its_owner_alone(town: Town, text: str) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_what_a_document_creates_is_for_its_owner_alone(cluster: Cluster, text: str) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     names = await owner.create_query_xml(text)
     streams = [name for name in names if name in owner.readers]
     assert {mit.name("s"), mit.name("made")} <= set(streams)
@@ -62,9 +62,11 @@ async def test_what_a_document_creates_is_for_its_owner_alone(town: Town, text: 
         await owner.stream_entry(name)
 
 
-async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(
+    cluster: Cluster,
+) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     schema = schema_of("mit.edu")
     await owner.create_schema(schema)
     assert owner.readers == {}
@@ -83,9 +85,9 @@ async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(town:
         await owner.create_stream(StreamDefinition(stream, schema.name, readers=()))
 
 
-async def test_a_sibling_that_leads_the_stream_says_who_may_read(town: Town) -> None:
-    one, other = await town.settle_all("mit.edu", "mit.edu")
-    client = await town.client(one)
+async def test_a_sibling_that_leads_the_stream_says_who_may_read(cluster: Cluster) -> None:
+    one, other = await cluster.settle_all("mit.edu", "mit.edu")
+    client = await cluster.client(one)
     stream = await make_stream(client, one, "s", leader=other.id, readers=("utah.edu",))
     assert client.readers == {stream: "mit.edu, utah.edu"}
     assert other.state("s").entry.stream.readers == ("utah.edu",)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, received, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, received, rows, until
 
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.availability import Availability, Mode
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 class Three:
     """mit.edu, whose stream both others may read; utah.edu and brown.edu."""
 
-    town: Town
+    cluster: Cluster
     mit: Place
     utah: Place
     brown: Place
@@ -60,17 +60,17 @@ class Three:
         return out
 
 
-async def three(town: Town, **options: object) -> Three:
-    places = await town.settle_all(*NAMES)
-    clients = {place.participant: await town.client(place) for place in places}
+async def three(cluster: Cluster, **options: object) -> Three:
+    places = await cluster.settle_all(*NAMES)
+    clients = {place.participant: await cluster.client(place) for place in places}
     options.setdefault("readers", ALL)
     stream = await make_stream(clients["mit.edu"], places[0], "s", **options)
-    return Three(town, *places, clients, stream)
+    return Three(cluster, *places, clients, stream)
 
 
 @pytest.fixture
-async def here(town: Town) -> Three:
-    return await three(town)
+async def here(cluster: Cluster) -> Three:
+    return await three(cluster)
 
 
 async def goes_on(subscription: Subscription, here: Three) -> None:
@@ -145,8 +145,8 @@ async def test_an_owners_word_passes_along_a_chain(here: Three) -> None:
     assert await received(last, 1) == [(here.posted, here.posted)]
 
 
-async def test_what_may_be_made_public_may_no_longer(town: Town) -> None:
-    here = await three(town, readers=("utah.edu",), declassify=("utah.edu",))
+async def test_what_may_be_made_public_may_no_longer(cluster: Cluster) -> None:
+    here = await three(cluster, readers=("utah.edu",), declassify=("utah.edu",))
     name = here.utah.name("q/out")
     out = await here.keep(here.utah, "q", here.stream, readers=((name, ("*",)),))
     reader = here.clients["brown.edu"].subscribe(out)
@@ -187,8 +187,8 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
 
 
 async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(here: Three) -> None:
-    sibling = await here.town.settle("utah.edu", sibling=True)
-    await here.town.acquainted(here.mit, here.utah, here.brown, sibling)
+    sibling = await here.cluster.settle("utah.edu", sibling=True)
+    await here.cluster.acquainted(here.mit, here.utah, here.brown, sibling)
     active = Availability(mode=Mode.ACTIVE_STANDBY)
     out = await here.keep(here.utah, "q", here.stream, availability=active)
     stime = await here.post()
@@ -208,7 +208,7 @@ async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(here: Three) -> None
     async with there.open("subscribe", Subscribe(out, stime)) as duplex:
         with pytest.raises(NotAuthorisedError):
             await duplex.receive(Tuples)
-    await here.town.stop(here.utah)
+    await here.cluster.stop(here.utah)
     await until(lambda: sibling.up.engine.queries.occupied(here.utah.name("q")))
     with pytest.raises(NotAuthorisedError):
         await anext(here.clients["brown.edu"].subscribe(out))
@@ -234,10 +234,10 @@ async def test_it_is_found_out_after_an_absence(here: Three) -> None:
     """mit.edu removes brown.edu while utah.edu is down."""
     out = await here.keep(here.utah, "q", here.stream)
     await goes_on(here.clients["brown.edu"].subscribe(out), here)
-    await here.town.stop(here.utah)
+    await here.cluster.stop(here.utah)
     await here.readers("utah.edu")
-    await here.town.start(here.utah)
-    await here.town.acquainted(here.utah, here.brown)
+    await here.cluster.start(here.utah)
+    await here.cluster.acquainted(here.utah, here.brown)
     await until(lambda: _policy(here.utah.state("q/out")) == ("utah.edu",))
     with pytest.raises(NotAuthorisedError):
         await anext(here.clients["brown.edu"].subscribe(out))

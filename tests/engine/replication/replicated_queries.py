@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, Town, until
+from engine_peers import Cluster, Place, until
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Filter, Query
@@ -20,7 +20,7 @@ from medusa.overlay.gossip.events import Health
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.peers import PeerTable
 
-QUICK = Timing(tend_s=0.05, keep_up_s=0.05)
+QUICK = Timing(maintenance_s=0.05, keep_up_s=0.05)
 """Of peers whose retention is soon over."""
 
 
@@ -55,10 +55,10 @@ def standby_boundary(place: Place, query: str, stream: str) -> Callable[[], int]
     return boundary
 
 
-async def die(made: Made, victim: Place, town: Town, *witnesses: Place) -> None:
+async def die(made: Made, victim: Place, cluster: Cluster, *witnesses: Place) -> None:
     """End the peer's process, and let the others notice."""
     peer = victim.id
-    await town.stop(victim)
+    await cluster.stop(victim)
     for witness in witnesses:
         made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
 
@@ -135,10 +135,10 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
     return made
 
 
-async def cast(town: Town, made: Made) -> list[Place]:
+async def cast(cluster: Cluster, made: Made) -> list[Place]:
     """Return the source's leader, a primary, its secondary and a reader: only the middle two keep
     queries."""
-    places = await town.siblings(4)
+    places = await cluster.siblings(4)
     home, one, two, reader = places
     for place in (one, two):
         for other in (home, reader):

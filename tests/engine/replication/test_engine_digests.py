@@ -79,7 +79,7 @@ class Around:
 @pytest.fixture
 async def around(autojump_clock: trio.abc.Clock, nursery: trio.Nursery) -> Around:
     made = Around()
-    nursery.start_soon(made.digests.tend)
+    nursery.start_soon(made.digests.maintain)
     await trio.testing.wait_all_tasks_blocked()
     return made
 
@@ -109,7 +109,7 @@ async def test_what_was_said_before_we_listened_counts() -> None:
     digest = Digest(2000, 1000, (Version(key_of(stream), 6),))
     made.gossip.digests[SIBLING] = encode(digest)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(made.digests.tend)
+        nursery.start_soon(made.digests.maintain)
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     assert made.directory.number(stream) == 6

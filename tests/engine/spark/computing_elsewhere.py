@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, begin, make_stream, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, rows, until
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.spark.workforce import Patience
@@ -60,12 +60,12 @@ class Run:
     posted: int = 0
 
     @staticmethod
-    async def begin(town: Town, spark: str, secret: str) -> Run:
+    async def begin(cluster: Cluster, spark: str, secret: str) -> Run:
         """Start the query. spark: the section of medusa.toml."""
-        mit = await settle(town, spark)
+        mit = await settle(cluster, spark)
         write_secret(mit.home.spark_secret, secret.encode())
-        await town.restart(mit)
-        client = await town.client(mit)
+        await cluster.restart(mit)
+        client = await cluster.client(mit)
         source = await make_stream(client, mit, "s")
         await begin(client, odd_windows(mit, source))
         return Run(mit, client, source)
@@ -104,9 +104,9 @@ class Run:
         await until(lambda: any(text in each for each in self.events()), text)
 
 
-async def settle(town: Town, spark: str) -> Place:
+async def settle(cluster: Cluster, spark: str) -> Place:
     """Start mit.edu; its next start uses that Spark; it has no secret yet."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     mit.spark_patience = IMPATIENT
     mit.home.config.write_text(spark)
     return mit

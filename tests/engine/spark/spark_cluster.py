@@ -112,7 +112,7 @@ def _defaults(secret: str) -> str:
 
 
 @dataclass
-class Cluster:
+class SparkCluster:
     """A master, and workers of a core each."""
 
     url: str
@@ -128,7 +128,9 @@ class Cluster:
 
 
 @contextmanager
-def open_cluster(folder: Path, workers: int = 2, secret: str = SECRET) -> Iterator[Cluster]:
+def open_spark_cluster(
+    folder: Path, workers: int = 2, secret: str = SECRET
+) -> Iterator[SparkCluster]:
     """Start a cluster, and kill all of it at the end of the block."""
     daemons: list[Daemon] = []
 
@@ -148,7 +150,7 @@ def open_cluster(folder: Path, workers: int = 2, secret: str = SECRET) -> Iterat
         ]
         for worker in each:
             worker.said(r"(Successfully registered with master)")
-        yield Cluster(url, master, each)
+        yield SparkCluster(url, master, each)
     finally:
         for daemon in daemons:
             daemon.kill()

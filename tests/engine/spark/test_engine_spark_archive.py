@@ -263,7 +263,7 @@ from medusa.engine.spark.training import tasks
 spark = Spark(SparkConfig(), Path(sys.argv[1]))
 spark.start()
 for task in tasks():
-    spark.run(partial(Program(task).rehearse, within=Path.cwd()))
+    spark.run(partial(Program(task).warm_up, within=Path.cwd()))
 sys.stdout.write(f"{spark.pid}\\n")
 sys.stdout.flush()
 sys.stdin.read()

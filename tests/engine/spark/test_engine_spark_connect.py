@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from computing_elsewhere import Run, expected
-from engine_peers import Town, until
+from engine_peers import Cluster, until
 from spark_cluster import SECRET, open_connect_server, port_of
 
 from medusa.engine.spark.config import SparkConfig
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.spark, pytest.mark.process]
 )
 @pytest.mark.usefixtures("spark_stopped")
 async def test_answers_of_a_connect_server_are_exact_though_it_is_killed(
-    town: Town, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc", reason="the extra `connect` is not installed")
     monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # so that it is gone after the test
     with open_connect_server(tmp_path / "server") as server:
         master = f"sc://localhost:{port_of(server)}"
-        run = await Run.begin(town, f'[spark]\nmaster = "{master}"\n', SECRET)
+        run = await Run.begin(cluster, f'[spark]\nmaster = "{master}"\n', SECRET)
         await run.post()
         await run.computed()
         server.kill()

@@ -55,7 +55,7 @@ def open_runner(
     schemas = check_query(SUM, {SOURCE: SCHEMA})
     (task,) = plan(SUM, schemas, frozenset({SOURCE}))
     source = StreamLog.open(folder / "in", SCHEMA.source)
-    executor = SparkExecutor(lambda: spark, events, folder / "rehearsal", nursery)
+    executor = SparkExecutor(lambda: spark, events, folder / "warm-up", nursery)
     executor.state = "running"
     runner = runner_of(
         task,

@@ -253,9 +253,9 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(network=networks())
-def test_any_task_can_be_rehearsed(spark: Spark, network: Network) -> None:
+def test_any_task_can_be_warmed_up(spark: Spark, network: Network) -> None:
     for task in plan(network.query, network.schemas, frozenset()):
-        spark.run(partial(Program(task).rehearse, within=Path(tempfile.gettempdir())))
+        spark.run(partial(Program(task).warm_up, within=Path(tempfile.gettempdir())))
 
 
 def test_sums_of_floats_do_not_depend_on_the_order_of_reading(spark: Spark, tmp_path: Path) -> None:

@@ -245,7 +245,7 @@ async def test_a_failing_call_names_the_tuple(spark: Spark, tmp_path: Path) -> N
         assert behind.cpu_s > 0
 
 
-async def test_a_function_is_called_once_a_tuple_and_not_to_rehearse(
+async def test_a_function_is_called_once_a_tuple_and_not_to_warm_up(
     spark: Spark, tmp_path: Path
 ) -> None:
     """`between` has its operand twice, and `case` may skip it: the function is called once,

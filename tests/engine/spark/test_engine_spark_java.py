@@ -148,7 +148,7 @@ async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
     events = Events()
     with trio.CancelScope() as scope:
         async with (
-            open_executor(SparkConfig(), tmp_path / "rehearsal", tmp_path, events) as executor,
+            open_executor(SparkConfig(), tmp_path / "warm-up", tmp_path, events) as executor,
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(executor.prepare)

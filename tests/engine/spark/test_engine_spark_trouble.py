@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import Place, Town, make_stream, until
+from engine_peers import Cluster, Place, make_stream, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.spark import jvm
@@ -53,8 +53,8 @@ async def filtered(place: Place) -> str:
     return name
 
 
-async def test_it_is_said_at_the_start_and_when_looked_up(town: Town, no_java: None) -> None:
-    mit = await town.settle("mit.edu")
+async def test_it_is_said_at_the_start_and_when_looked_up(cluster: Cluster, no_java: None) -> None:
+    mit = await cluster.settle("mit.edu")
     query = await filtered(mit)
     home = str(mit.home.folder)
     async with mit.client() as client:
@@ -80,9 +80,9 @@ async def test_it_is_said_at_the_start_and_when_looked_up(town: Town, no_java: N
     assert f"failing: {trouble}" in (await medusa("query", "list", "--home", home))[1]
 
 
-@pytest.mark.town(timing=Timing(trouble_s=0.01))
+@pytest.mark.cluster(timing=Timing(trouble_s=0.01))
 async def test_a_failure_that_takes_long_is_waited_for(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
 
@@ -91,7 +91,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
         raise UnavailableError("no such master")
 
     monkeypatch.setattr(Spark, "start", start)
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     query, home = await filtered(mit), str(mit.home.folder)
     async with mit.client() as client:
         assert await client.start_query(query) == "", "nothing is known yet"
@@ -117,11 +117,11 @@ async def test_a_failure_that_takes_long_is_waited_for(
 
 
 async def test_it_is_tried_again_and_the_query_goes_on(
-    town: Town, no_java: None, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, no_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     query = await filtered(mit)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     assert await client.start_query(query)
     monkeypatch.setattr(Spark, "start", lambda _: None)  # somebody has installed one
     assert await client.start_query(query) == ""
@@ -130,11 +130,11 @@ async def test_it_is_tried_again_and_the_query_goes_on(
 
 
 async def test_a_query_at_another_peer_of_ours_is_asked_for_there(
-    town: Town, no_java: None
+    cluster: Cluster, no_java: None
 ) -> None:
-    mit, second = await town.settle_all("mit.edu", "mit.edu")
+    mit, second = await cluster.settle_all("mit.edu", "mit.edu")
     query = await filtered(second)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     trouble = await client.start_query(query)
     assert MEND in trouble
     await until(lambda: bool(mit.up.engine.overlay.living_siblings()))

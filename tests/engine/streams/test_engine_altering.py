@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Town, make_stream, received, rows, schema_of, until
-from leaders_town import QUIET_S, keeper, new_leader
+from engine_peers import DEADLINE_S, Cluster, make_stream, received, rows, schema_of, until
+from leaders_cluster import QUIET_S, new_leader, voter
 
 from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.definitions import Idle, StreamDefinition
@@ -21,15 +21,15 @@ from medusa.overlay.errors import (
 from medusa.overlay.files import load_json
 from medusa.tools.client.async_client import AsyncMedusaClient, Subscription
 
-pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+pytestmark = pytest.mark.cluster(leader_silence_s=QUIET_S)
 
 
 async def definition_at(client: AsyncMedusaClient, stream: str) -> StreamDefinition:
     return (await client.stream_entry(stream)).stream
 
 
-async def test_at_any_peer_of_the_owner_and_for_good(town: Town) -> None:
-    home, other = await town.settle_all("mit.edu", "mit.edu")
+async def test_at_any_peer_of_the_owner_and_for_good(cluster: Cluster) -> None:
+    home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near, other.client() as far:
         stream = await make_stream(near, home, "s", slack_us=7)
         await far.alter_stream(stream, Alteration(slack_us=3, readers=("utah.edu",)))
@@ -41,16 +41,16 @@ async def test_at_any_peer_of_the_owner_and_for_good(town: Town) -> None:
         assert (now.slack_us, now.history_us, now.max_ahead_us, now.edition) == (3, 9, None, 2)
         late = await definition_at(far, f"{stream}/late")
         assert (late.readers, late.history_us) == (("utah.edu",), 9)
-    await town.restart(home)
+    await cluster.restart(home)
     assert home.state("s").entry.stream == now
     assert home.state("s").log.retention.history_us == 9
-    far = await town.client(other)
+    far = await cluster.client(other)
     await far.alter_stream(stream, Alteration(writers=("*",)))
     assert (await definition_at(far, stream)).edition == 3
 
 
-async def test_less_slack_counts_at_once_and_more_from_then_on(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_less_slack_counts_at_once_and_more_from_then_on(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", slack_us=100)
     await client.post_event(stream, rows([(50, 1), (60, 2)]))
     await client.flush()
@@ -65,8 +65,8 @@ async def test_less_slack_counts_at_once_and_more_from_then_on(town: Town) -> No
     assert await received(subscription, 4) == [(50, 1), (60, 2), (61, 4), (100, 3)]
 
 
-async def test_a_stream_that_stood_still_goes_by_the_clock(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_stream_that_stood_still_goes_by_the_clock(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", idle_timeout_us=300_000)
     now_us = int(mit.wall() * 1e6)
     await client.post_event(stream, rows([(now_us, 1)]))
@@ -83,9 +83,9 @@ async def refused(subscription: Subscription) -> None:
             pass
 
 
-async def test_who_is_struck_off_loses_what_it_has_open(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_who_is_struck_off_loses_what_it_has_open(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s", readers=("utah.edu", "mit.edu"))
     await owner.post_event(stream, rows([(1, 1)]), boundary=1)
     subscription = guest.subscribe(stream)
@@ -98,9 +98,9 @@ async def test_who_is_struck_off_loses_what_it_has_open(town: Town) -> None:
     assert await received(guest.subscribe(stream), 1) == [(1, 1)]
 
 
-async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_a_mirror_learns_what_its_stream_is_now(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     entry = await guest.stream_entry(stream)
     state = await utah.up.engine.followers.follow(entry, "a test")
@@ -116,9 +116,9 @@ async def test_a_mirror_learns_what_its_stream_is_now(town: Town) -> None:
     assert stored == StoredStream(state.entry, Role.FOLLOWER), "a restart knows it too"
 
 
-async def test_what_cannot_be_altered_is_refused(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    owner, guest = await town.clients(mit, utah)
+async def test_what_cannot_be_altered_is_refused(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    owner, guest = await cluster.clients(mit, utah)
     stream = await make_stream(owner, mit, "s")
     with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
         await guest.alter_stream(stream, Alteration(readers=("utah.edu",)))
@@ -135,49 +135,49 @@ async def test_what_cannot_be_altered_is_refused(town: Town) -> None:
         await owner.create_stream(again)
 
 
-async def test_a_home_that_is_away_is_said(town: Town) -> None:
-    home, other = await town.settle_all("mit.edu", "mit.edu")
+async def test_a_home_that_is_away_is_said(cluster: Cluster) -> None:
+    home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near:
         stream = await make_stream(near, home, "s")
     home_id = home.id
     async with other.client(patience_s=0.5) as far:
         await far.stream_entry(stream)
-        await town.stop(home)
+        await cluster.stop(home)
         with pytest.raises(UnavailableError, match=f"its leader, peer {home_id[:8]}, cannot be"):
             await far.alter_stream(stream, Alteration(slack_us=1))
-    await town.start(home)
+    await cluster.start(home)
     assert home.state("s").entry.stream.edition == 0
 
 
-async def test_the_next_home_goes_by_it(town: Town) -> None:
+async def test_the_next_home_goes_by_it(cluster: Cluster) -> None:
     """The journal carries the alteration, in order with the posts, so slack changes with it."""
-    peers = await town.siblings(4)
+    peers = await cluster.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)
-    voters = keeper(peers[0], stream).election.ballot.voters
+    voters = voter(peers[0], stream).election.ballot.voters
     places = [place for place in peers if place.id in voters]
     (side,) = [place for place in peers if place.id not in voters]
-    client = await town.client(side)
+    client = await cluster.client(side)
     first = peers[0]
     await client.post_event(stream, rows([(50, 1), (60, 2)]))
     await client.alter_stream(stream, Alteration(slack_us=5, readers=("utah.edu",)))
-    assert keeper(first, stream).entry.stream.edition == 1
+    assert voter(first, stream).entry.stream.edition == 1
     await client.post_event(stream, rows([(70, 3), (66, 4)]))
     await client.flush()
-    await town.stop(first)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
-    now = keeper(home, stream).entry.stream
+    now = voter(home, stream).entry.stream
     assert (now.slack_us, now.readers, now.edition) == (5, ("utah.edu",), 1)
     await until_defined(client, now)
     await client.post_event(stream, rows([(64, 5), (80, 6), (76, 7)]), boundary=80)
     await client.flush()
     await client.alter_stream(stream, Alteration(readers=("*",)))
-    await town.start(first)
-    await until(lambda: keeper(first, stream).election.leader == home.id)
-    await town.stop(home)
+    await cluster.start(first)
+    await until(lambda: voter(first, stream).election.leader == home.id)
+    await cluster.stop(home)
     again = await new_leader(places, stream, besides=home)
-    assert keeper(again, stream).entry.stream.edition == 2
-    await until_defined(client, keeper(again, stream).entry.stream)
+    assert voter(again, stream).entry.stream.edition == 2
+    await until_defined(client, voter(again, stream).entry.stream)
     found = await received(client.subscribe(stream), 6)
     assert found == [(50, 1), (60, 2), (66, 4), (70, 3), (76, 7), (80, 6)], "64 was late"
 

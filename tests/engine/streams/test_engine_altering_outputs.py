@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Cluster, Place, begin, make_stream, until
 from moving_tasks import post, windows
 from replicated_queries import Made, asked, die, stands_by
 
@@ -15,7 +15,7 @@ from medusa.engine.streams.config import Timing
 from medusa.engine.streams.store.store import OUTPUT
 from medusa.overlay.errors import InvalidInputError
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, keep_up_s=0.05))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.05, workers_s=0.05, keep_up_s=0.05))
 
 
 UTAH = Alteration(readers=("utah.edu",), history_us=123)
@@ -32,8 +32,8 @@ def at_worker(place: Place, stream: str) -> StreamDefinition:
 
 
 @pytest.mark.usefixtures("made")
-async def test_a_restart_and_workers_know_it(town: Town) -> None:
-    one, two = await town.siblings(2)
+async def test_a_restart_and_workers_know_it(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
     out = one.name("out")
     async with one.client() as client, two.client() as far:
         source = await make_stream(client, one, "s")
@@ -50,12 +50,12 @@ async def test_a_restart_and_workers_know_it(town: Town) -> None:
         edition = one.state("out").entry.stream.edition
         await client.alter_stream(out, UTAH)
         assert one.state("out").entry.stream.edition == edition, "the same again"
-    await town.restart(one)
+    await cluster.restart(one)
     assert says_utah(one.state("out").entry.stream)
-    await town.restart(two)
+    await cluster.restart(two)
     await until(lambda: bool(two.up.engine.assignments.all()))
     await until(lambda: says_utah(at_worker(two, out)))
-    client = await town.client(one)
+    client = await cluster.client(one)
     await one.up.engine.mover.take_back(out)
     await client.alter_stream(out, Alteration(readers=("*",)))
     now = one.state("out").entry.stream
@@ -66,8 +66,8 @@ async def test_a_restart_and_workers_know_it(town: Town) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
-async def test_its_successor_goes_by_it(town: Town, made: Made, mode: Mode) -> None:
-    home, primary, secondary = await town.siblings(3)
+async def test_its_successor_goes_by_it(cluster: Cluster, made: Made, mode: Mode) -> None:
+    home, primary, secondary = await cluster.siblings(3)
     out = home.name("out")
     async with home.client() as poster, primary.client() as owner:
         source = await make_stream(poster, home, "s")
@@ -77,8 +77,8 @@ async def test_its_successor_goes_by_it(town: Town, made: Made, mode: Mode) -> N
         await owner.alter_stream(out, UTAH)
         before = (await poster.stream_entry(out)).stream
         assert says_utah(before)
-    await die(made, primary, town, home, secondary)
-    poster = await town.client(home)
+    await die(made, primary, cluster, home, secondary)
+    poster = await cluster.client(home)
     serving = secondary.up.engine.store
     await until(lambda: serving.serving(out) is not None, "it has taken over")
     state = serving.serving(out)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import NotRetainedError
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(recent_bytes=1)
+pytestmark = pytest.mark.cluster(recent_bytes=1)
 
 
 DISK = 160_000
@@ -83,18 +83,18 @@ async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, p
         await mit.state(stream).log.wait_beyond(stimes[-1] - 1)
 
 
-async def besieged(town: Town) -> tuple[Place, Place]:
-    mit, evil = await town.settle_all("mit.edu", "evil.org")
+async def besieged(cluster: Cluster) -> tuple[Place, Place]:
+    mit, evil = await cluster.settle_all("mit.edu", "evil.org")
     return mit, evil
 
 
-@pytest.mark.town(disk_bytes=400000)
+@pytest.mark.cluster(disk_bytes=400000)
 @pytest.mark.parametrize("name", ["", "me"])
 async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
-    town: Town, name: str
+    cluster: Cluster, name: str
 ) -> None:
-    mit, evil = await besieged(town)
-    client = await town.client(mit)
+    mit, evil = await besieged(cluster)
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s", history_us=1)
     other = await make_stream(client, mit, "other", history_us=1)
     await fill(client, mit, stream, 1, 1)
@@ -109,14 +109,14 @@ async def test_a_foreign_reader_that_acknowledges_nothing_does_not_stop_posts(
             while True:
                 await duplex.receive(Tuples)
     await until(lambda: mit.state("s").log.start > 1000, "it keeps nothing any more")
-    own = await town.client(mit)
+    own = await cluster.client(mit)
     assert len(await received(own.subscribe(stream), 1)) >= 1
 
 
-@pytest.mark.town(disk_bytes=400000)
-async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(town: Town) -> None:
-    mit, evil = await besieged(town)
-    client, reader = await town.clients(mit, evil)
+@pytest.mark.cluster(disk_bytes=400000)
+async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(cluster: Cluster) -> None:
+    mit, evil = await besieged(cluster)
+    client, reader = await cluster.clients(mit, evil)
     stream = await make_stream(client, mit, "s", history_us=1)
     await fill(client, mit, stream, 1, 1)
     async with reader.subscribe(stream, subscriber="me") as visit:
@@ -130,10 +130,10 @@ async def test_a_visit_of_a_second_does_not_keep_the_disk_for_a_day(town: Town) 
         await received(back, 1)
 
 
-@pytest.mark.town(foreign_hold_s=0.3)
-async def test_our_own_reader_is_waited_for_as_long_as_its_lease(town: Town) -> None:
-    mit, utah = await besieged(town)
-    client, other = await town.clients(mit, utah)
+@pytest.mark.cluster(foreign_hold_s=0.3)
+async def test_our_own_reader_is_waited_for_as_long_as_its_lease(cluster: Cluster) -> None:
+    mit, utah = await besieged(cluster)
+    client, other = await cluster.clients(mit, utah)
     for reader, path in ((client, "ours"), (other, "theirs")):
         stream = await make_stream(client, mit, path, history_us=1)
         await fill(client, mit, stream, 1, 1)

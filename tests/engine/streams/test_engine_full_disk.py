@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import Town, make_stream, open_town, received, rows, to_the_end, until
+from engine_peers import Cluster, make_stream, open_cluster, received, rows, to_the_end, until
 from engine_small_disk import fill
 
 from medusa.engine.streams.config import Timing
@@ -21,8 +21,8 @@ from medusa.overlay.troubles import Reason
 
 
 async def test_a_full_disk(small_disk: Path) -> None:
-    async with open_town(small_disk, timing=Timing(tend_s=0.02)) as town:
-        mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    async with open_cluster(small_disk, timing=Timing(maintenance_s=0.02)) as cluster:
+        mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
         async with mit.client(producer="p") as client, utah.client() as other:
             stream = await make_stream(client, mit, "s", writers=("*",))
             await client.post_event(stream, rows([(1, 1)]), boundary=1)
@@ -44,9 +44,9 @@ async def test_a_full_disk(small_disk: Path) -> None:
                 states = [peer.state for peer in (await client.status()).peers]
                 return states == ["running", "running"]
 
-            # both live on: they tend their streams, exchange news, renew what they published
-            tended = trio.current_time() + 1.5
-            while trio.current_time() < tended:
+            # both live on: they maintain their streams, exchange news, renew what they published
+            maintained = trio.current_time() + 1.5
+            while trio.current_time() < maintained:
                 await until(both_run)  # a status that takes long is unreachable for a moment
                 await other.lookup_object(stream)
                 await trio.sleep(0.1)
@@ -64,9 +64,9 @@ async def test_a_full_disk(small_disk: Path) -> None:
 AGAIN_S = 0.05
 
 
-@pytest.mark.town(timing=Timing(store_again_s=AGAIN_S))
-async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+@pytest.mark.cluster(timing=Timing(store_again_s=AGAIN_S))
+async def test_a_folder_that_was_removed_is_told_as_that(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
         await client.post_event(stream, rows([(1, 1)]), boundary=1)
@@ -82,7 +82,7 @@ async def test_a_folder_that_was_removed_is_told_as_that(town: Town) -> None:
         f"stands still with {stream}, and its posts wait: {folder}: there is no such "
         "folder: make it, or put it back"
     ]
-    await town.restart(mit)
+    await cluster.restart(mit)
     await until(lambda: mit.state("s").log.boundary == 2)
 
 

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import trio
-from engine_peers import DEADLINE_S, begin, make_stream, open_town, until
+from engine_peers import DEADLINE_S, begin, make_stream, open_cluster, until
 from lent_spark import LentSpark
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -55,8 +55,8 @@ EXPECTED = f"""
 
 async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
     tuples = arrivals(random.Random(11))
-    async with open_town(tmp_path) as town:
-        mit, client = await town.founder()
+    async with open_cluster(tmp_path) as cluster:
+        mit, client = await cluster.founder()
         stream = await make_stream(client, mit, "s", slack_us=20, lateness_us=LATENESS_US)
         odd, sums = mit.name("odd"), mit.name("sums")
         functions = (

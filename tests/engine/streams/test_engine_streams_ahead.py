@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from engine_peers import Town, make_stream, received, rows, schema_of
+from engine_peers import Cluster, make_stream, received, rows, schema_of
 from msgspec import structs
 
 from medusa.engine.objects.alteration import Alteration
@@ -65,12 +65,12 @@ def test_up_to_the_limit_and_in_the_past_all_is_well() -> None:
         check_ahead(times(NOW_US + 1), None, SECONDS, none_ahead, NOW_US)
 
 
-async def test_the_stream_goes_on_where_it_was(town: Town) -> None:
+async def test_the_stream_goes_on_where_it_was(cluster: Cluster) -> None:
     """No row of such a post is stored; later rows are not late."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     now_us = int(mit.wall() * 1e6)
     far = now_us * 1_000
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
     for refused in (rows([(now_us, 1), (far, 2)]), rows([(far, 2)])):
         async with mit.client() as other:
@@ -90,10 +90,10 @@ async def test_the_stream_goes_on_where_it_was(town: Town) -> None:
     assert await received(client.subscribe(stream), 2) == [(now_us, 3), (far, 4)]
 
 
-async def test_a_revision_gives_no_tuple_such_a_time(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_a_revision_gives_no_tuple_such_a_time(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     now_us = int(mit.wall() * 1e6)
-    client = await town.client(mit)
+    client = await cluster.client(mit)
     schema = structs.replace(schema_of("mit.edu"), key=("value",))
     await client.create_schema(schema)
     stream = mit.name("s")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.history_range import copy_of
@@ -30,7 +30,7 @@ from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundErro
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0)),
+    pytest.mark.cluster(timing=Timing(maintenance_s=0.02, held_s=1.0)),
     pytest.mark.usefixtures("interpreted"),
 ]
 
@@ -102,10 +102,10 @@ async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, ste
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-async def test_a_copy_makes_what_the_original_made(town: Town, elsewhere: bool) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_a_copy_makes_what_the_original_made(cluster: Cluster, elsewhere: bool) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     at = utah if elsewhere else mit
-    client, copier = await town.clients(mit, at)
+    client, copier = await cluster.clients(mit, at)
     sources = await two_sources(client, mit)
     await begin(client, network(mit, *sources))
     await fill(client, sources, 700, step=130)
@@ -134,8 +134,8 @@ async def test_a_copy_makes_what_the_original_made(town: Town, elsewhere: bool) 
         assert copied == since(found, 650 + HORIZONS[path])
 
 
-async def test_a_copy_is_another_version_and_goes_alone(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_copy_is_another_version_and_goes_alone(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     sources = await two_sources(client, mit, history_us=250)
     await begin(client, network(mit, *sources))
     await fill(client, sources, 300, step=100)
@@ -163,9 +163,9 @@ async def test_a_copy_is_another_version_and_goes_alone(town: Town) -> None:
     await until(lambda: log.start >= 498, "nobody holds the past any more")
 
 
-async def test_what_is_not_kept_any_more_is_refused(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_what_is_not_kept_any_more_is_refused(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s", history_us=50)
     await client.create_query(network(mit, source))
     for first in range(0, 300, 50):
@@ -193,16 +193,16 @@ async def test_what_is_not_kept_any_more_is_refused(town: Town) -> None:
         found = await gathered(place, at.name("q2/sums"), END)
         assert found == since(expected, oldest + 29)
     await until(lambda: utah.up.engine.store.get(source) is None, "it is read no more")
-    await town.restart(utah)
+    await cluster.restart(utah)
     assert await gathered(other, utah.name("q2/sums"), END) == found
     await until(lambda: utah.up.engine.store.get(source) is None, "nor after a restart")
     await other.delete_query(utah.name("q2"))
 
 
-async def test_what_is_behind_outlives_a_restart(town: Town) -> None:
+async def test_what_is_behind_outlives_a_restart(cluster: Cluster) -> None:
     """The sources keep the history of a created copy that has not run yet, over restarts, too."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     sources = await two_sources(client, mit, history_us=1)
     await client.create_query(network(mit, *sources))
     await fill(client, sources, 300, step=100)
@@ -215,7 +215,7 @@ async def test_what_is_behind_outlives_a_restart(town: Town) -> None:
     await gathered(client, mit.name("peaks"), 299)
     await until(lambda: mit.state(sources[0]).log.retention.floor(300, 300, 1e12) == 100)
     for place in (mit, utah):
-        await town.restart(place)
+        await cluster.restart(place)
     await fill(client, sources, 600, step=100)
     for place, at in ((client, mit), (other, utah)):
         await place.start_query(at.name("q2"))
@@ -224,15 +224,15 @@ async def test_what_is_behind_outlives_a_restart(town: Town) -> None:
             found = await gathered(place, at.name(f"q2/{path}"), END)
             assert found == since(expected, 100 + HORIZONS[path])
     for place in (mit, utah):
-        await town.restart(place)
+        await cluster.restart(place)
         snapshot = await client.status(federation=True)
     tasks = [t for p in snapshot.peers for t in p.tasks if t.query.endswith("q2")]
     assert {task.boundary for task in tasks} == {END}
 
 
-async def test_a_copy_moves_to_another_peer(town: Town) -> None:
-    one, two = await town.settle_all("mit.edu", "mit.edu")
-    client = await town.client(one)
+async def test_a_copy_moves_to_another_peer(cluster: Cluster) -> None:
+    one, two = await cluster.settle_all("mit.edu", "mit.edu")
+    client = await cluster.client(one)
     sources = await two_sources(client, one)
     await begin(client, network(one, *sources))
     await fill(client, sources, 300, step=100)
@@ -259,10 +259,10 @@ async def test_a_copy_moves_to_another_peer(town: Town) -> None:
     assert placed.count(500, END) == 0
 
 
-async def test_a_query_over_a_frozen_view_is_a_batch(town: Town) -> None:
+async def test_a_query_over_a_frozen_view_is_a_batch(cluster: Cluster) -> None:
     """The query ends, and so do streams derived from it; over a moving view it continues."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     await post(client, source, range(300))
     views = {

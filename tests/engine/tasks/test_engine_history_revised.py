@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 import pytest
-from engine_peers import Place, Town, begin, schema_of, until
+from engine_peers import Cluster, Place, begin, schema_of, until
 
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -18,7 +18,10 @@ from medusa.engine.streams.log.epochs import write_rows
 from medusa.overlay.errors import NotRetainedError
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-pytestmark = [pytest.mark.town(timing=Timing(tend_s=0.02)), pytest.mark.usefixtures("interpreted")]
+pytestmark = [
+    pytest.mark.cluster(timing=Timing(maintenance_s=0.02)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 Rows = list[tuple[int, ...]]
@@ -140,10 +143,10 @@ async def fill(
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])
-async def test_a_copy_over_revised_history_is_exact(town: Town, elsewhere: bool) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_a_copy_over_revised_history_is_exact(cluster: Cluster, elsewhere: bool) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     at = utah if elsewhere else mit
-    client, copier = await town.clients(mit, at)
+    client, copier = await cluster.clients(mit, at)
     schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
     await client.create_schema(schema)
     stream = mit.name("s")
@@ -175,8 +178,8 @@ async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundar
         assert made(at, copy, path, upto) == known[path], (copy, path)
 
 
-async def test_history_whose_revisions_are_not_kept_is_refused(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_history_whose_revisions_are_not_kept_is_refused(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     schema = msgspec.structs.replace(schema_of("mit.edu", "keyed"), key=("name",))
     await client.create_schema(schema)
     stream = mit.name("s")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Place, Town, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, rows, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.streams.config import Timing
@@ -28,9 +28,9 @@ def files_of(place: Place, stream: str) -> list[Path]:
     return sorted(folder.glob("*.parquet"), key=lambda file: int(file.stem.split("_")[1]))
 
 
-@pytest.mark.town(timing=Timing(tend_s=0.05))
-async def test_the_newest_files_of_an_output_are_made_again_or_named(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+@pytest.mark.cluster(timing=Timing(maintenance_s=0.05))
+async def test_the_newest_files_of_an_output_are_made_again_or_named(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     query, made = mit.name("q"), mit.name("d")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
@@ -40,10 +40,10 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(town: Town)
             await client.post_event(stream, rows([(at, value)]), boundary=at)
             await client.flush()
             await until(lambda at=at: mit.state("d").log.boundary == at)
-    await town.stop(mit)
+    await cluster.stop(mit)
     newest = files_of(mit, "d")[-1]
     newest.unlink()
-    await town.start(mit)
+    await cluster.start(mit)
     await until(lambda: mit.state("d").log.boundary == 50)
     async with mit.client() as client:
         assert await received(client.subscribe(made), 5) == FIVE
@@ -51,11 +51,11 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(town: Town)
 
     mit.state("s").log.retention.history_us = 0
     await until(lambda: mit.state("s").log.start == 40)  # the newest stays
-    await town.stop(mit)
+    await cluster.stop(mit)
     before, newest = files_of(mit, "d")[-2:]
     before.unlink()
     newest.unlink()
-    await town.start(mit)
+    await cluster.start(mit)
     await until(lambda: mit.state("d").log.boundary == 50)
     assert mit.errors() == [
         f"misses rows of {made}: {before} is damaged or missing: the rows after boundary 30 up to "
@@ -70,6 +70,6 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(town: Town)
         ):
             await received(reader, 1)
         assert await received(client.subscribe(made, after=40), 1) == FIVE[4:]
-    await town.restart(mit)  # the files say the same
+    await cluster.restart(mit)  # the files say the same
     assert len(mit.errors()) == 1
     assert [file.after for file in mit.state("d").log.files.lost] == [30]

@@ -4,7 +4,7 @@ soon as it answers, and no tuple is lost or repeated meanwhile."""
 from __future__ import annotations
 
 import pytest
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Cluster, Place, begin, make_stream, until
 from moving_tasks import Sums, expected, post, windows
 
 from medusa.engine.objects.query import Filter, Query
@@ -14,7 +14,7 @@ from medusa.overlay.errors import UnavailableError
 from medusa.overlay.names import PeerId
 from medusa.overlay.node.node import Overlay
 
-pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.town(keep_alive_s=0.05)]
+pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.cluster(keep_alive_s=0.05)]
 
 
 class Wall:
@@ -47,12 +47,12 @@ def everything(place: Place, source: str) -> Query:
 
 
 async def test_a_worker_that_could_not_be_dialled_is_read_when_it_answers(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    owner, worker = await town.siblings(2)
-    utah = await town.settle("utah.edu")
-    await town.acquainted(owner, worker, utah)
-    client, reads = await town.clients(owner, utah)
+    owner, worker = await cluster.siblings(2)
+    utah = await cluster.settle("utah.edu")
+    await cluster.acquainted(owner, worker, utah)
+    client, reads = await cluster.clients(owner, utah)
     source, out = await make_stream(client, owner, "s"), owner.name("out")
     await begin(client, windows(owner, source))
     await begin(reads, everything(utah, out))
@@ -69,11 +69,11 @@ async def test_a_worker_that_could_not_be_dialled_is_read_when_it_answers(
     await reader.finish(client, source, range(1000, 1500))
 
 
-async def test_who_read_the_past_at_the_owner_reads_on_at_the_worker(town: Town) -> None:
-    owner, worker = await town.siblings(2)
-    utah = await town.settle("utah.edu")
-    await town.acquainted(owner, worker, utah)
-    client, reads = await town.clients(owner, utah)
+async def test_who_read_the_past_at_the_owner_reads_on_at_the_worker(cluster: Cluster) -> None:
+    owner, worker = await cluster.siblings(2)
+    utah = await cluster.settle("utah.edu")
+    await cluster.acquainted(owner, worker, utah)
+    client, reads = await cluster.clients(owner, utah)
     source, out = await make_stream(client, owner, "s", history_us=10**9), owner.name("out")
     await begin(client, windows(owner, source))
     await post(client, source, range(500))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import trio
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Cluster, Place, begin, make_stream, until
 from moving_tasks import Reader
 from replicated_queries import QUICK, Made, asked, die, stands_by
 
@@ -25,7 +25,7 @@ from medusa.engine.objects.schema import END
 from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.errors import InvalidInputError
 
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 def counted(place: Place, source: str) -> Query:
@@ -63,10 +63,10 @@ Expected = Callable[[range], list[tuple[int, int, int, int]]]
 
 @KEPT
 async def test_totals_go_on_at_a_standby(
-    town: Town, made: Made, query: QueryOver, expected: Expected
+    cluster: Cluster, made: Made, query: QueryOver, expected: Expected
 ) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     await begin(owner, asked(query(home, source), Mode.PASSIVE_STANDBY, secondary))
     answers = Reader(client, home.name("out"), "n", "total", "values")
@@ -74,7 +74,7 @@ async def test_totals_go_on_at_a_standby(
     await stands_by(primary, secondary, "q/out")
     await answers.feed(poster, source, range(250, 520))
     await trio.sleep(0.3)  # positions and checkpoints are told
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await answers.feed(poster, source, range(520, 600))
     await answers.end(poster, source, range(600, 700))
     assert answers.rows == expected(range(700))
@@ -82,15 +82,15 @@ async def test_totals_go_on_at_a_standby(
 
 @KEPT
 async def test_totals_go_on_after_a_restart(
-    town: Town, made: Made, query: QueryOver, expected: Expected
+    cluster: Cluster, made: Made, query: QueryOver, expected: Expected
 ) -> None:
-    (place,) = await town.siblings(1)
-    client = await town.client(place)
+    (place,) = await cluster.siblings(1)
+    client = await cluster.client(place)
     source = await make_stream(client, place, "s")
     await begin(client, query(place, source))
     answers = Reader(client, place.name("out"), "n", "total", "values")
     await answers.feed(client, source, range(50))
-    await town.restart(place)
+    await cluster.restart(place)
     await answers.feed(client, source, range(50, 80))
     await answers.end(client, source, range(80, 100))
     assert answers.rows == expected(range(100))
@@ -98,30 +98,30 @@ async def test_totals_go_on_after_a_restart(
 
 @pytest.mark.parametrize("mode", [Mode.ACTIVE_STANDBY, Mode.UPSTREAM_BACKUP, Mode.AMNESIA])
 async def test_totals_have_no_standby_that_does_not_copy_them(
-    town: Town, made: Made, mode: Mode
+    cluster: Cluster, made: Made, mode: Mode
 ) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     for query in (counted, recent):
         with pytest.raises(InvalidInputError, match="keeps a table"):
             await client.create_query(asked(query(one, source), mode, two))
 
 
-async def test_a_task_that_keeps_a_table_stays(town: Town, made: Made) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_a_task_that_keeps_a_table_stays(cluster: Cluster, made: Made) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, counted(one, source))
     with pytest.raises(InvalidInputError, match="stays with it"):
         await one.up.engine.mover.move(one.name("out/panes"), two.peer_id, Deal(giver=one.id))
 
 
-async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
+async def test_windows_of_tuples_are_modified(cluster: Cluster, made: Made) -> None:
     """From T on the windows have fewer tuples; more tuples or other fields are refused, since they
     were not kept."""
-    (one,) = await town.siblings(1)
-    client = await town.client(one)
+    (one,) = await cluster.siblings(1)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, recent(one, source))
     answers = Reader(client, one.name("out"), "n", "total", "values")
@@ -147,9 +147,9 @@ async def test_windows_of_tuples_are_modified(town: Town, made: Made) -> None:
     assert answers.rows == [*of_the_last(range(since + 1)), *fewer]
 
 
-async def test_tuples_that_may_be_revised_are_not_numbered(town: Town, made: Made) -> None:
-    (one,) = await town.siblings(1)
-    client = await town.client(one)
+async def test_tuples_that_may_be_revised_are_not_numbered(cluster: Cluster, made: Made) -> None:
+    (one,) = await cluster.siblings(1)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s", lateness_us=10)
     with pytest.raises(InvalidInputError, match="which may be revised, and then each later one"):
         await client.create_query(recent(one, source))
@@ -157,9 +157,9 @@ async def test_tuples_that_may_be_revised_are_not_numbered(town: Town, made: Mad
         await client.create_query(counted(one, source))
 
 
-async def test_a_join_is_moved(town: Town, made: Made) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_a_join_is_moved(cluster: Cluster, made: Made) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     fields = (("mine", "left.value"), ("other", "right.value"))
     near = "left.value <> right.value"

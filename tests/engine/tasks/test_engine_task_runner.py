@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Town, begin, make_stream, open_town, rows, to_the_end, until
+from engine_peers import (
+    DEADLINE_S,
+    Cluster,
+    begin,
+    make_stream,
+    open_cluster,
+    rows,
+    to_the_end,
+    until,
+)
 
 from medusa.engine.objects.query import Filter, Query, Union
 from medusa.engine.objects.schema import END
@@ -29,8 +38,8 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
         return await compute(runner, after, upto, interval)  # type: ignore[arg-type]
 
     monkeypatch.setattr(TaskRunner, "_compute", noted)
-    async with open_town(tmp_path) as town:
-        mit = await town.settle("mit.edu")
+    async with open_cluster(tmp_path) as cluster:
+        mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
             for at in range(1, 31):
@@ -49,8 +58,8 @@ async def test_a_job_takes_no_more_bytes_than_fit_in_the_memory(
     assert 3 <= len(reached) <= 6
 
 
-async def test_a_task_that_waits_says_for_which_input_and_how_long(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_task_that_waits_says_for_which_input_and_how_long(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     ahead = await make_stream(client, mit, "ahead")
     behind = await make_stream(client, mit, "behind")
     union = Union("u", (ahead, behind), mit.name("out"))
@@ -77,18 +86,18 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(town: Town) -
     later = await waiting()
     assert later is not None
     assert later.seconds > found.seconds
-    assert (await client.status()).federation == "town"
+    assert (await client.status()).federation == "cluster"
 
 
-async def test_a_query_that_has_ended_says_so_after_a_restart_too(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_a_query_that_has_ended_says_so_after_a_restart_too(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
     await begin(client, query)
     await client.post_event(stream, rows([(1, 1), (0, 2)]), end=True)
     await client.flush()
     assert await to_the_end(client.subscribe(mit.name("out"))) == [(1, 1)]
-    await town.restart(mit)
+    await cluster.restart(mit)
     async with mit.client() as again:
         (task,) = (await again.lookup_object(query.name)).tasks
         assert task.state == "ended"

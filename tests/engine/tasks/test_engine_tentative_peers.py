@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, pairs_of, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, Row, begin, make_stream, pairs_of, rows, until
 
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.query import (
@@ -36,10 +36,10 @@ async def define(client: AsyncMedusaClient, place: Place, *boxes: Box, bound_s: 
     await begin(client, query)
 
 
-async def chain(town: Town) -> tuple[Place, Place, AsyncMedusaClient]:
+async def chain(cluster: Cluster) -> tuple[Place, Place, AsyncMedusaClient]:
     """Return two streams at mit.edu, their union there, and a filter of that at utah.edu."""
-    mit, utah = await town.settle_all(MIT, UTAH)
-    poster, client = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all(MIT, UTAH)
+    poster, client = await cluster.clients(mit, utah)
     for path in ("a", "b"):
         await make_stream(poster, mit, path)
     merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
@@ -79,11 +79,11 @@ class Told:
 BARE = {Kind.UNDO, Kind.REC_DONE}
 
 
-async def test_a_chain_goes_on_without_an_input_and_corrects_itself(town: Town) -> None:
-    mit, utah, poster = await chain(town)
+async def test_a_chain_goes_on_without_an_input_and_corrects_itself(cluster: Cluster) -> None:
+    mit, utah, poster = await chain(cluster)
     undo, revisions = Told(), Told()
-    town.nursery.start_soon(undo.follow, utah, utah.name("some"), Corrections.UNDO)
-    town.nursery.start_soon(revisions.follow, mit, utah.name("some"), Corrections.REVISIONS)
+    cluster.nursery.start_soon(undo.follow, utah, utah.name("some"), Corrections.UNDO)
+    cluster.nursery.start_soon(revisions.follow, mit, utah.name("some"), Corrections.REVISIONS)
     for path, values in (("a", [(10, 1)]), ("b", [(11, 2)])):
         await post(poster, mit.name(path), values, 100)
     await until(lambda: min(undo.boundary, revisions.boundary) >= 100)
@@ -113,10 +113,10 @@ async def test_a_chain_goes_on_without_an_input_and_corrects_itself(town: Town) 
     assert mit.state("merged").suffix.state is State.STABLE
 
 
-async def test_an_input_that_comes_within_the_bound_is_not_missed(town: Town) -> None:
-    mit, utah, poster = await chain(town)
+async def test_an_input_that_comes_within_the_bound_is_not_missed(cluster: Cluster) -> None:
+    mit, utah, poster = await chain(cluster)
     told = Told()
-    town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
+    cluster.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
     await post(poster, mit.name("a"), [(10, 1)], 100)
     await post(poster, mit.name("b"), [], 100)
     await until(lambda: told.boundary >= 100)
@@ -127,9 +127,9 @@ async def test_an_input_that_comes_within_the_bound_is_not_missed(town: Town) ->
     assert told.kinds() == ["INSERTION", "INSERTION"]
 
 
-async def test_without_a_bound_results_wait(town: Town) -> None:
-    mit = await town.settle(MIT)
-    client = await town.client(mit)
+async def test_without_a_bound_results_wait(cluster: Cluster) -> None:
+    mit = await cluster.settle(MIT)
+    client = await cluster.client(mit)
     for path in ("a", "b"):
         await make_stream(client, mit, path)
     merge = Union("merge", (mit.name("a"), mit.name("b")), mit.name("merged"))
@@ -143,8 +143,8 @@ async def test_without_a_bound_results_wait(town: Town) -> None:
     assert merged.suffix.visible == merged.log.boundary
 
 
-async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -> None:
-    mit, utah, poster = await chain(town)
+async def test_windows_are_given_as_they_seem_and_then_as_they_are(cluster: Cluster) -> None:
+    mit, utah, poster = await chain(cluster)
     count = AggregateCall("count", None, "rows")
     windows = Aggregate("windows", mit.name("merged"), mit.name("windows"), ALL, ALL, (), (count,))
     await define(poster, mit, windows, bound_s=BOUND_S)
@@ -157,7 +157,7 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -
                     found = change.table.column("rows").to_pylist()
                     told.append((change.kind.value, found))
 
-    town.nursery.start_soon(follow)
+    cluster.nursery.start_soon(follow)
     for path in ("a", "b"):
         await post(poster, mit.name(path), [(10, 1)], 100)
     await post(poster, mit.name("a"), [(ALL - 5, 1)], 2 * ALL)
@@ -166,11 +166,11 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(town: Town) -
     await until(lambda: told[1:] == [("REPLACEMENT", [4])])
 
 
-async def test_a_failure_during_corrections_is_borne(town: Town) -> None:
+async def test_a_failure_during_corrections_is_borne(cluster: Cluster) -> None:
     """The first input that was missing comes back for a while, and is missing again."""
-    mit, utah, poster = await chain(town)
+    mit, utah, poster = await chain(cluster)
     told = Told()
-    town.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
+    cluster.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
     for path in ("a", "b"):
         await post(poster, mit.name(path), [(10, 1)], 100)
     await until(lambda: told.boundary >= 100)
@@ -189,13 +189,13 @@ async def test_a_failure_during_corrections_is_borne(town: Town) -> None:
     assert Counter(told.rows(Kind.INSERTION)) == Counter(wanted)
 
 
-async def test_what_a_restart_forgets_is_tentative_alone(town: Town) -> None:
-    mit, utah, poster = await chain(town)
+async def test_what_a_restart_forgets_is_tentative_alone(cluster: Cluster) -> None:
+    mit, utah, poster = await chain(cluster)
     for path in ("a", "b"):
         await post(poster, mit.name(path), [(10, 1)], 100)
     await post(poster, mit.name("a"), [(150, 3)], 200)
     await until(lambda: utah.state("some").suffix.visible >= 200)
-    await town.restart(utah)
+    await cluster.restart(utah)
     await until(lambda: utah.state("some").suffix.visible >= 200)
     assert utah.state("some").log.boundary == 100
     await post(poster, mit.name("b"), [(140, 2)], 200)

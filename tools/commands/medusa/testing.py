@@ -24,7 +24,7 @@ from medusa.tools.trial.comparison import Differences, Row, compare, read_expect
 from medusa.tools.trial.engines import Engine, engine_of
 from medusa.tools.trial.peer_of_the_moment import forget, open_peer_of_the_moment, run_at
 from medusa.tools.trial.recordings import RecordingError
-from medusa.tools.trial.rehearsal import SELF, Trial, qualified, trial_of
+from medusa.tools.trial.trial import SELF, Trial, qualified, trial_of
 
 SHOWN_ROWS: Final = 5
 """Differing rows of an answer that are shown, of each kind."""

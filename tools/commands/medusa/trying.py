@@ -30,7 +30,7 @@ from medusa.tools.trial.answers import Answers, Files
 from medusa.tools.trial.engines import engine_of
 from medusa.tools.trial.peer_of_the_moment import run_trial
 from medusa.tools.trial.recordings import RecordingError
-from medusa.tools.trial.rehearsal import SELF, Trial, trial_of
+from medusa.tools.trial.trial import SELF, Trial, trial_of
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def trial(
     """The trial of a document.
 
     Args:
-        keys, names: see `medusa.tools.trial.rehearsal.trial_of`.
+        keys, names: see `medusa.tools.trial.trial.trial_of`.
 
     Raises:
         InvalidInputError: the document is wrong: shows the line and the place; or a file is.

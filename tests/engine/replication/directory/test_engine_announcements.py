@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import begin, make_stream, open_town, until
+from engine_peers import begin, make_stream, open_cluster, until
 from modified_queries import Edition, ModifiedReader, sieve_and_sums
 
 from medusa.dht.catalog import Catalog, Kind
@@ -98,14 +98,14 @@ async def test_a_restart_goes_on_while_another_peer_publishes_the_same(
         await publish(self, entry)
         published += bool(entry.stream.query)
 
-    async with open_town(tmp_path, timing=Timing(announce_again_s=0.05)) as town:
-        one = await town.settle("mit.edu")
+    async with open_cluster(tmp_path, timing=Timing(announce_again_s=0.05)) as cluster:
+        one = await cluster.settle("mit.edu")
         async with one.client() as client:
             source = await make_stream(client, one, "s")
             query = sieve_and_sums(one, source)
             await begin(client, query)
         monkeypatch.setattr(Announcements, "publish_entry", refuse_twice)
-        await town.restart(one)
+        await cluster.restart(one)
         async with one.client() as client:
             sums = ModifiedReader(client, one.name("sums"), "total", "number")
             await sums.end(client, source, range(300))

@@ -14,7 +14,7 @@ from deadline import DEADLINE_S
 from engine_peers import rows, schema_of, to_the_end, until
 from kill_sweeps import DELETING_LEADERS, REOPENING_LEADERS
 from killed_peers import PARTICIPANT, QUIET_S, STREAM, Victim, let_crash, stable_leader
-from leaders_town import once_confirmed
+from leaders_cluster import once_confirmed
 from msgspec import structs
 from revised_streams import deletions
 

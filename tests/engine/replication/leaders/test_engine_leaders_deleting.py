@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import trio
 from engine_peers import (
+    Cluster,
     Place,
-    Town,
     make_stream,
     next_rows,
     received,
@@ -19,14 +19,14 @@ from engine_peers import (
     to_the_end,
     until,
 )
-from leaders_town import (
+from leaders_cluster import (
     QUIET_S,
-    keeper,
     new_leader,
     once_confirmed,
     replicas_of,
     serves_as_leader,
     state_at,
+    voter,
 )
 from msgspec.structs import replace
 from revised_streams import changes_of, deletions
@@ -48,7 +48,7 @@ from medusa.overlay.errors import (
 )
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+pytestmark = pytest.mark.cluster(leader_silence_s=QUIET_S)
 
 
 def folder(place: Place, stream: str) -> Path:
@@ -56,7 +56,7 @@ def folder(place: Place, stream: str) -> Path:
 
 
 def ballot(place: Place, stream: str) -> Ballot:
-    return place.up.engine.leaders._keepers[stream].election.ballot
+    return place.up.engine.leaders._voters[stream].election.ballot
 
 
 async def gone(client: AsyncMedusaClient, stream: str) -> None:
@@ -79,7 +79,9 @@ async def posted(client: AsyncMedusaClient, home: Place, path: str = "s") -> str
     return stream
 
 
-async def test_all_of_it_goes_everywhere_and_for_good(town: Town, places: list[Place]) -> None:
+async def test_all_of_it_goes_everywhere_and_for_good(
+    cluster: Cluster, places: list[Place]
+) -> None:
     home, *others = places
     async with home.client() as near, others[-1].client() as far:
         stream = await posted(near, home)
@@ -88,8 +90,8 @@ async def test_all_of_it_goes_everywhere_and_for_good(town: Town, places: list[P
         await none_left(places, stream)
         await gone(far, stream)
     for place in places:
-        await town.restart(place)
-    await town.acquainted(*places)
+        await cluster.restart(place)
+    await cluster.acquainted(*places)
     await trio.sleep(1.5)  # several silences: nobody may stand
     await none_left(places, stream)
     async with home.client() as near:
@@ -100,13 +102,13 @@ async def test_all_of_it_goes_everywhere_and_for_good(town: Town, places: list[P
         await near.post_event(stream, rows([(7, 7)]), boundary=9)
         await near.flush()
         assert await received(near.subscribe(stream), 1) == [(7, 7)]
-    await town.restart(home)
-    near = await town.client(home)
+    await cluster.restart(home)
+    near = await cluster.client(home)
     assert (await near.stream_entry(stream)).stream.k_safety == 0, "the new one stays"
 
 
 async def test_what_is_beside_a_stream_that_is_revised_goes_along(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     home = places[0]
     async with home.client() as client:
@@ -133,8 +135,8 @@ async def test_what_is_beside_a_stream_that_is_revised_goes_along(
             with pytest.raises(NotFoundError):
                 await client.stream_entry(name)
     for place in places:
-        await town.restart(place)
-    await town.acquainted(*places)
+        await cluster.restart(place)
+    await cluster.acquainted(*places)
     assert all(stream not in own_names(place) for place in places)
     assert all(revisions not in own_names(place) for place in places)
 
@@ -150,7 +152,7 @@ async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
     home = places[0]
     async with home.client() as client:
         stream = await posted(client, home)
-        its = keeper(home, stream)
+        its = voter(home, stream)
         acknowledged, everywhere = its.news.acknowledged, trio.Event()
 
         async def slowly(upto: Position) -> None:
@@ -182,73 +184,73 @@ async def test_who_reads_it_is_named_and_keeps_it(places: list[Place]) -> None:
             ConflictError, match=r"is read, end that first: subscriber me of mit\.edu"
         ):
             await client.delete_stream(stream)
-        assert keeper(home, stream).is_leader
+        assert voter(home, stream).is_leader
         subscription.close()
         await client.post_event(stream, rows([(12, 4)]), boundary=20)
         await client.flush()
 
 
-async def test_without_a_majority_nothing_changes(town: Town, places: list[Place]) -> None:
+async def test_without_a_majority_nothing_changes(cluster: Cluster, places: list[Place]) -> None:
     home, *others = places
     async with home.client() as client:
         stream = await posted(client, home)
         silent = sorted(place.id for place in others)
         for place in others:
-            await town.stop(place)
-        election = keeper(home, stream).election
+            await cluster.stop(place)
+        election = voter(home, stream).election
         await until(lambda: not election.is_confirmed(trio.current_time()))
         await until(lambda: election.down == tuple(silent))
         with pytest.raises(UnavailableError, match=f", and {in_words(silent)} "):
             await client.delete_stream(stream)
         assert not ballot(home, stream).deleted
         for place in others:
-            await town.start(place)
-        await town.acquainted(*places)
+            await cluster.start(place)
+        await cluster.acquainted(*places)
         at_home = await new_leader(places, stream)
-    client = await town.client(at_home)
+    client = await cluster.client(at_home)
     assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 2)]
 
 
 @pytest.mark.parametrize("away", ["replica", "witness"])
 async def test_a_voter_that_was_away_learns_of_it(
-    town: Town, places: list[Place], away: str
+    cluster: Cluster, places: list[Place], away: str
 ) -> None:
     home = places[0]
     async with home.client() as client:
         stream = await posted(client, home)
         (replica,) = replicas_of(places, stream, home)
         absent = replica if away == "replica" else next(p for p in places[1:] if p is not replica)
-        await town.stop(absent)
+        await cluster.stop(absent)
         home = await new_leader(places, stream)
         await once_confirmed(client.delete_stream, stream, ConflictError)
-    await town.stop(home)  # who decided it is away when the other asks
-    await town.start(absent)
+    await cluster.stop(home)  # who decided it is away when the other asks
+    await cluster.start(absent)
     await none_left([place for place in places if place is not home], stream)
-    await town.start(home)
+    await cluster.start(home)
     await none_left(places, stream)
 
 
 async def test_a_home_that_dies_in_the_middle(
-    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quorum has stored that the stream is to be deleted, and no voter knows yet that it is a
     quorum."""
     home, *others = places
     async with home.client() as client:
         stream = await posted(client, home)
-        its = keeper(home, stream)
+        its = voter(home, stream)
         with monkeypatch.context() as patching:
             patching.setattr(its.election, "_take_installed", lambda *_: [])
             waited_for = in_words(place.id for place in others)
             with pytest.raises(UnavailableError, match=f"of its voters, and {waited_for} "):
                 await client.delete_stream(stream)
             assert all(_asked(ballot(place, stream)) for place in others)
-            await town.stop(home)
+            await cluster.stop(home)
     await none_left(others, stream)
-    await town.start(home)
-    await town.acquainted(*places)
+    await cluster.start(home)
+    await cluster.acquainted(*places)
     await none_left(places, stream)
-    client = await town.client(home)
+    client = await cluster.client(home)
     await gone(client, stream)
 
 
@@ -261,7 +263,7 @@ def _asked(found: Ballot) -> bool:
 
 
 async def test_a_crash_before_the_files_are_gone(
-    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = places[0]
     async with home.client() as client:
@@ -272,8 +274,8 @@ async def test_a_crash_before_the_files_are_gone(
                 await client.delete_stream(stream)
             assert ballot(home, stream).deleted
             assert folder(home, stream).exists()
-            await town.stop(home)
-    await town.start(home)
+            await cluster.stop(home)
+    await cluster.start(home)
     await none_left([home], stream)
     await until(lambda: stream not in home.up.engine.catalog.own_names().get("stream", ()))
 
@@ -282,18 +284,20 @@ async def _nothing(_folders: StreamFolders, _key: str) -> None:
     await trio.lowlevel.checkpoint()
 
 
-@pytest.mark.town(lease_s=2.0)
-async def test_a_new_home_waits_for_whom_the_last_one_knew(town: Town, places: list[Place]) -> None:
+@pytest.mark.cluster(lease_s=2.0)
+async def test_a_new_home_waits_for_whom_the_last_one_knew(
+    cluster: Cluster, places: list[Place]
+) -> None:
     home = places[0]
     async with home.client() as client:
         stream = await posted(client, home)
-    await town.stop(home)
+    await cluster.stop(home)
     second = await new_leader(places, stream)
     async with second.client() as client:
         with pytest.raises(ConflictError, match="readers of the last one may come back for up to"):
             await client.delete_stream(stream)
         await once_confirmed(client.delete_stream, stream, ConflictError)
-    await town.start(home)
+    await cluster.start(home)
     await none_left(places, stream)
 
 
@@ -315,7 +319,7 @@ async def ended(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:
 
 
 async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     home, *others = places
     async with home.client() as near, others[-1].client() as far:
@@ -329,19 +333,19 @@ async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
         await near.post_event(stream, rows([(9, 3), (12, 4)]), boundary=20)
         await near.flush()
     for place in places:
-        await town.restart(place)
-    await town.acquainted(*places)
+        await cluster.restart(place)
+    await cluster.acquainted(*places)
     home = await new_leader(places, stream)
-    await town.stop(home)
+    await cluster.stop(home)
     last = await new_leader(places, stream, besides=home)
-    client = await town.client(last)
+    client = await cluster.client(last)
     await client.post_event(stream, rows([(30, 5)]), end=True)
     await client.flush()
     assert await to_the_end(client.subscribe(stream)) == [(5, 1), (9, 2), (12, 4), (30, 5)]
 
 
 async def test_who_was_told_of_the_end_is_named_whoever_is_home(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     home = places[0]
     async with home.client() as client:
@@ -350,31 +354,31 @@ async def test_who_was_told_of_the_end_is_named_whoever_is_home(
         for _ in range(2):
             with pytest.raises(ConflictError, match=r"was told a subscriber of mit\.edu, whose"):
                 await once_confirmed(client.reopen_stream, stream)
-    await town.stop(home)
+    await cluster.stop(home)
     second = await new_leader(places, stream, besides=home)
-    await town.start(home)
-    await town.acquainted(*places)
-    client = await town.client(second)
+    await cluster.start(home)
+    await cluster.acquainted(*places)
+    client = await cluster.client(second)
     with pytest.raises(ConflictError, match=TOLD):
         await once_confirmed(client.reopen_stream, stream)
     home = await new_leader(places, stream)
     assert has_end(home, stream), "it has a leader again"
 
 
-async def test_a_voter_that_is_away_is_named(town: Town, places: list[Place]) -> None:
+async def test_a_voter_that_is_away_is_named(cluster: Cluster, places: list[Place]) -> None:
     home = places[0]
-    client = await town.client(home)
+    client = await cluster.client(home)
     stream = await ended(client, home)
     witness = next(p for p in places[1:] if p not in replicas_of(places, stream, home))
     away = witness.id
-    await town.stop(witness)
-    unconfirmed = keeper(home, stream).election.mandate.unconfirmed
+    await cluster.stop(witness)
+    unconfirmed = voter(home, stream).election.mandate.unconfirmed
     await until(lambda: unconfirmed(trio.current_time()) == (away,))
     with pytest.raises(UnavailableError, match=f"and peer {away[:8]} did not answer"):
         await client.reopen_stream(stream)
     assert serves_as_leader(home, stream), "nothing has changed"
-    await town.start(witness)
-    await town.acquainted(*places)
+    await cluster.start(witness)
+    await cluster.acquainted(*places)
     await once_confirmed(client.reopen_stream, stream)
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import Place, Town, make_stream, received, rows, until
-from leaders_town import QUIET_S, keeper, new_leader, post, replicas_of, state_at
+from engine_peers import Cluster, Place, make_stream, received, rows, until
+from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, voter
 
 from medusa.engine.streams.source.replica import Replica
 from medusa.engine.streams.source.sources import journal_folders
 
-pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+pytestmark = pytest.mark.cluster(leader_silence_s=QUIET_S)
 
 
 Rows = list[tuple[int, int]]
@@ -31,8 +31,8 @@ def lose_disk(place: Place) -> None:
             path.unlink(missing_ok=True)
 
 
-async def test_a_stream_of_k_2_loses_two_peers_at_once(town: Town) -> None:
-    places = await town.siblings(5)
+async def test_a_stream_of_k_2_loses_two_peers_at_once(cluster: Cluster) -> None:
+    places = await cluster.siblings(5)
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=2)
@@ -40,18 +40,20 @@ async def test_a_stream_of_k_2_loses_two_peers_at_once(town: Town) -> None:
     replica, _ = replicas_of(places, stream, first)
     async with trio.open_nursery() as nursery:
         for place in (first, replica):
-            nursery.start_soon(town.stop, place)
+            nursery.start_soon(cluster.stop, place)
     home = await new_leader(places, stream)
     async with home.client() as client:
         posted += await post(client, stream, range(11, 21))
         assert await received(client.subscribe(stream), 20) == posted
     assert len(replicas_of(places, stream, home)) == 2
     for place in (first, replica):
-        await town.start(place)
-    await until(lambda: keeper(first, stream).election.leader == home.id)
+        await cluster.start(place)
+    await until(lambda: voter(first, stream).election.leader == home.id)
 
 
-async def test_the_next_home_knows_how_far_a_producer_is(town: Town, places: list[Place]) -> None:
+async def test_the_next_home_knows_how_far_a_producer_is(
+    cluster: Cluster, places: list[Place]
+) -> None:
     first = places[0]
     async with first.client(producer="p") as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -59,24 +61,24 @@ async def test_the_next_home_knows_how_far_a_producer_is(town: Town, places: lis
         assert await poster.resume() is None
         await poster.post(rows([(1, 1)]), offset_after=lambda _: b"1 row")
         await poster.flush()
-    await town.stop(first)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
     async with home.client(producer="p") as client:
         assert await (await client.poster(stream)).resume() == b"1 row"
 
 
 async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The peer does not know that it is a voter any more; the two others are a quorum."""
     first = places[0]
-    client = await town.client(first)
+    client = await cluster.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
     posted = await post(client, stream, range(1, 6))
     (replica,) = replicas_of(places, stream, first)
-    await town.stop(replica)
+    await cluster.stop(replica)
     lose_disk(replica)
-    await town.start(replica)
+    await cluster.start(replica)
     posted += await post(client, stream, range(6, 11))
     (other,) = replicas_of(places, stream, first)
     assert other is not replica
@@ -84,7 +86,7 @@ async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
 
 
 async def test_a_replica_that_lost_its_journal_gets_it_again(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """It does not lose its ballot: it must not forget its vote."""
     first = places[0]
@@ -93,22 +95,22 @@ async def test_a_replica_that_lost_its_journal_gets_it_again(
         posted = await post(client, stream, range(1, 6))
         (replica,) = replicas_of(places, stream, first)
         (witness,) = [place for place in places if place not in (first, replica)]
-        await town.stop(witness)
-        await town.stop(replica)
+        await cluster.stop(witness)
+        await cluster.stop(replica)
         shutil.rmtree(replica.home.data / "streams")
-        await town.start(replica)
+        await cluster.start(replica)
         posted += await post(client, stream, range(6, 11))
         assert replicas_of(places, stream, first) == [replica]
         await until(lambda: state_at(replica, stream).log.boundary == 10)
-    await town.start(witness)
-    await town.stop(first)
-    client = await town.client(replica)
+    await cluster.start(witness)
+    await cluster.stop(first)
+    client = await cluster.client(replica)
     posted += await post(client, stream, range(11, 16))
     assert await received(client.subscribe(stream), 15) == posted
 
 
 async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
-    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = places[0]
     async with first.client() as client:
@@ -124,18 +126,18 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
         monkeypatch.setattr("medusa.engine.replication.leaders.following.INLINE_BYTES", 0)
         monkeypatch.setattr(trio.to_thread, "run_sync", slowly)
         posted = await post(client, stream, range(1, 41))
-        home = keeper(first, stream)
+        home = voter(first, stream)
         assert home.is_leader, "slow is not lost"
         assert home.election.commitment.committed == home.logs.leader.source.journal.position
-        await town.stop(first)
+        await cluster.stop(first)
     monkeypatch.undo()
     leader_now = await new_leader(places, stream)
-    client = await town.client(leader_now)
+    client = await cluster.client(leader_now)
     assert await received(client.subscribe(stream), 40) == posted
 
 
 async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """A loss of power without `engine.fsync` leaves such a journal; the old leader has all
     entries."""
@@ -146,24 +148,24 @@ async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
     (replica,) = replicas_of(places, stream, first)
     journals = list((replica.home.data / "streams").glob("*@home/journal*/*.journal"))
     assert journals
-    await town.stop(first)
-    await town.stop(replica)
+    await cluster.stop(first)
+    await cluster.stop(replica)
     for path in journals:
         path.write_bytes(b"torn")
-    await town.start(replica)
-    await until(lambda: keeper(replica, stream).election.ballot.joined == 0)
+    await cluster.start(replica)
+    await until(lambda: voter(replica, stream).election.ballot.joined == 0)
     text = "what it had as a replica is not whole"
     events = replica.up.engine.overlay.events.recent()
     assert any(text in event.text for event in events)
-    await town.start(first)
+    await cluster.start(first)
     home = await new_leader(places, stream)
-    client = await town.client(home)
+    client = await cluster.client(home)
     posted += await post(client, stream, range(6, 11))
     assert await received(client.subscribe(stream), 10) == posted
 
 
 async def test_all_members_are_stopped_at_once_and_come_back(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """Tuples that no log has yet wait in the journals for their boundary."""
     first = places[0]
@@ -173,18 +175,18 @@ async def test_all_members_are_stopped_at_once_and_come_back(
         await client.post_event(stream, rows([(2, 3)]))
         await client.flush()
     for place in places:
-        await town.stop(place)
+        await cluster.stop(place)
     for place in places:
-        await town.start(place)
+        await cluster.start(place)
     home = await new_leader(places, stream)
-    client = await town.client(home)
+    client = await cluster.client(home)
     await client.post_event(stream, rows([(9, 4)]), boundary=9)
     await client.flush()
     assert await received(client.subscribe(stream), 4) == [(1, 1), (2, 2), (2, 3), (9, 4)]
 
 
 async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     first = places[0]
     async with first.client() as client:
@@ -194,21 +196,21 @@ async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
     (replica,) = replicas_of(places, stream, first)
     async with trio.open_nursery() as nursery:
         for place in (first, replica):
-            nursery.start_soon(town.stop, place)
-    await town.start(first)
+            nursery.start_soon(cluster.stop, place)
+    await cluster.start(first)
     home = await new_leader([place for place in places if place is not replica], stream)
-    client = await town.client(home)
+    client = await cluster.client(home)
     await client.post_event(stream, rows([(9, 4)]), boundary=9)
     await client.flush()
     assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 4)]
 
 
 async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     engine = places[0].up.engine
     assert len(engine.overlay.gossip.changed) > 0
-    await town.stop(places[0])
+    await cluster.stop(places[0])
     assert len(engine.overlay.gossip.changed) == 0
 
 
@@ -223,7 +225,7 @@ def said(place: Place) -> str:
 
 
 async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The damaged entry was settled and not in the log yet, so the rest of the journal is not
     enough."""
@@ -234,26 +236,26 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
             await client.post_event(stream, rows([(number, number)]), boundary=0)
         await client.flush()
         segment, end = state_at(first, stream).leader.source.journal.position  # type: ignore[union-attr]
-        journal = keeper(first, stream).election.ballot.journal
+        journal = voter(first, stream).election.ballot.journal
     (replica,) = replicas_of(places, stream, first)
-    await town.stop(replica)
-    await town.stop(first)
+    await cluster.stop(replica)
+    await cluster.stop(first)
     folder, _ = journal_folders(first.home.data / "streams/mit.edu,s@home", journal)
     flip(folder / f"{segment:012}.journal", end - 300)
-    await town.start(first)
-    await until(lambda: keeper(first, stream).election.ballot.joined == 0)
+    await cluster.start(first)
+    await until(lambda: voter(first, stream).election.ballot.joined == 0)
     assert "bytes from byte" in said(first)
-    await town.start(replica)
-    await until(lambda: keeper(first, stream).election.ballot.joined > 0)
+    await cluster.start(replica)
+    await until(lambda: voter(first, stream).election.ballot.joined > 0)
     home = await new_leader(places, stream)
-    client = await town.client(home)
+    client = await cluster.client(home)
     await client.post_event(stream, rows([(10, 10)]), boundary=10)
     await client.flush()
     assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
 
 
 async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader finds the damage when it reads the journal for another replica."""
     first = places[0]
@@ -263,11 +265,11 @@ async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(
         (replica,) = replicas_of(places, stream, first)
         (path,) = (first.home.data / "streams").glob("mit.edu,s@home/journal*/*.journal")
         flip(path, path.stat().st_size // 2)
-        await town.stop(replica)
+        await cluster.stop(replica)
         await until(lambda: "is damaged after byte" in said(first))
-    await town.start(replica)
+    await cluster.start(replica)
     await new_leader(places, stream)
     async with replica.client() as client:
         posted += await post(client, stream, range(11, 16))
         assert await received(client.subscribe(stream), 15) == posted
-    assert keeper(first, stream).election.leader == replica.id
+    assert voter(first, stream).election.leader == replica.id

@@ -9,15 +9,15 @@ from unittest import mock
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, Town, make_stream, pairs_of, received, rows, until
-from leaders_town import (
+from engine_peers import Cluster, Place, make_stream, pairs_of, received, rows, until
+from leaders_cluster import (
     QUIET_S,
-    keeper,
     new_leader,
     post,
     replicas_of,
     state_at,
     take_over,
+    voter,
 )
 
 from medusa.engine.objects.schema import BEGINNING
@@ -32,7 +32,7 @@ from medusa.overlay.errors import InternalError, InvalidInputError, MedusaError,
 from medusa.overlay.files import load_json, save_json
 from medusa.tools.client.async_client import open_medusa
 
-pytestmark = pytest.mark.town(leader_silence_s=QUIET_S)
+pytestmark = pytest.mark.cluster(leader_silence_s=QUIET_S)
 
 
 async def test_a_stream_with_replicas_is_posted_to_and_read(places: list[Place]) -> None:
@@ -54,9 +54,9 @@ async def test_a_stream_with_replicas_is_posted_to_and_read(places: list[Place])
         assert state.leader.source.journal.segments == leads.source.journal.segments
 
 
-async def test_too_few_peers(town: Town) -> None:
-    places = await town.siblings(2)
-    client = await town.client(places[0])
+async def test_too_few_peers(cluster: Cluster) -> None:
+    places = await cluster.siblings(2)
+    client = await cluster.client(places[0])
     with pytest.raises(InvalidInputError, match=r"k_safety 1 needs 3 peers of mit.edu; 2 are"):
         await make_stream(client, places[0], "s", k_safety=1)
     with pytest.raises(InvalidInputError, match="k_safety is 0 to 3"):
@@ -64,16 +64,16 @@ async def test_too_few_peers(town: Town) -> None:
 
 
 async def test_the_replica_takes_over_with_all_that_was_acknowledged(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     first, second, third = places
-    poster, reader = await town.clients(second, third)
+    poster, reader = await cluster.clients(second, third)
     stream = await make_stream(poster, first, "s", k_safety=1, leader=first.id)
     subscription = reader.subscribe(stream)
     for number in range(1, 11):
         await poster.post_event(stream, rows([(number, number)]), boundary=number)
     assert await received(subscription, 10) == [(n, n) for n in range(1, 11)]
-    await town.stop(first)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
     assert home is second or home is third
     for number in range(11, 21):
@@ -81,20 +81,20 @@ async def test_the_replica_takes_over_with_all_that_was_acknowledged(
     await poster.flush()
     assert await received(subscription, 10) == [(n, n) for n in range(11, 21)]
     # the old leader comes back, and is a replica when the new one dies
-    await town.start(first)
-    await until(lambda: keeper(first, stream).election.leader == home.id, "it hears")
+    await cluster.start(first)
+    await until(lambda: voter(first, stream).election.leader == home.id, "it hears")
     assert state_at(first, stream).role is Role.REPLICA
 
 
-async def test_home_after_home_dies_and_everything_is_there_once(town: Town) -> None:
+async def test_home_after_home_dies_and_everything_is_there_once(cluster: Cluster) -> None:
     """The leaders die in turn during posts; the reader's peer is none of the voters."""
-    peers = await town.siblings(4)
+    peers = await cluster.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1)
-    voters = keeper(peers[0], stream).election.ballot.voters
+    voters = voter(peers[0], stream).election.ballot.voters
     places = [place for place in peers if place.id in voters]
     (side,) = [place for place in peers if place.id not in voters]
-    client = await town.client(side)
+    client = await cluster.client(side)
     subscription = client.subscribe(stream)
     number, found = 0, []
     for _ in range(3):
@@ -102,18 +102,18 @@ async def test_home_after_home_dies_and_everything_is_there_once(town: Town) -> 
         for _ in range(10):
             number += 1
             await client.post_event(stream, rows([(number, number)]), boundary=number)
-        await town.stop(home)
+        await cluster.stop(home)
         for _ in range(10):
             number += 1
             await client.post_event(stream, rows([(number, number)]), boundary=number)
         await client.flush()
         found += await received(subscription, 20)
-        await town.start(home)
+        await cluster.start(home)
     assert found == [(n, n) for n in range(1, number + 1)]
 
 
 async def test_a_client_whose_peer_dies_posts_through_another(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     first, second, third = places
     async with (
@@ -125,15 +125,15 @@ async def test_a_client_whose_peer_dies_posts_through_another(
         for number in range(1, 41):
             await client.post_event(stream, rows([(number, number)]), boundary=number)
             if number == 20:
-                await town.stop(first)
+                await cluster.stop(first)
         await client.flush()
         assert await received(subscription, 40) == [(n, n) for n in range(1, 41)]
 
 
 async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
-    client = await town.client(places[2])
+    client = await cluster.client(places[2])
     stream = await make_stream(client, places[0], "s", k_safety=1, leader=places[0].id)
     await client.post_event(stream, rows([(100, 1)]), boundary=100)
     # behind the boundary, and behind a later tuple of the same post
@@ -141,7 +141,7 @@ async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
     await client.flush()
     assert await received(client.subscribe(stream), 1) == [(100, 1)]
     before = await received(client.subscribe(f"{stream}/late"), 2)
-    await town.stop(places[0])
+    await cluster.stop(places[0])
     await new_leader(places, stream)
     await client.post_event(stream, rows([(60, 4)]), boundary=200)
     await client.flush()
@@ -169,7 +169,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
 
         monkeypatch.setattr(Replica, "follow", refuse)
         await client.post_event(stream, rows([(2, 2)]), boundary=2)
-        await until(lambda: "no room" in keeper(first, stream).news.trouble)
+        await until(lambda: "no room" in voter(first, stream).news.trouble)
         with trio.move_on_after(QUIET_S):
             await client.flush()
             raise AssertionError("it was acknowledged")
@@ -180,11 +180,11 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
 
 
 async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """Such a term would leave no room for a later leader; a vote for it does not bind."""
     first, second, third = places
-    client = await town.client(third)
+    client = await cluster.client(third)
     stream = await make_stream(client, first, "s", k_safety=1, leader=first.id)
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()
@@ -194,15 +194,15 @@ async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
             connection = await third.up.engine.overlay.connect(bytes.fromhex(place.id))
             with pytest.raises(InvalidInputError, match="of the future: check the clock"):
                 await connection.call(TELL, Tell(stream, message), Told)
-    await town.stop(second)
+    await cluster.stop(second)
     (file,) = (second.home.data / "ballots").glob("*.json")
     stored = load_json(file, StoredBallot, mend="")
     ballot = msgspec.structs.replace(stored.ballot, promised=2**62, voted=third.id)
     save_json(file, msgspec.structs.replace(stored, ballot=ballot))
-    await town.start(second)
+    await cluster.start(second)
     await client.post_event(stream, rows([(2, 2)]), boundary=2)
     await client.flush()
-    await town.stop(first)
+    await cluster.stop(first)
     await new_leader(places, stream)
     await client.post_event(stream, rows([(3, 3)]), boundary=3)
     await client.flush()
@@ -226,7 +226,7 @@ def read(state: StreamState) -> list[tuple[int, int]]:
 
 
 async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_home(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """A witness follows the stream for its own query, apart from its state as a voter."""
     first = places[0]
@@ -236,12 +236,12 @@ async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_ho
         (witness,) = [place for place in places if place not in (first, replica)]
         mirror = await follow(witness, stream)
         posted = await post(client, stream, range(1, 6))
-        await town.stop(replica)
+        await cluster.stop(replica)
         await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
         posted += await post(client, stream, range(6, 11))
         await until(lambda: read(mirror) == posted, "the query goes on")
-    await town.start(replica)
-    await town.stop(first)
+    await cluster.start(replica)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
     async with home.client() as client:
         posted += await post(client, stream, range(11, 21))
@@ -252,10 +252,10 @@ async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_ho
 
 @pytest.mark.parametrize("stays", [True, False], ids=["as a replica", "as a witness"])
 async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
-    town: Town, places: list[Place], stays: bool
+    cluster: Cluster, places: list[Place], stays: bool
 ) -> None:
     """The log of a former leader stops if that leader is no replica any more."""
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     stream = await make_stream(client, first, "s", k_safety=1)
     subscription = client.subscribe(stream)
@@ -272,17 +272,17 @@ async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
 
 
 async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_takes_over(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader was cut off from its replicas and gave up before another one succeeded it."""
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     stream = await make_stream(client, first, "s", k_safety=1)
     subscription = client.subscribe(stream, subscriber="named")
     posted = await post(client, stream, range(1, 6))
     assert await received(subscription, 5) == posted
     (replica,) = replicas_of(places, stream, first)
-    home = keeper(first, stream)
+    home = voter(first, stream)
     await home._carry_out(home.election._follow(trio.current_time(), succeeded=False), None)
     await take_over(replica, stream, without=first.id)
     async with places[2].client() as there:
@@ -290,9 +290,9 @@ async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_t
     assert await received(subscription, 5) == later
 
 
-@pytest.mark.town(lease_s=3600.0)
+@pytest.mark.cluster(lease_s=3600.0)
 async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     first = places[0]
     async with first.client() as client:
@@ -300,7 +300,7 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
         state_at(first, stream).log.retention.hold(Hold("task", "a"), BEGINNING)
         await post(client, stream, range(1, 6))
         await until(lambda: state_at(first, stream).log.boundary == 5)
-    await town.stop(first)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
     log = state_at(home, stream).log
     async with home.client() as client:
@@ -313,9 +313,9 @@ async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
 
 
 async def test_a_stream_whose_log_is_spoiled_stops_and_the_peer_lives(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     bad = await make_stream(client, first, "bad")
     good = await make_stream(client, first, "good")
@@ -333,6 +333,6 @@ async def test_a_stream_whose_log_is_spoiled_stops_and_the_peer_lives(
         await post(client, bad, range(2, 4))
     events = [event.text for event in first.up.engine.overlay.events.recent()]
     assert any(f"stopped {bad}" in text for text in events)
-    other = await town.client(places[1])
+    other = await cluster.client(places[1])
     posted = await post(other, good, range(1, 4))
     assert await received(other.subscribe(good), 3) == posted

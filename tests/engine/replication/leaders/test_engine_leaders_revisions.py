@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, received, rows, until
-from leaders_town import QUIET_S, keeper, new_leader, replicas_of, state_at, take_over
+from engine_peers import DEADLINE_S, Cluster, Place, begin, received, rows, until
+from leaders_cluster import QUIET_S, new_leader, replicas_of, state_at, take_over, voter
 from revised_streams import (
     Told,
     changes_of,
@@ -31,7 +31,7 @@ from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.client.async_client import AsyncMedusaClient, Corrections
 
-pytestmark = [pytest.mark.town(leader_silence_s=QUIET_S), pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.cluster(leader_silence_s=QUIET_S), pytest.mark.usefixtures("interpreted")]
 
 
 class Oracle:
@@ -100,16 +100,16 @@ async def known(place: Place, stream: str) -> None:
             await trio.sleep(0.02)
 
 
-async def test_home_after_home_dies_between_revisions(town: Town) -> None:
+async def test_home_after_home_dies_between_revisions(cluster: Cluster) -> None:
     """A query elsewhere, and a client that asks for corrections, follow the present leader."""
-    peers = await town.siblings(4)
+    peers = await cluster.siblings(4)
     async with peers[0].client() as client:
         stream = await keyed_stream(client, peers[0], k_safety=1)
-    voters = keeper(peers[0], stream).election.ballot.voters
+    voters = voter(peers[0], stream).election.ballot.voters
     places = [place for place in peers if place.id in voters]
     (side,) = [place for place in peers if place.id not in voters]
     oracle = Oracle()
-    client = await town.client(side)
+    client = await cluster.client(side)
     query = Query(side.name("q"), (counted("sums", stream, side.name("sums")),))
     await begin(client, query)
     sums, source = Told(), Told()
@@ -120,17 +120,17 @@ async def test_home_after_home_dies_between_revisions(town: Town) -> None:
         await oracle.post(client, stream, range(at, at + 100, 10))
         await oracle.replace(client, stream, [(at, 1000), (at + 5, 1)])
         await oracle.delete(client, stream, [at + 10, at + 10, max(0, at - 70)])
-        await town.stop(home)
+        await cluster.stop(home)
         await oracle.replace(client, stream, [(at + 20, 2000), (at + 10, 7), (at, 1001)])
         await oracle.delete(client, stream, [max(0, at - 60), at + 20])
-        await town.start(home)
+        await cluster.start(home)
     await client.post_event(stream, None, end=True)
     await client.flush()
     await sums.follow(of_sums, END)
     await source.follow(of_source, END)
     assert sums.tuples == oracle.windows()
     assert {row[0]: row[-1] for row in source.tuples} == oracle.values
-    members = keeper(await new_leader(places, stream), stream).election.ballot.term
+    members = voter(await new_leader(places, stream), stream).election.ballot.term
     assert members is not None
     for place in [place for place in places if place.id in members.members]:
         await until(lambda p=place: state_at(p, stream).log.boundary == END)
@@ -138,7 +138,7 @@ async def test_home_after_home_dies_between_revisions(town: Town) -> None:
 
 
 async def test_a_retry_at_the_next_home_is_answered_the_same(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """Another leader may have received the journal without the segment that had the revisions."""
     first = places[0]
@@ -150,9 +150,9 @@ async def test_a_retry_at_the_next_home_is_answered_the_same(
     for turn in range(3):
         home = await new_leader(places, stream)
         await until(lambda h=home: state_at(h, stream).log.boundary >= 40)
-        await town.stop(home)
+        await cluster.stop(home)
         await new_leader([place for place in places if place is not home], stream)
-        await town.start(home)
+        await cluster.start(home)
         async with places[turn].client(producer="me") as client:
             await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
             assert await client.post_revisions(stream, deletions([10, 11])) == [1]
@@ -163,9 +163,9 @@ async def test_a_retry_at_the_next_home_is_answered_the_same(
     assert folded(home, stream) == {20: 2}
 
 
-async def test_they_are_served_by_whoever_is_home(town: Town, places: list[Place]) -> None:
+async def test_they_are_served_by_whoever_is_home(cluster: Cluster, places: list[Place]) -> None:
     """The test asks any peer, also one that was the leader until now."""
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     stream = await keyed_stream(client, first, k_safety=1)
     oracle = Oracle()
@@ -198,9 +198,9 @@ async def test_they_are_served_by_whoever_is_home(town: Town, places: list[Place
 
 
 async def test_they_are_acknowledged_only_once_settled(
-    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     stream = await keyed_stream(client, first, k_safety=1)
     await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
@@ -242,13 +242,13 @@ def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
 
 
 async def test_a_home_that_looks_long_for_a_tuple_stays_home(
-    town: Town, places: list[Place], monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = await town.client(places[0])
+    client = await cluster.client(places[0])
     first = places[0]
     stream = await keyed_stream(client, first, k_safety=1)
     look_up = Revising.look_up
-    term_number = keeper(first, stream).election.number
+    term_number = voter(first, stream).election.number
 
     def slowly(*args: Any) -> LookedUp:
         sleep(5 * QUIET_S)
@@ -257,12 +257,12 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
     monkeypatch.setattr(Revising, "look_up", slowly)
     await client.post_event(stream, rows([(10, 1)]))
     assert await client.post_revisions(stream, deletions([10]), boundary=20) == []
-    assert keeper(first, stream).is_leader
-    assert keeper(first, stream).election.number == term_number
+    assert voter(first, stream).is_leader
+    assert voter(first, stream).election.number == term_number
 
 
 async def test_a_witness_that_becomes_home_finds_all_of_the_history(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader that recruits the witness sends it the logs, also that of the revisions."""
     first = places[0]
@@ -275,10 +275,10 @@ async def test_a_witness_that_becomes_home_finds_all_of_the_history(
         await oracle.delete(client, stream, [10, 20])
         await oracle.replace(client, stream, [(30, 3), (40, 4)], boundary=250)
         await until(lambda: state_at(first, stream).log.boundary == 250)
-        await town.stop(replica)
+        await cluster.stop(replica)
         await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
-    await town.start(replica)
-    await town.stop(first)
+    await cluster.start(replica)
+    await cluster.stop(first)
     home = await new_leader(places, stream)
     async with home.client() as client:
         await oracle.delete(client, stream, [10, 30, 50, 20])
@@ -289,9 +289,9 @@ async def test_a_witness_that_becomes_home_finds_all_of_the_history(
     assert folded(home, stream) == oracle.values
 
 
-@pytest.mark.town(timing=Timing(tend_s=0.02))
+@pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader's history begins later than the replica's logs end."""
     first = places[0]
@@ -303,7 +303,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
         await oracle.post(client, stream, range(0, 30, 10))
         await oracle.delete(client, stream, [10])
         await until(lambda: state_at(first, stream).log.boundary >= 18)
-        await town.stop(replica)
+        await cluster.stop(replica)
         await until(lambda: witness in replicas_of(places, stream, first), "it is recruited")
         await client.post_event(stream, None, boundary=500)
         home = state_at(first, stream).leader
@@ -317,20 +317,20 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
         await oracle.delete(client, stream, [1010])
         await oracle.post(client, stream, range(1050, 1060, 10))
         await until(lambda: home.logs.stream.boundary == 1049)
-        await town.start(replica)
-        await town.stop(witness)
+        await cluster.start(replica)
+        await cluster.stop(witness)
         await until(lambda: replica in replicas_of(places, stream, first), "it is back")
         assert state_at(replica, stream).log.start >= 500
-    await town.start(witness)
-    await town.stop(first)
+    await cluster.start(witness)
+    await cluster.stop(first)
     leader_now = await new_leader([replica, witness], stream)
-    client = await town.client(leader_now)
+    client = await cluster.client(leader_now)
     await oracle.delete(client, stream, [1020, 1010])
     assert await client.post_revisions(stream, deletions([20])) == [0]  # beyond the history
 
 
-async def test_what_can_not_be_revised_with_replicas(town: Town, places: list[Place]) -> None:
-    client = await town.client(places[0])
+async def test_what_can_not_be_revised_with_replicas(cluster: Cluster, places: list[Place]) -> None:
+    client = await cluster.client(places[0])
     stream = await keyed_stream(client, places[0], k_safety=1)
     await client.post_event(stream, rows([(10, 1)]), end=True)
     with pytest.raises(InvalidInputError, match="has ended"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine_peers import Town, begin, make_stream, until
+from engine_peers import Cluster, begin, make_stream, until
 from modified_queries import (
     LONGER,
     MORE,
@@ -29,7 +29,9 @@ from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError, InvalidInputError, MedusaError, NotFoundError
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(modified_s=0.05, tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.cluster(
+        timing=Timing(modified_s=0.05, maintenance_s=0.05, workers_s=0.05, confirm_s=0.05)
+    ),
     pytest.mark.usefixtures("interpreted"),
 ]
 
@@ -40,10 +42,10 @@ pytestmark = [
     ids=["filter, longer", "longer at 777, shorter", "shorter, filter"],
 )
 async def test_old_up_to_the_boundary_and_new_after_it(
-    town: Town, first: BoxChange, at: int | None, second: BoxChange
+    cluster: Cluster, first: BoxChange, at: int | None, second: BoxChange
 ) -> None:
-    one, two = await town.siblings(2)
-    client, reader = await town.clients(one, two)
+    one, two = await cluster.siblings(2)
+    client, reader = await cluster.clients(one, two)
     source = await make_stream(client, one, "s")
     query = sieve_and_sums(one, source)
     await begin(client, query)
@@ -70,8 +72,8 @@ async def test_old_up_to_the_boundary_and_new_after_it(
     await until(lambda: not stored(one).editions, "the old editions are forgotten")
 
 
-async def test_its_event_has_the_moment_as_the_command_does(town: Town) -> None:
-    mit = await town.settle("mit.edu")
+async def test_its_event_has_the_moment_as_the_command_does(cluster: Cluster) -> None:
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         query = sieve_and_sums(mit, await make_stream(client, mit, "s"))
         await begin(client, query)
@@ -81,8 +83,8 @@ async def test_its_event_has_the_moment_as_the_command_does(town: Town) -> None:
     assert text.endswith("; counts after 2018-03-24T12:00:00.000099Z")
 
 
-async def test_a_restart_goes_on_with_it(town: Town) -> None:
-    one, two = await town.siblings(2)
+async def test_a_restart_goes_on_with_it(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
     async with two.client() as reader:
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -92,19 +94,21 @@ async def test_a_restart_goes_on_with_it(town: Town) -> None:
             await sums.feed(client, source, range(250))
             await modify(client, query.name, MORE, LONGER, at=799)
             await sums.feed(client, source, range(250, 530))
-        await town.restart(one)
+        await cluster.restart(one)
         assert len(stored(one).editions) == 1
         async with one.client() as client:
             await sums.feed(client, source, range(530, 900))
-            await town.restart(one)
+            await cluster.restart(one)
         async with one.client() as client:
             await sums.end(client, source, range(900, 1500))
     editions = [Edition(query), edition(query, 799, MORE, LONGER)]
     sums.check(editions, source, range(1500))
 
 
-async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(town: Town) -> None:
-    one, two, three = await town.siblings(3)
+async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
+    cluster: Cluster,
+) -> None:
+    one, two, three = await cluster.siblings(3)
     async with one.client() as client, three.client() as reader:
         source = await make_stream(client, one, "s")
         query = sieve_and_sums(one, source)
@@ -122,7 +126,7 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(town
         later = await modify(client, query.name, SHORTER, at=1333)
         await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
         await post(client, source, range(1000, 1100))
-        await town.restart(two)  # which plans the task with both editions again
+        await cluster.restart(two)  # which plans the task with both editions again
         await sums.feed(client, source, range(1100, 1700))
         assert placed.current.term.holder == two.peer_id
         await sums.end(client, source, range(1700, 2000))
@@ -131,9 +135,9 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(town
     sums.check(editions, source, range(2000))
 
 
-async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(town: Town) -> None:
-    one = await town.settle("mit.edu")
-    client = await town.client(one)
+async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(cluster: Cluster) -> None:
+    one = await cluster.settle("mit.edu")
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     query = sieve_and_sums(one, source)
     await client.create_query(query)
@@ -146,9 +150,9 @@ async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(town: Town
     sums.check([now], source, range(500))
 
 
-async def test_the_same_again_is_no_change(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client, other = await town.clients(one, two)
+async def test_the_same_again_is_no_change(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    client, other = await cluster.clients(one, two)
     source = await make_stream(client, one, "s")
     query = sieve_and_sums(one, source)
     await begin(client, query)
@@ -185,10 +189,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
 async def test_what_cannot_be_is_refused_and_changes_nothing(
-    town: Town, changes: tuple[BoxChange, ...], reason: str
+    cluster: Cluster, changes: tuple[BoxChange, ...], reason: str
 ) -> None:
-    one = await town.settle("mit.edu")
-    client = await town.client(one)
+    one = await cluster.settle("mit.edu")
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     query = sieve_and_sums(one, source)
     await client.create_query(query)
@@ -199,9 +203,11 @@ async def test_what_cannot_be_is_refused_and_changes_nothing(
     assert stored(one) == before
 
 
-async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(town: Town) -> None:
-    one = await town.settle("mit.edu")
-    client = await town.client(one)
+async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
+    cluster: Cluster,
+) -> None:
+    one = await cluster.settle("mit.edu")
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s", history_us=0)
     query = sieve_and_sums(one, source)
     await begin(client, query)
@@ -227,9 +233,9 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(town:
         await modify(client, query.name, LONGER)
 
 
-async def test_only_who_owns_a_query_modifies_it(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, stranger = await town.clients(mit, utah)
+async def test_only_who_owns_a_query_modifies_it(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, stranger = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     query = sieve_and_sums(mit, source)
     await client.create_query(query)
@@ -242,11 +248,11 @@ async def test_only_who_owns_a_query_modifies_it(town: Town) -> None:
 
 
 async def test_editions_that_are_still_needed_are_bounded(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("medusa.engine.replication.records.query_history.MAX_EDITIONS", 2)
-    one = await town.settle("mit.edu")
-    client = await town.open(one.client(patience_s=0.1))
+    one = await cluster.settle("mit.edu")
+    client = await cluster.open(one.client(patience_s=0.1))
     source = await make_stream(client, one, "s")
     query = sieve_and_sums(one, source)
     await begin(client, query)

@@ -31,7 +31,7 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.overlay.errors import MedusaError
-from medusa.overlay.killpoints import KillPoint
+from medusa.overlay.failpoints import Failpoint
 from medusa.testnet.kit.peers import CONFIG, Peer, open_federation
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
@@ -219,9 +219,9 @@ async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.Mo
     let_crash(tmp_path, monkeypatch, interpreting=True)
     monkeypatch.setenv(INTERVALS, HASTY)
     await survives(
-        ("primary", Order(KillPoint.QUERY_WRITE, "after")),
-        ("primary", Order(KillPoint.PRIMARY_TELL, "after")),
-        ("secondary", Order(KillPoint.STANDBY_TAKE_VERSION, "after")),
+        ("primary", Order(Failpoint.QUERY_WRITE, "after")),
+        ("primary", Order(Failpoint.PRIMARY_TELL, "after")),
+        ("secondary", Order(Failpoint.STANDBY_TAKE_VERSION, "after")),
     )
 
 

@@ -4,7 +4,7 @@ editions make panes for as long as a window lasts."""
 from __future__ import annotations
 
 import pytest
-from engine_peers import Town, begin, make_stream
+from engine_peers import Cluster, begin, make_stream
 from modified_queries import (
     MORE,
     Edition,
@@ -24,9 +24,14 @@ from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import InvalidInputError
 
 QUICK = Timing(
-    modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3, workers_s=0.05, confirm_s=0.05
+    modified_s=0.05,
+    maintenance_s=0.05,
+    keep_up_s=0.05,
+    parted_s=0.3,
+    workers_s=0.05,
+    confirm_s=0.05,
 )
-pytestmark = [pytest.mark.town(timing=QUICK), pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.cluster(timing=QUICK), pytest.mark.usefixtures("interpreted")]
 
 OTHER = change("sieve", expression_0="value > 3")
 SHORTER = change("sum", window_size="0.0003")
@@ -35,8 +40,8 @@ BEGIN, SINCE = 599, 1099
 """After `BEGIN` panes are made by both editions; after `SINCE` every window is of the new one."""
 
 
-async def test_the_new_edition_counts_once_its_first_window_is_whole(town: Town) -> None:
-    one, two = await town.siblings(2)
+async def test_the_new_edition_counts_once_its_first_window_is_whole(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
     async with two.client() as reader:
         async with one.client() as client:
             source = await make_stream(client, one, "s")
@@ -51,7 +56,7 @@ async def test_the_new_edition_counts_once_its_first_window_is_whole(town: Town)
                 await modify(client, query.name, OTHER, at=1200)
             await sums.feed(client, source, range(530, 850))
             assert one.state("sums/panes").log.boundary > BEGIN
-        await town.restart(one)
+        await cluster.restart(one)
         async with one.client() as client:
             assert len(stored(one).editions) == 1
             await sums.feed(client, source, range(850, 1730))
@@ -65,9 +70,9 @@ async def test_the_new_edition_counts_once_its_first_window_is_whole(town: Town)
 
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_primary_that_dies_meanwhile_is_succeeded(
-    town: Town, made: Made, mode: Mode
+    cluster: Cluster, made: Made, mode: Mode
 ) -> None:
-    home, one, two, reader = await cast(town, made)
+    home, one, two, reader = await cast(cluster, made)
     async with home.client() as poster, one.client() as owner, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(rolling_sums(one, source), mode, two)
@@ -78,14 +83,14 @@ async def test_a_primary_that_dies_meanwhile_is_succeeded(
         await sums.feed(poster, source, range(250, 530))
         assert (await modify(owner, query.name, MORE)).since == SINCE
         await sums.feed(poster, source, range(530, 850))
-        await die(made, one, town, home, two, reader)
+        await die(made, one, cluster, home, two, reader)
         await sums.end(poster, source, range(850, 2000))
     sums.check([Edition(query), edition(query, SINCE, MORE)], source, range(2000))
 
 
 @pytest.mark.parametrize("moved", ["sums/panes", "sums"])
-async def test_a_task_moves_meanwhile(town: Town, moved: str) -> None:
-    one, two, three = await town.siblings(3)
+async def test_a_task_moves_meanwhile(cluster: Cluster, moved: str) -> None:
+    one, two, three = await cluster.siblings(3)
     async with one.client() as client, three.client() as reader:
         source = await make_stream(client, one, "s")
         query = rolling_sums(one, source)
@@ -101,7 +106,7 @@ async def test_a_task_moves_meanwhile(town: Town, moved: str) -> None:
         await sums.feed(client, source, range(530, 850))
         await mover.move(one.name(moved), two.peer_id, Deal(giver=one.id))
         await post(client, source, range(850, 950))
-        await town.restart(two)  # which plans the task with both editions again
+        await cluster.restart(two)  # which plans the task with both editions again
         await sums.feed(client, source, range(950, 1500))
         assert placed.current.term.holder == two.peer_id
         await sums.end(client, source, range(1500, 2000))

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_peers import Place, Town, begin, executor_of, make_stream, until
+from engine_peers import Cluster, Place, begin, executor_of, make_stream, until
 from modified_queries import (
     LONGER,
     MORE,
@@ -34,8 +34,8 @@ from medusa.overlay.errors import InvalidInputError, UnavailableError
 from medusa.overlay.gossip.events import Health
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-QUICK = Timing(modified_s=0.05, tend_s=0.05, keep_up_s=0.05, parted_s=0.3)
-pytestmark = pytest.mark.town(timing=QUICK)
+QUICK = Timing(modified_s=0.05, maintenance_s=0.05, keep_up_s=0.05, parted_s=0.3)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 def standby_edition(place: Place, query: str) -> int:
@@ -46,9 +46,9 @@ def standby_edition(place: Place, query: str) -> int:
 @pytest.mark.parametrize("when", ["before T", "after T"])
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary_is_succeeded_with_what_was_modified(
-    town: Town, made: Made, mode: Mode, when: str
+    cluster: Cluster, made: Made, mode: Mode, when: str
 ) -> None:
-    home, one, two, reader = await cast(town, made)
+    home, one, two, reader = await cast(cluster, made)
     async with home.client() as poster, one.client() as owner, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(sieve_and_sums(one, source), mode, two)
@@ -63,7 +63,7 @@ async def test_a_dead_primary_is_succeeded_with_what_was_modified(
         if when == "after T":
             await sums.feed(poster, source, range(530, 1000))
             assert since < 999
-        await die(made, one, town, home, two, reader)
+        await die(made, one, cluster, home, two, reader)
         await post(poster, source, range(1000 if when == "after T" else 530, 1777))
         await sums.take(1776)
         assert stored(two).entry.edition == 1
@@ -94,10 +94,10 @@ class Brake:
 
 
 async def test_a_secondary_that_is_ahead_puts_the_boundary_off(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, one, two, reader = await cast(town, made)
-    poster, owner, client = await town.clients(home, one, reader)
+    home, one, two, reader = await cast(cluster, made)
+    poster, owner, client = await cluster.clients(home, one, reader)
     source = await make_stream(poster, home, "s")
     query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
     await begin(owner, query)
@@ -136,19 +136,19 @@ def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], 
 
 
 async def test_without_its_secondary_it_is_refused_until_there_is_another(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, one, two, reader = await cast(town, made)
-    poster = await town.client(home)
-    owner = await town.open(one.client(patience_s=1.0))
-    client = await town.client(reader)
+    home, one, two, reader = await cast(cluster, made)
+    poster = await cluster.client(home)
+    owner = await cluster.open(one.client(patience_s=1.0))
+    client = await cluster.client(reader)
     source = await make_stream(poster, home, "s")
     query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
     await begin(owner, query)
     sums = ModifiedReader(client, one.name("sums"), "total", "number")
     await sums.feed(poster, source, range(250))
     await stands_by(one, two, "q")
-    await town.stop(two)  # and nobody says so
+    await cluster.stop(two)  # and nobody says so
     with pytest.raises(UnavailableError):
         await modify(owner, query.name, MORE)
     assert stored(one).entry.edition == 0
@@ -165,13 +165,13 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
     sums.check(editions, source, range(1500))
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9))
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9))
 async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """The primary took it for dead and found another secondary, but it does not know. It serves no
     reader when the query is modified."""
-    home, one, two, other = await cast(town, made)
+    home, one, two, other = await cast(cluster, made)
     async with home.client() as client, one.client(patience_s=0.1) as owner:
         source = await make_stream(client, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
@@ -221,13 +221,13 @@ async def modified_at_the_primary_alone(
 
 @pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])
 async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """The primary has stored it and cannot send it: no result passes the boundary. After a restart
     it sends it again; if another peer takes over, the query was never modified, and the client, who
     has no answer, asks again."""
 
-    home, one, two, reader = await cast(town, made)
+    home, one, two, reader = await cast(cluster, made)
     async with home.client() as poster, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
@@ -245,20 +245,20 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
                 assert log.boundary == 333, "and no further"
                 assert standby_edition(two, query.name) == 0
                 if dies == "primary restarts":
-                    await town.stop(one)
+                    await cluster.stop(one)
                 else:
-                    await die(made, one, town, home, two, reader)
+                    await die(made, one, cluster, home, two, reader)
         if dies == "primary restarts":
             # its secondary has gone on as it was, and is past the boundary
-            await town.start(one)
+            await cluster.start(one)
             await until(lambda: has(one, query.name), "it is back")
             await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")
-            keeper = one
+            voter = one
         else:
             await until(lambda: has(two, query.name), "it is taken over")
-            keeper = two
-        async with keeper.client() as owner:
-            alone = keeper is two
+            voter = two
+        async with voter.client() as owner:
+            alone = voter is two
             since = (await modify(owner, query.name, SHORTER, alone=alone)).since
         assert since >= 529
         await sums.end(poster, source, range(530, 1500))
@@ -267,10 +267,10 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
 
 
 async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, with a secondary that is not past the boundary."""
-    home, one, two, reader = await cast(town, made)
+    home, one, two, reader = await cast(cluster, made)
     async with home.client() as poster, reader.client() as client:
         source = await make_stream(poster, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
@@ -281,26 +281,26 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
             await sums.feed(poster, source, range(250))
             with monkeypatch.context() as deaf:
                 await modified_at_the_primary_alone(owner, one, two, deaf)
-                await town.stop(one)
-        await town.start(one)
+                await cluster.stop(one)
+        await cluster.start(one)
         await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
         async with one.client() as owner:  # who asked asks again
             assert (await modify(owner, query.name, SHORTER, at=333)).since == 333
             description = await owner.lookup_object(query.name)
             assert msgspec.json.decode(description.entries["query"])["edition"] == 1
         await sums.feed(poster, source, range(250, 530))
-        await die(made, one, town, home, two, reader)
+        await die(made, one, cluster, home, two, reader)
         await sums.end(poster, source, range(530, 1500))
     editions = [Edition(query), edition(query, 333, SHORTER)]
     sums.check(editions, source, range(1500))
 
 
 async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_since(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """The peer was away while another became the secondary and the query was modified; when it is
     back, the primary is gone."""
-    home, one, two, other = await cast(town, made)
+    home, one, two, other = await cast(cluster, made)
     async with home.client() as client:
         source = await make_stream(client, home, "s")
         query = asked(sieve_and_sums(one, source), Mode.ACTIVE_STANDBY, two)
@@ -310,14 +310,14 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
             await sums.feed(client, source, range(250))
             await stands_by(one, two, "q")
             gone, former = two.id, one.id
-            await town.stop(two)
+            await cluster.stop(two)
             believes(made, one, other.id, Health.ALIVE)
             believes(made, one, gone, Health.DEAD)
             await stands_by(one, other, "q")
             done = await modify(owner, query.name, MORE, alone=True)
-        await town.stop(one)
+        await cluster.stop(one)
         made[bytes.fromhex(gone)].tell(former, Health.DEAD)
-        await town.start(two)
+        await cluster.start(two)
         await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
         assert not has(two, query.name)
         believes(made, home, former, Health.DEAD)

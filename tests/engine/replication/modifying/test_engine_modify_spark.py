@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 import trio
-from engine_peers import Place, begin, make_stream, open_town
+from engine_peers import Place, begin, make_stream, open_cluster
 from lent_spark import LentSpark
 from modified_queries import ModifiedReader, change, modify
 
@@ -97,8 +97,8 @@ async def pour(client: AsyncMedusaClient, source: str, modified: trio.Event) -> 
 
 
 async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Path) -> None:
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
+    async with open_cluster(tmp_path, timing=QUICK) as cluster:
+        one = await cluster.settle("mit.edu")
         async with one.client() as client, one.client() as poster:
             source = await make_stream(client, one, "s")
             query = sums_of_some(one, source)
@@ -134,8 +134,8 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
 async def test_panes_of_both_editions_on_spark(tmp_path: Path) -> None:
     """Windows that overlap are folded from panes, which two editions make for a window's length."""
     size, advance = 600, 100
-    async with open_town(tmp_path, timing=QUICK) as town:
-        one = await town.settle("mit.edu")
+    async with open_cluster(tmp_path, timing=QUICK) as cluster:
+        one = await cluster.settle("mit.edu")
         async with one.client() as client, one.client() as poster:
             source = await make_stream(client, one, "s")
             sieve, window = sums_of_some(one, source).boxes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
@@ -100,8 +100,8 @@ async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:
     return source, sums
 
 
-async def owner_and_worker(town: Town) -> tuple[Place, Place, AsyncMedusaClient, str, Sums]:
+async def owner_and_worker(cluster: Cluster) -> tuple[Place, Place, AsyncMedusaClient, str, Sums]:
     """Give two peers of one participant, and the query of `running` at the first, with a client."""
-    owner, worker = await town.siblings(2)
-    client = await town.client(owner)
+    owner, worker = await cluster.siblings(2)
+    client = await cluster.client(owner)
     return owner, worker, client, *await running(client, owner)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Cluster, Place, begin, make_stream, until
 from hypothesis import given
 from hypothesis import strategies as st
 from moving_tasks import Reader, post
@@ -22,8 +22,8 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 PATIENCE_S = 4.0
 STAGES = ("one", "two", "three")
 
-pytestmark = pytest.mark.town(
-    patience_s=PATIENCE_S, timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
+pytestmark = pytest.mark.cluster(
+    patience_s=PATIENCE_S, timing=Timing(maintenance_s=0.05, workers_s=0.05, confirm_s=0.05)
 )
 
 
@@ -33,10 +33,10 @@ def stage(place: Place, source: str, path: str) -> Query:
 
 
 async def chain(
-    town: Town, owner: Place, worker: Place
+    cluster: Cluster, owner: Place, worker: Place
 ) -> tuple[AsyncMedusaClient, str, Reader, list[str]]:
     """Return three queries, each over the one before, whose tasks all run at the worker."""
-    client = await town.client(owner)
+    client = await cluster.client(owner)
     source = last = await make_stream(client, owner, "s")
     for path in STAGES:
         await begin(client, stage(owner, last, path))
@@ -59,11 +59,11 @@ async def homecoming_s(owner: Place, tasks: list[str], began: float) -> float:
     return trio.current_time() - began
 
 
-async def test_the_tasks_of_a_dead_worker_come_home_at_once(town: Town, made: Made) -> None:
-    owner, worker = await town.siblings(2)
-    client, source, reader, tasks = await chain(town, owner, worker)
+async def test_the_tasks_of_a_dead_worker_come_home_at_once(cluster: Cluster, made: Made) -> None:
+    owner, worker = await cluster.siblings(2)
+    client, source, reader, tasks = await chain(cluster, owner, worker)
     gone = worker.id
-    await town.stop(worker)
+    await cluster.stop(worker)
     await post(client, source, range(200, 300))
     believes(made, owner, gone, Health.DEAD)
     took_s = await homecoming_s(owner, tasks, trio.current_time())
@@ -73,10 +73,10 @@ async def test_the_tasks_of_a_dead_worker_come_home_at_once(town: Town, made: Ma
 
 
 async def test_a_worker_that_is_called_dead_and_answers_keeps_its_tasks(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    owner, worker = await town.siblings(2)
-    client, source, reader, tasks = await chain(town, owner, worker)
+    owner, worker = await cluster.siblings(2)
+    client, source, reader, tasks = await chain(cluster, owner, worker)
     believes(made, owner, worker.id, Health.DEAD)
     await reader.feed(client, source, range(200, 300))
     assert reader.rows == [(at, at) for at in range(300)]
@@ -84,14 +84,14 @@ async def test_a_worker_that_is_called_dead_and_answers_keeps_its_tasks(
 
 
 async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    owner, worker = await town.siblings(2)
-    client, source, reader, tasks = await chain(town, owner, worker)
+    owner, worker = await cluster.siblings(2)
+    client, source, reader, tasks = await chain(cluster, owner, worker)
     missed: list[PeerId] = []
     owner.up.engine.mover.home.missed.add(missed.append)
     gone = worker.id
-    await town.stop(worker)
+    await cluster.stop(worker)
     believes(made, owner, gone, Health.LEFT)
     await trio.sleep(1.2 * PATIENCE_S)
     assert away(owner, tasks) == tasks, "nothing waits for it"

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, executor_of, make_stream, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, executor_of, make_stream, rows, until
 from moving_tasks import Sums, expected, owner_and_worker, post, windows
 
 from medusa.engine.objects.query import QueryStatus
@@ -27,14 +27,14 @@ from medusa.overlay.names import PeerId
 from medusa.tools.commands.medusa import calls
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.cluster(timing=Timing(maintenance_s=0.05, workers_s=0.05, confirm_s=0.05)),
     pytest.mark.usefixtures("interpreted"),
 ]
 
 
-async def test_there_and_back_under_traffic(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_there_and_back_under_traffic(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
@@ -53,9 +53,9 @@ async def test_there_and_back_under_traffic(town: Town) -> None:
     assert [state.name for state in two.up.engine.store.all()] == []
 
 
-async def test_a_subscriber_elsewhere_follows_the_task(town: Town) -> None:
-    one, two, three = await town.siblings(3)
-    client, reader = await town.clients(one, three)
+async def test_a_subscriber_elsewhere_follows_the_task(cluster: Cluster) -> None:
+    one, two, three = await cluster.siblings(3)
+    client, reader = await cluster.clients(one, three)
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     sums = Sums(reader, one.name("out"))
@@ -90,12 +90,12 @@ async def test_a_subscriber_elsewhere_follows_the_task(town: Town) -> None:
     ],
 )
 async def test_either_side_restarts_at_any_step(
-    town: Town, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, step: str, victim: str
 ) -> None:
     """A peer stops when it reaches the step, before the step is done, and is started again.
     (test_engine_moving_kills has real processes killed with -9.)"""
-    one, two = await town.siblings(2)
-    client = await town.open(one.client(patience_s=DEADLINE_S))
+    one, two = await cluster.siblings(2)
+    client = await cluster.open(one.client(patience_s=DEADLINE_S))
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
@@ -105,7 +105,7 @@ async def test_either_side_restarts_at_any_step(
     one.up.engine.mover._nursery.start_soon(_move, one, two)
     with trio.fail_after(DEADLINE_S):
         await reached.wait()
-    await town.restart(one if victim == "owner" else two)
+    await cluster.restart(one if victim == "owner" else two)
     go_on.set()
     await sums.feed(client, source, range(250, 520))
     with trio.fail_after(DEADLINE_S):
@@ -151,29 +151,29 @@ def _stop_at(monkeypatch: pytest.MonkeyPatch, step: str) -> tuple[trio.Event, tr
     return reached, go_on
 
 
-@pytest.mark.town(patience_s=0.3)
-async def test_a_worker_that_never_comes_back_loses_nothing(town: Town) -> None:
-    one, two, client, source, sums = await owner_and_worker(town)
+@pytest.mark.cluster(patience_s=0.3)
+async def test_a_worker_that_never_comes_back_loses_nothing(cluster: Cluster) -> None:
+    one, two, client, source, sums = await owner_and_worker(cluster)
     missed: list[PeerId] = []
     one.up.engine.mover.home.missed.add(missed.append)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     await sums.feed(client, source, range(250, 380))
     gone = two.peer_id
-    await town.stop(two)
+    await cluster.stop(two)
     await sums.feed(client, source, range(380, 520))
     assert missed == [gone]
-    await town.start(two)
+    await cluster.start(two)
     await until(lambda: not two.up.engine.assignments.all(), "it hears that it is not")
     await client.post_event(source, rows([(600, 600)]), end=True)
     await sums.take(END)
     assert sums.rows == expected([*range(520), 600])
 
 
-async def test_what_is_refused(town: Town) -> None:
-    one, two = await town.siblings(2)
-    other = await town.settle("utah.edu")
-    await town.acquainted(one, two, other)
-    client = await town.client(one)
+async def test_what_is_refused(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    other = await cluster.settle("utah.edu")
+    await cluster.acquainted(one, two, other)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await client.create_query(windows(one, source))
     mover = one.up.engine.mover
@@ -194,9 +194,9 @@ async def test_what_is_refused(town: Town) -> None:
     await until(lambda: not other.up.engine.assignments.all())
 
 
-async def test_stopping_a_query_frees_its_worker(town: Town) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_stopping_a_query_frees_its_worker(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     await post(client, source, range(250))
@@ -210,12 +210,12 @@ async def test_stopping_a_query_frees_its_worker(town: Town) -> None:
     assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
-async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(town: Town) -> None:
+async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(cluster: Cluster) -> None:
     """The input's leader keeps nothing; the owner keeps what its open window needs."""
-    one, two = await town.siblings(2)
-    three = await town.settle("mit.edu", sibling=True)
-    await town.acquainted(one, two, three)
-    poster, client = await town.clients(three, one)
+    one, two = await cluster.siblings(2)
+    three = await cluster.settle("mit.edu", sibling=True)
+    await cluster.acquainted(one, two, three)
+    poster, client = await cluster.clients(three, one)
     source = await make_stream(poster, three, "s", history_us=0)
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
@@ -229,10 +229,10 @@ async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(town: Town
     assert sums.rows == [*expected(range(260))[:-1], (299, sum(range(200, 260)) + 7)]
 
 
-async def test_moved_by_hand(town: Town) -> None:
-    one, two = await town.siblings(2)
+async def test_moved_by_hand(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
     home = str(one.home.folder)
-    client = await town.client(one)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     await post(client, source, range(250))
@@ -245,10 +245,10 @@ async def test_moved_by_hand(town: Town) -> None:
 
 
 async def test_a_peer_that_cannot_compute_takes_no_task(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))

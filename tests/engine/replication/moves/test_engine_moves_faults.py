@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 import trio.testing
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, schema_of, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, schema_of, until
 from moving_tasks import SIZE_US, Sums, expected, owner_and_worker, post, running, windows
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition, StreamEntry
@@ -44,8 +44,8 @@ from medusa.overlay.errors import (
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
 
-QUICK = Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)
-pytestmark = [pytest.mark.town(timing=QUICK), pytest.mark.usefixtures("interpreted")]
+QUICK = Timing(maintenance_s=0.05, workers_s=0.05, confirm_s=0.05)
+pytestmark = [pytest.mark.cluster(timing=QUICK), pytest.mark.usefixtures("interpreted")]
 
 
 HOUR_US = 3_600_000_000
@@ -88,11 +88,11 @@ def placed(place: Place) -> Copy:
 # -- what a hostile owner asks of a worker ---------------------------------------------------------
 
 
-async def test_nobody_stops_what_runs_here_for_another(town: Town) -> None:
-    one, two = await town.siblings(2)
-    stranger = await town.settle("utah.edu")
-    await town.acquainted(one, two, stranger)
-    client = await town.client(one)
+async def test_nobody_stops_what_runs_here_for_another(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    stranger = await cluster.settle("utah.edu")
+    await cluster.acquainted(one, two, stranger)
+    client = await cluster.client(one)
     source, sums = await running(client, one)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     entry = one.state("s").entry
@@ -111,16 +111,16 @@ def replace_struct(request: Assignment, **changes: Any) -> Assignment:
     return msgspec.structs.replace(request, **changes)
 
 
-@pytest.mark.parametrize("keeper", ["the worker", "a third one"])
-async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: str) -> None:
+@pytest.mark.parametrize("voter", ["the worker", "a third one"])
+async def test_a_worker_reads_nothing_for_those_who_may_not(cluster: Cluster, voter: str) -> None:
     """The worker may read the stream; the participant that wants its tuples through a task may
     not."""
-    bank = await town.settle("bank.com")
-    thief = await town.settle("thief.org")
-    third = await town.settle("third.net")
-    await town.acquainted(bank, thief, third)
-    at = bank if keeper == "the worker" else third
-    client = await town.client(at)
+    bank = await cluster.settle("bank.com")
+    thief = await cluster.settle("thief.org")
+    third = await cluster.settle("third.net")
+    await cluster.acquainted(bank, thief, third)
+    at = bank if voter == "the worker" else third
+    client = await cluster.client(at)
     private = await make_stream(client, at, "private", readers=("bank.com",))
     await post(client, private, range(250))
     welcome(bank)
@@ -154,23 +154,23 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(town: Town, keeper: 
         {"rate": float("inf")},
     ],
 )
-async def test_an_assignment_beyond_all_limits(town: Town, change: dict[str, Any]) -> None:
-    one, two = await town.siblings(2)
-    client = await town.client(one)
+async def test_an_assignment_beyond_all_limits(cluster: Cluster, change: dict[str, Any]) -> None:
+    one, two = await cluster.siblings(2)
+    client = await cluster.client(one)
     source = await make_stream(client, one, "s")
     request = assignment(one, windows(one, source), [one.state("s").entry])
     with pytest.raises(InvalidInputError):
         await assign(one, two, replace_struct(request, **change))
     assert two.up.engine.assignments.all() == []
-    await town.restart(two)
+    await cluster.restart(two)
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, worker_call_s=0.2))
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, worker_call_s=0.2))
 async def test_a_call_that_is_left_leaves_a_task_that_works(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner loses patience while the worker opens logs, on a slow disk."""
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     go_on = trio.Event()
     calls: list[str] = []
     original, assign = Assignments._follow_inputs, Assignments.assign
@@ -197,12 +197,12 @@ async def test_a_call_that_is_left_leaves_a_task_that_works(
     await sums.finish_after_250(client, source)
 
 
-async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Town) -> None:
+async def test_inputs_are_shared_only_where_they_reach_back_far_enough(cluster: Cluster) -> None:
     """A mirror that has not begun begins where its first reader needs it, no earlier; the past of
     an input from one owner serves no other owner."""
 
     silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
-    one, two = await town.siblings(2)
+    one, two = await cluster.siblings(2)
     async with one.client() as client:
         await make_stream(client, one, "s")
     entry = one.state("s").entry
@@ -220,11 +220,11 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(town: Tow
 # -- what a hostile worker says to an owner --------------------------------------------------------
 
 
-@pytest.mark.town(patience_s=0.3)
+@pytest.mark.cluster(patience_s=0.3)
 @pytest.mark.parametrize("boundary", [END, 10_000])
-async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int) -> None:
+async def test_an_output_is_never_ahead_of_its_inputs(cluster: Cluster, boundary: int) -> None:
     """A worker says that no tuple is to come, or that all have come already."""
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     (lying,) = two.up.engine.assignments.all()
     assert lying.copy is not None
@@ -237,10 +237,10 @@ async def test_an_output_is_never_ahead_of_its_inputs(town: Town, boundary: int)
     assert sums.rows == expected([*range(520), 600])
 
 
-async def test_a_task_is_not_passed_on_to_its_owner(town: Town) -> None:
+async def test_a_task_is_not_passed_on_to_its_owner(cluster: Cluster) -> None:
     """The worker that passed it on would be paid for the owner's own work."""
-    one, two, three = await town.siblings(3)
-    client = await town.client(one)
+    one, two, three = await cluster.siblings(3)
+    client = await cluster.client(one)
     await running(client, one)
     task = one.name("out")
     mover = one.up.engine.mover
@@ -259,12 +259,12 @@ async def test_a_task_is_not_passed_on_to_its_owner(town: Town) -> None:
     assert placed(one).current.term.holder == two.peer_id
 
 
-async def test_a_task_goes_only_where_its_inputs_may_be_read(town: Town) -> None:
+async def test_a_task_goes_only_where_its_inputs_may_be_read(cluster: Cluster) -> None:
     """The owner has the inputs' past, and the next worker would receive it from there."""
-    one, two = await town.siblings(2)
-    other = await town.settle("utah.edu")
-    await town.acquainted(one, two, other)
-    client = await town.client(one)
+    one, two = await cluster.siblings(2)
+    other = await cluster.settle("utah.edu")
+    await cluster.acquainted(one, two, other)
+    client = await cluster.client(one)
     private = await make_stream(client, one, "s", readers=("mit.edu",))
     await begin(client, windows(one, private))
     mover = one.up.engine.mover
@@ -281,9 +281,9 @@ async def test_a_task_goes_only_where_its_inputs_may_be_read(town: Town) -> None
     assert other.up.engine.assignments.all() == []
 
 
-async def test_who_only_prepares_gives_nothing_back(town: Town) -> None:
-    one, two, three = await town.siblings(3)
-    client = await town.client(one)
+async def test_who_only_prepares_gives_nothing_back(cluster: Cluster) -> None:
+    one, two, three = await cluster.siblings(3)
+    client = await cluster.client(one)
     await running(client, one)
     mover = one.up.engine.mover
     await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
@@ -302,8 +302,8 @@ async def test_who_only_prepares_gives_nothing_back(town: Town) -> None:
 # -- two things at once ----------------------------------------------------------------------------
 
 
-async def test_deleting_a_query_whose_task_is_away(town: Town) -> None:
-    one, two, client, *_ = await owner_and_worker(town)
+async def test_deleting_a_query_whose_task_is_away(cluster: Cluster) -> None:
+    one, two, client, *_ = await owner_and_worker(cluster)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     await client.set_query_status(one.name("q/out"), QueryStatus.DELETED)
     await until(lambda: not two.up.engine.assignments.all())
@@ -317,10 +317,10 @@ async def test_deleting_a_query_whose_task_is_away(town: Town) -> None:
 
 @pytest.mark.parametrize("status", [QueryStatus.STOPPED, QueryStatus.DELETED])
 async def test_a_query_stopped_at_the_moment_of_a_switch(
-    town: Town, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, status: QueryStatus
 ) -> None:
     """The move waited for the output to rest; the stop of the query, not the move, made it rest."""
-    one, two, *_ = await owner_and_worker(town)
+    one, two, *_ = await owner_and_worker(cluster)
     mover = one.up.engine.mover
     original = Mover._prepare
 
@@ -337,9 +337,9 @@ async def test_a_query_stopped_at_the_moment_of_a_switch(
     await until(lambda: not two.up.engine.assignments.all())
 
 
-async def test_a_move_decided_on_old_knowledge_is_off(town: Town) -> None:
-    one, two, three = await town.siblings(3)
-    client = await town.client(one)
+async def test_a_move_decided_on_old_knowledge_is_off(cluster: Cluster) -> None:
+    one, two, three = await cluster.siblings(3)
+    client = await cluster.client(one)
     source, sums = await running(client, one)
     mover, task = one.up.engine.mover, one.name("out")
     term_number = (await mover.move(task, two.peer_id, Deal(giver=one.id))).term_number
@@ -369,10 +369,10 @@ def replace_placement(placement: Any, **changes: Any) -> Any:
     return msgspec.structs.replace(placement, term=term)
 
 
-async def test_a_term_number_is_never_used_twice(town: Town) -> None:
+async def test_a_term_number_is_never_used_twice(cluster: Cluster) -> None:
     """Otherwise a message about a failed move could end a later one."""
-    one, two, three = await town.siblings(3)
-    client = await town.client(one)
+    one, two, three = await cluster.siblings(3)
+    client = await cluster.client(one)
     await running(client, one)
     mover, task = one.up.engine.mover, one.name("out")
 
@@ -398,8 +398,8 @@ async def test_a_term_number_is_never_used_twice(town: Town) -> None:
 # -- the end, restarts, full disks -----------------------------------------------------------------
 
 
-async def test_a_task_whose_output_has_ended_leaves_its_worker(town: Town) -> None:
-    one, two, client, source, sums = await owner_and_worker(town)
+async def test_a_task_whose_output_has_ended_leaves_its_worker(cluster: Cluster) -> None:
+    one, two, client, source, sums = await owner_and_worker(cluster)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     await sums.finish_after_250(client, source)
     await until(lambda: not two.up.engine.assignments.all(), "released")
@@ -407,13 +407,13 @@ async def test_a_task_whose_output_has_ended_leaves_its_worker(town: Town) -> No
     assert [state.name for state in two.up.engine.store.all()] == []
 
 
-@pytest.mark.town(patience_s=DEADLINE_S)
-async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> None:
+@pytest.mark.cluster(patience_s=DEADLINE_S)
+async def test_a_worker_restarts_where_it_was_not_where_it_began(cluster: Cluster) -> None:
     """The tuples that it needed at first are gone everywhere."""
-    one, two = await town.siblings(2)
-    three = await town.settle("mit.edu", sibling=True)
-    await town.acquainted(one, two, three)
-    poster, client = await town.clients(three, one)
+    one, two = await cluster.siblings(2)
+    three = await cluster.settle("mit.edu", sibling=True)
+    await cluster.acquainted(one, two, three)
+    poster, client = await cluster.clients(three, one)
     source = await make_stream(poster, three, "s", history_us=0)
     await begin(client, windows(one, source))
     sums = Sums(client, one.name("out"))
@@ -429,7 +429,7 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> 
         "the output's beginning is gone",
     )
     await until(lambda: three.state("s").log.start > HOUR_US, "and so is the input's")
-    await town.restart(two)
+    await cluster.restart(two)
     at = 6 * HOUR_US
     await poster.post_event(source, rows([(at, 6)]), boundary=at + SIZE_US)
     await sums.take(at + SIZE_US)
@@ -440,9 +440,9 @@ async def test_a_worker_restarts_where_it_was_not_where_it_began(town: Town) -> 
 
 @pytest.mark.parametrize("method", ["activate", "release"])
 async def test_a_full_disk_at_the_worker_ends_no_peer(
-    town: Town, monkeypatch: pytest.MonkeyPatch, method: str
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     failed: list[str] = []
     original = getattr(Assignments, method)
 
@@ -461,9 +461,9 @@ async def test_a_full_disk_at_the_worker_ends_no_peer(
     await until(lambda: not two.up.engine.assignments.all())
 
 
-async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -> None:
+async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(cluster: Cluster) -> None:
     """The peer had stored the stop of the query, but not the return of its task."""
-    one, two = await town.siblings(2)
+    one, two = await cluster.siblings(2)
     async with one.client() as client:
         await running(client, one)
         await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
@@ -475,16 +475,16 @@ async def test_a_query_that_a_crash_stopped_half_way_has_no_worker(town: Town) -
         lifecycle._stop = crash  # type: ignore[method-assign]
         with pytest.raises(ConflictError):
             await lifecycle.set_status(one.name("q/out"), QueryStatus.STOPPED)
-    await town.restart(one)
+    await cluster.restart(one)
     assert not placed(one).current.term.holder
     await until(lambda: not two.up.engine.assignments.all())
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, leave_s=0.2), patience_s=0.5)
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, leave_s=0.2), patience_s=0.5)
 async def test_a_worker_may_leave_an_owner_that_never_takes_its_task_back(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     mover = one.up.engine.mover
     await mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     monkeypatch.setattr(mover, "give_back", refuse_all)
@@ -503,9 +503,9 @@ async def refuse_all(*_: Any) -> Any:
     raise NotAuthorisedError("no")
 
 
-async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
+async def test_inputs_that_nobody_counts_are_let_go(cluster: Cluster) -> None:
     """Peers of one participant send each other no bills."""
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))
     since = placed(one).current.term.since
     for start in range(250, 750, 100):
@@ -517,11 +517,11 @@ async def test_inputs_that_nobody_counts_are_let_go(town: Town) -> None:
     await until(lambda: log.start > since, "the worker lets go")
 
 
-async def test_a_placement_of_the_future_is_refused_and_never_made_after(town: Town) -> None:
+async def test_a_placement_of_the_future_is_refused_and_never_made_after(cluster: Cluster) -> None:
     """A stolen key, or a wrong clock, made the placement: the owner can place its task all the
     same."""
-    home, owner, worker = await town.siblings(3)
-    poster, client = await town.clients(home, owner)
+    home, owner, worker = await cluster.siblings(3)
+    poster, client = await cluster.clients(home, owner)
     source = await make_stream(poster, home, "s")
     query = windows(home, source)
     await begin(client, query)
@@ -537,8 +537,8 @@ async def test_a_placement_of_the_future_is_refused_and_never_made_after(town: T
     await until(lambda: placed.current.term.holder == worker.peer_id)
 
 
-async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(town: Town) -> None:
-    one, two, client, source, sums = await owner_and_worker(town)
+async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(cluster: Cluster) -> None:
+    one, two, client, source, sums = await owner_and_worker(cluster)
     name, mover = one.name("out"), one.up.engine.mover
     log = one.state("out").log
     await mover.move(name, two.peer_id, Deal(giver=one.id))
@@ -554,10 +554,10 @@ async def test_consumers_at_the_worker_find_what_they_need_at_the_owner(town: To
     assert log.upkeep.needed(frozenset()) == 379
 
 
-@pytest.mark.town(patience_s=DEADLINE_S)
-async def test_a_task_that_another_owner_released_meanwhile_comes_home(town: Town) -> None:
+@pytest.mark.cluster(patience_s=DEADLINE_S)
+async def test_a_task_that_another_owner_released_meanwhile_comes_home(cluster: Cluster) -> None:
     """A takeover was reversed: the owner in between has released the worker."""
-    one, two, client, source, sums = await owner_and_worker(town)
+    one, two, client, source, sums = await owner_and_worker(cluster)
     name, mover = one.name("out"), one.up.engine.mover
     record = await mover.move(name, two.peer_id, Deal(giver=one.id))
     await sums.feed(client, source, range(250, 380))

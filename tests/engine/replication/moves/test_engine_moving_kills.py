@@ -27,7 +27,7 @@ from killed_peers import let_crash
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.overlay.errors import ConflictError, MedusaError
-from medusa.overlay.killpoints import KillPoint
+from medusa.overlay.failpoints import Failpoint
 from medusa.testnet.bench.minutes import (
     MINUTE_US,
     Answer,
@@ -245,8 +245,8 @@ async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.Mo
     let_crash(tmp_path, monkeypatch, interpreting=True)
     await survives(
         SHORT,
-        ("owner", Order(KillPoint.QUERY_PLACE, "after"), "worker"),
-        ("worker", Order(KillPoint.MOVE_ACTIVATE), "worker"),
+        ("owner", Order(Failpoint.QUERY_PLACE, "after"), "worker"),
+        ("worker", Order(Failpoint.MOVE_ACTIVATE), "worker"),
     )
 
 

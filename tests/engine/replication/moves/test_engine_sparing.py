@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, passing, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, passing, until
 from moving_tasks import SIZE_US, Reader, Sums, post, windows
 
 from medusa.engine.objects.availability import Availability, Mode
@@ -20,7 +20,7 @@ from medusa.overlay.names import PeerId
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(tend_s=0.05, workers_s=0.05, confirm_s=0.05)),
+    pytest.mark.cluster(timing=Timing(maintenance_s=0.05, workers_s=0.05, confirm_s=0.05)),
     pytest.mark.usefixtures("interpreted"),
 ]
 
@@ -67,15 +67,15 @@ class Scene:
         await self.sums.finish(self.poster, self.source, range(begin, begin + 130))
 
 
-async def spared(town: Town) -> tuple[Scene, int]:
+async def spared(cluster: Cluster) -> tuple[Scene, int]:
     """Give a task at the leader of its input, whose owner has stopped reading, and the next
     stime."""
-    return await spared_between(town, *await town.siblings(2))
+    return await spared_between(cluster, *await cluster.siblings(2))
 
 
-async def spared_between(town: Town, owner: Place, leader: Place) -> tuple[Scene, int]:
+async def spared_between(cluster: Cluster, owner: Place, leader: Place) -> tuple[Scene, int]:
     """The same as `spared`, in a scene."""
-    poster, client = await town.clients(leader, owner)
+    poster, client = await cluster.clients(leader, owner)
     await make_stream(poster, leader, "s", history_us=0)
     await begin(client, windows(owner, owner.name("s")))
     scene = Scene(owner, leader, client, poster)
@@ -84,10 +84,12 @@ async def spared_between(town: Town, owner: Place, leader: Place) -> tuple[Scene
     return scene, await scene.fall_asleep(200)
 
 
-async def reads_on(town: Town, owner: Place, leader: Place, worker: Place, query: Query) -> None:
+async def reads_on(
+    cluster: Cluster, owner: Place, leader: Place, worker: Place, query: Query
+) -> None:
     """Move the task of this query to the worker; check that its owner continues to read the
     input."""
-    poster, client = await town.clients(leader, owner)
+    poster, client = await cluster.clients(leader, owner)
     source = await make_stream(poster, leader, "s")
     await begin(client, query)
     sums = Sums(client, owner.name("out"))
@@ -99,8 +101,8 @@ async def reads_on(town: Town, owner: Place, leader: Place, worker: Place, query
     assert owner.state("s").log.appended_rows == 400
 
 
-async def test_no_row_comes_while_the_task_is_where_they_are(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_no_row_comes_while_the_task_is_where_they_are(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     log = scene.owner.state("s").log
     before = log.appended_rows
     await scene.feed(range(begin, begin + 1_000))
@@ -113,8 +115,8 @@ async def test_no_row_comes_while_the_task_is_where_they_are(town: Town) -> None
     await scene.finish(begin + 1_000)
 
 
-async def test_it_comes_home_with_the_open_window(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_it_comes_home_with_the_open_window(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     await scene.feed(range(begin, begin + 50))
     await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
     log = scene.owner.state("s").log
@@ -126,8 +128,8 @@ async def test_it_comes_home_with_the_open_window(town: Town) -> None:
     await scene.finish(begin + 320)
 
 
-async def test_there_and_back_again_and_again(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_there_and_back_again_and_again(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     for _ in range(3):
         await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
         await scene.feed(range(begin, begin + 70))
@@ -137,30 +139,30 @@ async def test_there_and_back_again_and_again(town: Town) -> None:
 
 
 @pytest.mark.parametrize("who", ["owner", "leader", "leader, then owner"])
-async def test_a_restart_changes_nothing(town: Town, who: str) -> None:
-    scene, begin = await spared(town)
+async def test_a_restart_changes_nothing(cluster: Cluster, who: str) -> None:
+    scene, begin = await spared(cluster)
     for name in who.split(", then "):
-        await town.restart(scene.owner if name == "owner" else scene.leader)
+        await cluster.restart(scene.owner if name == "owner" else scene.leader)
     begin = await scene.fall_asleep(begin)
     await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
     await scene.finish(begin)
 
 
-async def test_a_task_that_was_taken_home_goes_on_when_the_leader_is_back(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_a_task_that_was_taken_home_goes_on_when_the_leader_is_back(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     await scene.feed(range(begin, begin + 50))
-    await town.stop(scene.leader)
+    await cluster.stop(scene.leader)
     await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
-    await town.start(scene.leader)
+    await cluster.start(scene.leader)
     await until(lambda: not scene.leader.up.engine.assignments.all(), "it hears that it is not")
     await scene.finish(begin + 50)
 
 
-@pytest.mark.town(patience_s=0.3)
+@pytest.mark.cluster(patience_s=0.3)
 async def test_a_worker_that_stands_still_is_noticed(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scene, begin = await spared(town)
+    scene, begin = await spared(cluster)
     missed: list[PeerId] = []
     scene.owner.up.engine.mover.home.missed.add(missed.append)
     stuck, run = (
@@ -179,8 +181,8 @@ async def test_a_worker_that_stands_still_is_noticed(
     await scene.finish(begin + 250)
 
 
-async def test_a_new_query_gets_what_the_stream_still_has(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_a_new_query_gets_what_the_stream_still_has(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     await begin_query(scene, "also")
     also = Reader(scene.client, scene.owner.name("also"), "value")
     await scene.finish(begin)
@@ -196,9 +198,9 @@ async def begin_query(scene: Scene, path: str) -> None:
     await begin(scene.client, query)
 
 
-async def test_an_input_is_read_where_another_query_needs_it(town: Town) -> None:
-    owner, leader = await town.siblings(2)
-    poster, client = await town.clients(leader, owner)
+async def test_an_input_is_read_where_another_query_needs_it(cluster: Cluster) -> None:
+    owner, leader = await cluster.siblings(2)
+    poster, client = await cluster.clients(leader, owner)
     source = await make_stream(poster, leader, "s")
     await begin(client, windows(owner, source))
     await begin(client, passing(owner, "q/also", source, owner.name("also"), "value >= 0"))
@@ -222,30 +224,30 @@ async def test_an_input_is_read_where_another_query_needs_it(town: Town) -> None
     ids=["bound", "secondary"],
 )
 async def test_a_promise_of_the_query_keeps_its_input_here(
-    town: Town, availability: Availability
+    cluster: Cluster, availability: Availability
 ) -> None:
-    owner, leader = await town.siblings(2)
+    owner, leader = await cluster.siblings(2)
     query = windows(owner, leader.name("s"))
     query = msgspec.structs.replace(query, availability=availability)
-    await reads_on(town, owner, leader, leader, query)
+    await reads_on(cluster, owner, leader, leader, query)
 
 
-async def test_so_does_a_worker_that_has_the_input_from_elsewhere(town: Town) -> None:
-    owner, leader, third = await town.siblings(3)
-    await reads_on(town, owner, leader, third, windows(owner, leader.name("s")))
+async def test_so_does_a_worker_that_has_the_input_from_elsewhere(cluster: Cluster) -> None:
+    owner, leader, third = await cluster.siblings(3)
+    await reads_on(cluster, owner, leader, third, windows(owner, leader.name("s")))
 
 
-async def test_it_moves_on_to_a_third_peer(town: Town) -> None:
-    owner, leader, third = await town.siblings(3)
-    scene, at = await spared_between(town, owner, leader)
+async def test_it_moves_on_to_a_third_peer(cluster: Cluster) -> None:
+    owner, leader, third = await cluster.siblings(3)
+    scene, at = await spared_between(cluster, owner, leader)
     await move(owner, third)
     await scene.feed(range(at, at + 60))
     assert owner.state("s").log.boundary == at + 59
     await scene.finish(at + 60)
 
 
-async def test_the_load_of_a_task_is_what_its_worker_reads(town: Town) -> None:
-    scene, begin = await spared(town)
+async def test_the_load_of_a_task_is_what_its_worker_reads(cluster: Cluster) -> None:
+    scene, begin = await spared(cluster)
     for _ in range(30):
         await post(scene.poster, scene.source, range(begin, begin + 20))
         begin += 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Town, begin, files, known, make_stream, passing, rows, to_the_end, until
+from engine_peers import Cluster, begin, files, known, make_stream, passing, rows, to_the_end, until
 
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.replication.records.stored_query import QueryFiles
@@ -20,9 +20,9 @@ from medusa.overlay.troubles import Reason
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 
-async def test_deleting_leaves_nothing_and_the_name_is_free(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_deleting_leaves_nothing_and_the_name_is_free(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     before = await known(other), files(utah)
     query = passing(utah, "q", source, utah.name("out"))
@@ -55,9 +55,9 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(town: Town) -> None:
 
 
 async def test_a_creation_that_fails_at_its_end_leaves_nothing(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     source = await make_stream(client, mit, "s")
     before = await known(client), files(mit)
     query = passing(mit, "q", source, mit.name("out"))
@@ -73,27 +73,27 @@ async def test_a_creation_that_fails_at_its_end_leaves_nothing(
     await client.create_query(query)
 
 
-async def test_what_a_crash_left_of_a_query_is_undone(town: Town) -> None:
+async def test_what_a_crash_left_of_a_query_is_undone(cluster: Cluster) -> None:
     """A query exists if its file exists: without the file, the peer removes its outputs and its
     entry at the start."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     source = await make_stream(client, mit, "s")
     before = await known(other), files(utah)
     await other.create_query(passing(utah, "q", source, utah.name("out")))
-    await town.stop(utah)
+    await cluster.stop(utah)
     QueryFiles(utah.home.data / "queries").remove(utah.name("q"))
-    await town.start(utah)
+    await cluster.start(utah)
     await until(lambda: files(utah) == before[1], "what nobody follows is dropped")
     assert (await known(other), files(utah)) == before
 
 
 async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer starts, and runs its other queries."""
     interpret(monkeypatch)
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         source = await make_stream(client, mit, "s")
         many, few = (
@@ -103,7 +103,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         for query in (many, few):
             await begin(client, query)
     monkeypatch.setattr("medusa.engine.language.expressions.typer.MAX_NODES", 5)
-    await town.restart(mit)
+    await cluster.restart(mit)
     said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
     (text,) = [event.text for event in said]
     assert text.startswith(f"does not run {many.name} any more: query {many.name}: box 'pass'")
@@ -123,6 +123,6 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         with pytest.raises(NotFoundError):
             await client.lookup_object(many.name)
         assert mit.up.engine.store.get(mit.name("out/many")) is None
-    await town.restart(mit)
+    await cluster.restart(mit)
     assert not mit.up.engine.queries.unfit
     assert not mit.up.engine.overlay.troubles.now()

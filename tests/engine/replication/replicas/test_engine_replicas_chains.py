@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
 
@@ -24,15 +24,17 @@ from medusa.overlay.errors import (
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.identity import parse_peer_id
 
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 @pytest.mark.parametrize("mode", LOSSLESS)
-async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, mode: Mode) -> None:
+async def test_a_chain_whose_primaries_all_die_at_once(
+    cluster: Cluster, made: Made, mode: Mode
+) -> None:
     """One peer stands by for both queries: after the takeover one of its queries reads the other's
     results."""
-    home, first, second, secondary, reader = await town.siblings(5)
-    poster, one, two, client = await town.clients(home, first, second, reader)
+    home, first, second, secondary, reader = await cluster.siblings(5)
+    poster, one, two, client = await cluster.clients(home, first, second, reader)
     source = await make_stream(poster, home, "s")
     await begin(one, asked(passed(home, source, "mid"), mode, secondary))
     await begin(two, asked(windows(home, home.name("mid")), mode, secondary))
@@ -43,8 +45,8 @@ async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, m
     await sums.feed(poster, source, range(250, 520))
     await trio.sleep(0.3)
     dead = [first.id, second.id]
-    await town.stop(first)
-    await town.stop(second)
+    await cluster.stop(first)
+    await cluster.stop(second)
     for peer in dead:
         for witness in (home, secondary, reader):
             made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
@@ -53,10 +55,10 @@ async def test_a_chain_whose_primaries_all_die_at_once(town: Town, made: Made, m
     await sums.finish(poster, source, range(777, 900))
 
 
-async def test_readers_at_the_old_and_the_new_primary_go_on(town: Town, made: Made) -> None:
+async def test_readers_at_the_old_and_the_new_primary_go_on(cluster: Cluster, made: Made) -> None:
     """Each of the two peers has a query that reads the stream which changes its producer."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, one, two, client = await town.clients(home, primary, secondary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, one, two, client = await cluster.clients(home, primary, secondary, reader)
     source = await make_stream(poster, home, "s")
     mode = Mode.ACTIVE_STANDBY
     await begin(one, asked(passed(home, source, "mid"), mode, secondary))
@@ -77,10 +79,10 @@ async def test_readers_at_the_old_and_the_new_primary_go_on(town: Town, made: Ma
 
 
 async def test_consumers_never_outrun_a_standby_that_promises_precision(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -98,12 +100,12 @@ async def test_consumers_never_outrun_a_standby_that_promises_precision(
 
 
 async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_the_bound(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The standby lives, but its disk is full, for example. Once it copies again, results wait for
     it again."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
     bound = msgspec.structs.replace(query.availability, bound_s=1.0)
@@ -128,10 +130,12 @@ async def test_consumers_wait_for_a_standby_that_copies_nothing_no_longer_than_t
     await until(lambda: state.gate is not None and state.gate.value == 29)
 
 
-async def test_producers_keep_what_a_backup_may_need_and_no_more(town: Town, made: Made) -> None:
+async def test_producers_keep_what_a_backup_may_need_and_no_more(
+    cluster: Cluster, made: Made
+) -> None:
     """The source may declare ever so short a history."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     await begin(owner, query)
@@ -151,10 +155,10 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(town: Town, mad
     await until(lambda: log.retention.held(frozenset()) > 850, "they let go of it")
 
 
-async def test_strangers_and_bystanders_are_refused(town: Town, made: Made) -> None:
-    home, primary, secondary = await town.siblings(3)
-    stranger = await town.settle("utah.edu")
-    await town.acquainted(home, primary, secondary, stranger)
+async def test_strangers_and_bystanders_are_refused(cluster: Cluster, made: Made) -> None:
+    home, primary, secondary = await cluster.siblings(3)
+    stranger = await cluster.settle("utah.edu")
+    await cluster.acquainted(home, primary, secondary, stranger)
     async with home.client() as poster, primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
@@ -205,9 +209,9 @@ async def test_strangers_and_bystanders_are_refused(town: Town, made: Made) -> N
     assert primary.up.engine.queries.get(query.name).stored.term.number == term_number
 
 
-async def test_a_deleted_query_leaves_no_standby(town: Town, made: Made) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+async def test_a_deleted_query_leaves_no_standby(cluster: Cluster, made: Made) -> None:
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(owner, query)

@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
 
@@ -19,7 +19,9 @@ from medusa.overlay.errors import UnavailableError
 from medusa.overlay.gossip.events import Health
 from medusa.tools.client.async_client import AsyncMedusaClient
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1))
+pytestmark = pytest.mark.cluster(
+    timing=Timing(maintenance_s=0.05, grace_s=0.1, keep_up_s=0.05, settle_s=0.1)
+)
 
 
 NAME = "away"
@@ -43,17 +45,17 @@ def leased(place: Place, stream: str) -> list[int]:
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
 async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
-    town: Town, made: Made, mode: Mode
+    cluster: Cluster, made: Made, mode: Mode
 ) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     await begin(owner, asked(windows(home, source), mode, secondary))
     await stands_by(primary, secondary, "q/out")
     await post(poster, source, range(250))
     boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
     await until(lambda: leased(secondary, "out") == [boundary], "the lease is told")
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
     await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
     log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
@@ -63,12 +65,12 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
 
 @pytest.mark.parametrize("copied", [True, False])
 async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
     """A passive secondary that joined late also copies tuples that no consumer waits for; one that
     has copied nothing yet computes all of it anew."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     for place in (home, reader):
         for at in (primary, secondary):
@@ -91,7 +93,7 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
     else:
         await until(lambda: hears(secondary, query.name), "how far its primary is")
         assert boundary() < 0
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
     sums = Sums(client, home.name("out"))
     await sums.take(END)
@@ -109,12 +111,12 @@ def refused(*_: object) -> NoReturn:
 
 
 async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """With upstream backup the second successor begins with the tuples that consumers of the first
     one need, also those of consumers that never reached the first one."""
-    home, one, two, three, reader = await town.siblings(5)
-    poster, owner, client = await town.clients(home, one, reader)
+    home, one, two, three, reader = await cluster.siblings(5)
+    poster, owner, client = await cluster.clients(home, one, reader)
     source = await make_stream(poster, home, "s")
     await begin(owner, asked(windows(home, source), Mode.UPSTREAM_BACKUP, two))
     await stands_by(one, two, "q/out")
@@ -124,12 +126,12 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     for at in (two, three):
         for place in (home, reader):
             made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-    await die(made, one, town, home, two, three, reader)
+    await die(made, one, cluster, home, two, three, reader)
     await post(poster, source, range(250, 520))
     await until(lambda: has(two, home.name("q/out")), "it is taken over")
     await stands_by(two, three, "q/out")
     await trio.sleep(0.5)  # past the grace of who is not named
-    await die(made, two, town, home, three, reader)
+    await die(made, two, cluster, home, three, reader)
     await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
     sums = Sums(client, home.name("out"))
     sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
@@ -138,12 +140,12 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
 
 
 async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """As a worker the peer began at the boundary of its assignment; as the secondary it has the
     past as well."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -153,7 +155,7 @@ async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
     await post(poster, source, range(250, 520))
     await until(lambda: primary.state("out").log.boundary == 519, "it is computed")
     await primary.up.engine.mover.move(home.name("out"), secondary.peer_id, Deal())
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     sums = Sums(client, home.name("out"))
     sums._subscription = client.subscribe(home.name("out"), boundary, NAME)
     await sums.take(519)

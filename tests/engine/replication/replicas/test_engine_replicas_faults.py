@@ -10,7 +10,7 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Place, Town, begin, make_stream, until
+from engine_peers import Cluster, Place, begin, make_stream, until
 from moving_tasks import Sums, post, windows
 from replicated_queries import (
     QUICK,
@@ -36,7 +36,7 @@ from medusa.overlay.errors import InternalError, NotFoundError, StorageFullError
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.names import NO_PEER, ObjectName
 
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 def query_file(place: Place, query: str) -> Path:
@@ -50,10 +50,10 @@ def query_primary(place: Place, query: Query) -> str:
 
 
 async def test_a_query_made_again_is_not_deposed_by_the_term_of_its_namesake(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, one, two = await town.clients(home, primary, secondary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(one, query)
@@ -70,10 +70,10 @@ async def test_a_query_made_again_is_not_deposed_by_the_term_of_its_namesake(
     await sums.finish(poster, source, range(250, 777))
 
 
-async def test_a_later_term_that_no_peer_holds_is_outdone(town: Town, made: Made) -> None:
+async def test_a_later_term_that_no_peer_holds_is_outdone(cluster: Cluster, made: Made) -> None:
     """The primary itself made it, before its clock was set back (ADR 17)."""
-    home, primary, secondary = await town.siblings(3)
-    poster, one = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, one = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(one, query)
@@ -91,9 +91,9 @@ async def test_a_later_term_that_no_peer_holds_is_outdone(town: Town, made: Made
     await sums.finish(poster, source, range(250, 777))
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, ask_s=1.0))
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, ask_s=1.0))
 async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The secondary does not know yet that the query is deleted."""
 
@@ -101,8 +101,8 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
         await trio.lowlevel.checkpoint()
 
     monkeypatch.setattr(Primaries, "_dismiss", unheard)
-    home, primary, secondary = await town.siblings(3)
-    poster, one, two = await town.clients(home, primary, secondary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(one, query)
@@ -120,7 +120,7 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
 
 
 async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked_for, go_on = trio.Event(), trio.Event()
     stand_by = Standbys.stand_by
@@ -130,9 +130,9 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
         await go_on.wait()
         return await stand_by(self, *args)
 
-    home, primary, secondary = await town.siblings(3)
+    home, primary, secondary = await cluster.siblings(3)
     monkeypatch.setattr(Standbys, "stand_by", slowly)
-    poster, owner = await town.clients(home, primary)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     await owner.create_query(query)
@@ -153,23 +153,23 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
 
 
 async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """Only the catalog can still tell the secondary."""
-    home, primary, secondary = await town.siblings(3)
-    poster = await town.client(home)
+    home, primary, secondary = await cluster.siblings(3)
+    poster = await cluster.client(home)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     async with primary.client() as owner:
         await begin(owner, query)
         await stands_by(primary, secondary, "q/out")
         await post(poster, source, range(250))
-        await town.stop(secondary)
+        await cluster.stop(secondary)
         await owner.stop_query(query.name)
         await owner.delete_query(query.name)
     dead = primary.id
-    await town.stop(primary)
-    await town.start(secondary)
+    await cluster.stop(primary)
+    await cluster.start(secondary)
     assert secondary.up.engine.standbys.get(query.name) is not None
     believes(made, secondary, dead, Health.DEAD)
     await until(lambda: secondary.up.engine.standbys.get(query.name) is None)
@@ -177,9 +177,11 @@ async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
     assert not query_file(secondary, query.name).exists()
 
 
-async def test_a_worker_is_not_named_for_a_query_that_is_no_more(town: Town, made: Made) -> None:
-    (place,) = await town.siblings(1)
-    client = await town.client(place)
+async def test_a_worker_is_not_named_for_a_query_that_is_no_more(
+    cluster: Cluster, made: Made
+) -> None:
+    (place,) = await cluster.siblings(1)
+    client = await cluster.client(place)
     source = await make_stream(client, place, "s")
     await client.create_query(windows(place, source))
     queries = place.up.engine.queries
@@ -190,10 +192,10 @@ async def test_a_worker_is_not_named_for_a_query_that_is_no_more(town: Town, mad
 
 
 async def test_a_restarted_primary_survives_a_catalog_that_refuses(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, client = await town.clients(home, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, client = await cluster.clients(home, reader)
     async with primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
@@ -208,19 +210,19 @@ async def test_a_restarted_primary_survives_a_catalog_that_refuses(
             raise StorageFullError("the disk is full")
         return await publish(self, *args)
 
-    await town.stop(primary)
+    await cluster.stop(primary)
     monkeypatch.setattr(Catalog, "publish", refuse)
-    await town.start(primary)
+    await cluster.start(primary)
     sums = Sums(client, home.name("out"))
     await sums.finish(poster, source, range(777))
     await until(lambda: refusals == 3, "it tries again")
 
 
 async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -233,18 +235,20 @@ async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
     await until(lambda: boundary() == 279)
     await until(lambda: standby_boundary(secondary, "q/out", "s")() == 279)
     await trio.sleep(0.3)
-    await town.stop(primary)
-    await town.restart(secondary)
+    await cluster.stop(primary)
+    await cluster.restart(secondary)
     await trio.sleep(0.3)  # retention has its way
     for witness in (home, reader, secondary):
         believes(made, witness, query_primary(secondary, query), Health.DEAD)
     await sums.finish(poster, source, range(280, 777))
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, save_s=0.0))
-async def test_a_restarted_standby_copies_on_from_where_it_was(town: Town, made: Made) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, save_s=0.0))
+async def test_a_restarted_standby_copies_on_from_where_it_was(
+    cluster: Cluster, made: Made
+) -> None:
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary, Recovery.ROLLBACK)
     slow = msgspec.structs.replace(query.availability, checkpoint_s=1.5)
@@ -258,17 +262,17 @@ async def test_a_restarted_standby_copies_on_from_where_it_was(town: Town, made:
     (task,) = primary.up.engine.queries.get(query.name).tasks
     await until(lambda: task.boundary == 199)
     assert boundary() == 99
-    await town.restart(secondary)
+    await cluster.restart(secondary)
     boundary = standby_boundary(secondary, "q/out", "out")
     await until(lambda: boundary() == 199, "it has copied the rest")
 
 
 async def test_a_crash_while_stepping_down_harms_nobody(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query's file is gone, but its logs are not; a query at this peer reads its output."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, client = await town.clients(home, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, client = await cluster.clients(home, reader)
     async with primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(passed(home, source, "mid"), Mode.ACTIVE_STANDBY, secondary)
@@ -286,8 +290,8 @@ async def test_a_crash_while_stepping_down_harms_nobody(
         crashing.setattr("medusa.engine.replication.following.book.Followers.part_with", crash)
         believes(made, secondary, primary.id, Health.DEAD)
         await until(lambda: not file.exists(), "it has begun to step down")
-        await town.stop(primary)
-    await town.start(primary)
+        await cluster.stop(primary)
+    await cluster.start(primary)
     for witness in (home, secondary, reader):
         believes(made, witness, primary.id, Health.ALIVE)
     await sums.finish(poster, source, range(250, 777))
@@ -295,21 +299,21 @@ async def test_a_crash_while_stepping_down_harms_nobody(
     await home.up.engine.catalog.lookup(STREAM, name)  # the successor's, still
 
 
-async def test_a_peer_that_stops_hears_no_more_of_others(town: Town, made: Made) -> None:
-    home, other = await town.siblings(2)
+async def test_a_peer_that_stops_hears_no_more_of_others(cluster: Cluster, made: Made) -> None:
+    home, other = await cluster.siblings(2)
     detector = made[bytes.fromhex(home.id)]
     await until(lambda: len(detector.changed) > 1)
-    await town.stop(home)
+    await cluster.stop(home)
     assert len(detector.changed) == 0
     assert other.up
 
 
 async def test_a_query_started_as_its_primary_died_is_taken_over(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client knows that the query was started, but the secondary does not."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, client = await town.clients(home, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, client = await cluster.clients(home, reader)
     async with primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
@@ -324,16 +328,16 @@ async def test_a_query_started_as_its_primary_died_is_taken_over(
     standby = secondary.up.engine.standbys.get(query.name)
     assert standby is not None
     assert standby.stored.entry.status == "SETUP"
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     sums = Sums(client, home.name("out"))
     await sums.finish(poster, source, range(777))
 
 
 async def test_a_query_whose_stop_was_not_waited_for_can_be_started_again(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    (place,) = await town.siblings(1)
-    client = await town.client(place)
+    (place,) = await cluster.siblings(1)
+    client = await cluster.client(place)
     source = await make_stream(client, place, "s")
     await begin(client, windows(place, source))
     running = place.up.engine.queries.get(place.name("q/out"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Town, begin, make_stream, rows, until
+from engine_peers import Cluster, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
 from replicated_queries import (
     QUICK,
@@ -25,14 +25,14 @@ from medusa.engine.streams.messages import Subscribe, Tuples
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.identity import parse_peer_id
 
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, one, two = await town.clients(home, primary, secondary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     await begin(two, passed(home, source, "mid"))
     query = asked(windows(home, home.name("mid")), Mode.ACTIVE_STANDBY, secondary)
@@ -47,9 +47,11 @@ async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
     await two.create_query(windows(home, source, "other"))  # it lives
 
 
-async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(town: Town, made: Made) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(
+    cluster: Cluster, made: Made
+) -> None:
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     for path in ("a", "out"):
         query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
@@ -64,15 +66,15 @@ async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(town: Town, 
     await sums.feed(poster, source, range(250, 520))
     carry = standby_boundary(secondary, "q/out", "s")
     await until(lambda: carry() == 519, "the carry goes on")
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await sums.finish(poster, source, range(520, 777))
 
 
 async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, one, two = await town.clients(home, primary, secondary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "mid"), Mode.UPSTREAM_BACKUP, secondary)
     await begin(one, query)
@@ -98,10 +100,10 @@ async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY])
 async def test_a_deleted_query_holds_nothing_of_its_inputs(
-    town: Town, made: Made, mode: Mode
+    cluster: Cluster, made: Made, mode: Mode
 ) -> None:
-    home, secondary = await town.siblings(2)
-    client = await town.client(home)
+    home, secondary = await cluster.siblings(2)
+    client = await cluster.client(home)
     source = await make_stream(client, home, "s")
     query = asked(windows(home, source), mode, secondary)
     await begin(client, query)
@@ -117,10 +119,12 @@ async def test_a_deleted_query_holds_nothing_of_its_inputs(
     assert held == []
 
 
-async def test_two_queries_do_not_hold_for_each_others_secondaries(town: Town, made: Made) -> None:
+async def test_two_queries_do_not_hold_for_each_others_secondaries(
+    cluster: Cluster, made: Made
+) -> None:
     """The source drops the input when the last of the queries has it, not the first."""
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     for path in ("a", "b"):
         query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
@@ -131,10 +135,10 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(town: Town, m
 
 
 async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary = await town.siblings(2)
-    poster, owner = await town.clients(home, primary)
+    home, primary = await cluster.siblings(2)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, home)
     await begin(owner, query)
@@ -147,9 +151,11 @@ async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
     await until(lambda: mirror.retention.held(frozenset()) > 800, "and at the primary")
 
 
-async def test_amnesia_goes_on_though_its_producer_keeps_no_history(town: Town, made: Made) -> None:
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+async def test_amnesia_goes_on_though_its_producer_keeps_no_history(
+    cluster: Cluster, made: Made
+) -> None:
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(passed(home, source, "out"), Mode.AMNESIA, secondary)
     await begin(owner, query)
@@ -159,7 +165,7 @@ async def test_amnesia_goes_on_though_its_producer_keeps_no_history(town: Town, 
         await post(poster, source, range(start, start + 50))
         while subscription.boundary < start + 49:
             await anext(subscription)
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await poster.post_event(source, rows((at, at) for at in range(500, 600)), end=True)
     got: list[int] = []
     with trio.fail_after(DEADLINE_S):
@@ -169,11 +175,11 @@ async def test_amnesia_goes_on_though_its_producer_keeps_no_history(town: Town, 
 
 
 async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """The producer has dropped the input, but the primary has it."""
-    home, primary, secondary, reader = await town.siblings(4)
-    poster, owner, client = await town.clients(home, primary, reader)
+    home, primary, secondary, reader = await cluster.siblings(4)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     for place in (home, secondary, reader):
         believes(made, primary, place.id, Health.DEAD)  # nobody to choose from
     source = await make_stream(poster, home, "s", history_us=0)
@@ -189,5 +195,5 @@ async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
     await stands_by(primary, secondary, "q/out")
     boundary = standby_boundary(secondary, "q/out", "out")
     await until(lambda: boundary() >= 279, "it is where the primary is")
-    await die(made, primary, town, home, secondary, reader)
+    await die(made, primary, cluster, home, secondary, reader)
     await sums.finish(poster, source, range(280, 777))

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Town, begin, make_stream, rows, until
+from engine_peers import Cluster, begin, make_stream, rows, until
 from moving_tasks import Sums, post, windows
 from replicated_queries import (
     QUICK,
@@ -31,14 +31,14 @@ from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.errors import InvalidInputError, StorageFullError
 from medusa.overlay.gossip.events import Health
 
-pytestmark = pytest.mark.town(timing=QUICK)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -54,9 +54,9 @@ async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
 
 
 async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
+    home, primary, secondary = await cluster.siblings(3)
     stand_by = Standbys.stand_by
 
     async def refuse(self: Standbys, *args: Any) -> Any:
@@ -65,7 +65,7 @@ async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
         return await stand_by(self, *args)
 
     monkeypatch.setattr(Standbys, "stand_by", refuse)
-    poster, owner = await town.clients(home, primary)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     await owner.create_query(query)
@@ -73,11 +73,11 @@ async def test_a_candidate_that_refuses_does_not_stand_in_the_way(
 
 
 async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_refuses(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
+    home, primary, secondary = await cluster.siblings(3)
     believes(made, primary, home.id, Health.DEAD)  # not chosen
-    poster, owner = await town.clients(home, primary)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -101,10 +101,10 @@ async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_re
 
 
 async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The primary turns out to live."""
-    home, primary, secondary, reader = await town.siblings(4)
+    home, primary, secondary, reader = await cluster.siblings(4)
     change_role, full = StreamStore.change_role, True
 
     async def refuse(self: StreamStore, *args: Any) -> None:
@@ -112,7 +112,7 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
             raise StorageFullError("no room")
         await change_role(self, *args)
 
-    poster, owner, client = await town.clients(home, primary, reader)
+    poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
     await begin(owner, query)
@@ -130,12 +130,12 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
     assert has(secondary, query.name) != has(primary, query.name)
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, confirm_s=0.05))
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, confirm_s=0.05))
 async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
-    home, primary, secondary, worker = await town.siblings(4)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary, worker = await cluster.siblings(4)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     await begin(owner, query)
@@ -144,17 +144,17 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
     await stands_by(primary, secondary, "q/out")
     await primary.up.engine.mover.move(home.name("out"), worker.peer_id, Deal(giver=primary.id))
     await sums.feed(poster, source, range(250, 520))
-    await die(made, primary, town, home, secondary, worker)
+    await die(made, primary, cluster, home, secondary, worker)
     await until(lambda: not worker.up.engine.assignments.all(), "it is released")
     await sums.finish(poster, source, range(520, 777))
 
 
-@pytest.mark.town(timing=dataclasses.replace(QUICK, save_s=0.0))
+@pytest.mark.cluster(timing=dataclasses.replace(QUICK, save_s=0.0))
 async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
-    town: Town, made: Made, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.UPSTREAM_BACKUP, secondary)
     bound = msgspec.structs.replace(query.availability, bound_s=1.0)
@@ -175,12 +175,12 @@ async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
 
 
 async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
-    town: Town, made: Made
+    cluster: Cluster, made: Made
 ) -> None:
     """A bound counts by the clock, not by the stream's own time: a client may post a day in a
     second."""
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.ACTIVE_STANDBY, secondary)
     bound = msgspec.structs.replace(query.availability, bound_s=2.0)
@@ -201,10 +201,12 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     assert standby.hear(late, trio.current_time() + 5).behind_us > 4_000_000
 
 
-async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(town: Town, made: Made) -> None:
+async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(
+    cluster: Cluster, made: Made
+) -> None:
     """The standby is dropped before its copies have begun."""
-    home, primary, secondary = await town.siblings(3)
-    poster, owner = await town.clients(home, primary)
+    home, primary, secondary = await cluster.siblings(3)
+    poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, home)
     await owner.create_query(query)

@@ -45,7 +45,7 @@ class Peers:
         return SimpleNamespace(call=call)
 
 
-class Town:
+class Cluster:
     """Streams that are read here, each from the first of its producers at first."""
 
     def __init__(self, names: list[str], versions: tuple[bytes, ...]) -> None:
@@ -84,65 +84,70 @@ class Town:
         self.reconnected.append(stream)
 
 
-async def watch(town: Town, peers: Peers, seconds: float) -> None:
-    parts: dict[str, Any] = {"overlay": peers, "store": town, "directory": town, "followers": town}
+async def watch(cluster: Cluster, peers: Peers, seconds: float) -> None:
+    parts: dict[str, Any] = {
+        "overlay": peers,
+        "store": cluster,
+        "directory": cluster,
+        "followers": cluster,
+    }
     async with trio.open_nursery() as nursery:
         monitor = VersionMonitor(**parts, config=EngineConfig(keep_alive_s=0.1), nursery=nursery)
-        nursery.start_soon(monitor.tend)
+        nursery.start_soon(monitor.maintain)
         await trio.sleep(seconds)
         nursery.cancel_scope.cancel()
 
 
 async def test_every_stream_is_asked_about_however_many_there_are() -> None:
     names = [f"medusa://a.org/s{number:04}" for number in range(2 * MAX_STREAMS + 3)]
-    town = Town(names, (PRIMARY, SECONDARY))
+    cluster = Cluster(names, (PRIMARY, SECONDARY))
     peers = Peers({PRIMARY: State.UP_FAILURE, SECONDARY: State.STABLE})
-    await watch(town, peers, 1.0)
+    await watch(cluster, peers, 1.0)
     assert all(len(streams) <= MAX_STREAMS for _, streams in peers.asked)
     for peer in (PRIMARY, SECONDARY):
         assert {name for who, streams in peers.asked if who == peer for name in streams} == {*names}
-    assert set(town.read.values()) == {SECONDARY}
-    assert sorted(town.reconnected) == names  # once each: who is as good is kept
+    assert set(cluster.read.values()) == {SECONDARY}
+    assert sorted(cluster.reconnected) == names  # once each: who is as good is kept
 
 
 async def test_who_does_not_answer_is_read_no_more() -> None:
-    town = Town(["medusa://a.org/s"], (GONE, SECONDARY))
-    await watch(town, Peers({SECONDARY: State.STABLE}), 1.0)
-    assert town.read == {"medusa://a.org/s": SECONDARY}
+    cluster = Cluster(["medusa://a.org/s"], (GONE, SECONDARY))
+    await watch(cluster, Peers({SECONDARY: State.STABLE}), 1.0)
+    assert cluster.read == {"medusa://a.org/s": SECONDARY}
 
 
 async def test_who_could_not_be_read_once_is_read_when_it_answers() -> None:
-    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
-    town.read = {"medusa://a.org/s": SECONDARY}
+    cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    cluster.read = {"medusa://a.org/s": SECONDARY}
     peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
-    await watch(town, peers, 1.0)
-    assert town.read == {"medusa://a.org/s": SECONDARY}
-    await watch(town, peers, 3.0)
-    assert town.read == {"medusa://a.org/s": PRIMARY}
-    assert town.reconnected == ["medusa://a.org/s"]
+    await watch(cluster, peers, 1.0)
+    assert cluster.read == {"medusa://a.org/s": SECONDARY}
+    await watch(cluster, peers, 3.0)
+    assert cluster.read == {"medusa://a.org/s": PRIMARY}
+    assert cluster.reconnected == ["medusa://a.org/s"]
 
 
 async def test_what_is_read_at_a_suggested_place_stays_there() -> None:
-    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
-    town.elsewhere.add("medusa://a.org/s")
-    await watch(town, Peers({SECONDARY: State.STABLE}), 10.0)
-    assert town.reconnected == []
+    cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    cluster.elsewhere.add("medusa://a.org/s")
+    await watch(cluster, Peers({SECONDARY: State.STABLE}), 10.0)
+    assert cluster.reconnected == []
 
 
 async def test_the_only_producer_is_not_asked() -> None:
     peers = Peers({PRIMARY: State.STABLE})
-    await watch(Town(["medusa://a.org/s"], (PRIMARY,)), peers, 1.0)
+    await watch(Cluster(["medusa://a.org/s"], (PRIMARY,)), peers, 1.0)
     assert not peers.asked
 
 
 async def test_what_is_made_from_another_version_is_another_one() -> None:
-    town = Town(["medusa://a.org/s"], (PRIMARY, SECONDARY))
+    cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
     peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(watch, town, peers, 10.0)
+        nursery.start_soon(watch, cluster, peers, 10.0)
         await trio.sleep(5.0)
-        number = town.state[0].version
+        number = cluster.state[0].version
         del peers.states[PRIMARY]
         await trio.sleep(4.0)
-    assert town.read == {"medusa://a.org/s": SECONDARY}
-    assert town.state[0].version == number + 1
+    assert cluster.read == {"medusa://a.org/s": SECONDARY}
+    assert cluster.state[0].version == number + 1

@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 import pytest
-from engine_peers import DEADLINE_S, Town, make_stream, pairs_of, received, rows, to_the_end, until
+from engine_peers import (
+    DEADLINE_S,
+    Cluster,
+    make_stream,
+    pairs_of,
+    received,
+    rows,
+    to_the_end,
+    until,
+)
 from viewed_streams import caught_up, post
 
 from medusa.engine.objects.catalog_records import PRODUCER, STREAM, VIEW
@@ -23,12 +32,12 @@ from medusa.overlay.errors import (
     NotRetainedError,
 )
 
-pytestmark = pytest.mark.town(timing=Timing(tend_s=0.02, held_s=1.0))
+pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02, held_s=1.0))
 
 
-async def test_the_last_tuples_move_and_what_is_frozen_does_not(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_the_last_tuples_move_and_what_is_frozen_does_not(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", history_us=20)
     await post(client, mit, stream, 10, 11, 12)
     moving, frozen = mit.name("moving"), mit.name("frozen")
@@ -47,7 +56,7 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(town: Town) -> N
         assert await to_the_end(place.subscribe(frozen)) == [(11, 11), (12, 12)]
         assert await received(place.subscribe(moving), 2) == [(100, 100), (101, 101)]
     await until(lambda: mit.state(moving).log.start >= 80, "what it does not show goes")
-    await town.restart(mit)
+    await cluster.restart(mit)
     assert await to_the_end(other.subscribe(frozen)) == [(11, 11), (12, 12)]
     again = other.subscribe(moving)
     assert await received(again, 2) == [(100, 100), (101, 101)]
@@ -58,8 +67,8 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(town: Town) -> N
     assert await to_the_end(client.subscribe(moving)) == [(101, 101), (102, 102)]
 
 
-async def test_tuples_of_one_stime_stay_together(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_tuples_of_one_stime_stay_together(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     tied = [(1, 0), (2, 1), (2, 2), (2, 3), (3, 4)]
     await client.post_event(stream, rows(tied), boundary=5)
@@ -75,8 +84,8 @@ async def test_tuples_of_one_stime_stay_together(town: Town) -> None:
                 assert await to_the_end(reader) == []
 
 
-async def test_the_last_seconds(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_the_last_seconds(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=1)
     for stime in (10, 20, 30):
         await post(client, mit, stream, stime)
@@ -96,9 +105,9 @@ async def test_the_last_seconds(town: Town) -> None:
     assert await received(client.subscribe(moving), 2) == [(50, 50), (60, 60)]
 
 
-async def test_a_range_lasts_however_little_the_stream_keeps(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_a_range_lasts_however_little_the_stream_keeps(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s", history_us=20)
     for stime in (10, 20, 30):
         await post(client, mit, stream, stime)
@@ -108,14 +117,14 @@ async def test_a_range_lasts_however_little_the_stream_keeps(town: Town) -> None
     assert await other.create_view(view) == made, "the same again is no error"
     reader = client.subscribe(view.name)
     assert await received(reader, 2) == [(20, 20), (30, 30)]
-    await town.restart(utah)  # in the middle of it
+    await cluster.restart(utah)  # in the middle of it
     for stime in (40, 45, 46, 60, 80):
         await post(client, mit, stream, stime)
     assert await to_the_end(reader) == [(40, 40), (45, 45)]
     await until(lambda: mit.state(stream).log.start >= 50, "nothing is held by it any more")
     with pytest.raises(NotRetainedError, match=rf"{stream} is kept .* 10 .*is older"):
         await other.create_view(View(utah.name("too_late"), stream, Range(10, 45)))
-    await town.restart(utah)
+    await cluster.restart(utah)
     shown = [(20, 20), (30, 30), (40, 40), (45, 45)]
     assert await to_the_end(client.subscribe(view.name)) == shown
     assert await to_the_end(client.subscribe(view.name, after=30)) == shown[2:]
@@ -129,8 +138,8 @@ async def test_a_range_lasts_however_little_the_stream_keeps(town: Town) -> None
     assert pairs_of(epoch.table) == shown[:2]
 
 
-async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     with pytest.raises(InvalidInputError, match="has nothing yet"):
         await client.create_view(View(mit.name("none"), stream, Last(3), frozen=True))
@@ -157,9 +166,9 @@ async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(town: Town
             assert found == [(stime, stime) for stime in expected]
 
 
-async def test_who_may_make_and_read_them(town: Town) -> None:
-    mit, utah, brown = await town.settle_all("mit.edu", "utah.edu", "brown.edu")
-    client, other, third = await town.clients(mit, utah, brown)
+async def test_who_may_make_and_read_them(cluster: Cluster) -> None:
+    mit, utah, brown = await cluster.settle_all("mit.edu", "utah.edu", "brown.edu")
+    client, other, third = await cluster.clients(mit, utah, brown)
     own = await make_stream(client, mit, "own", readers=())
     shared = await make_stream(client, mit, "shared", readers=("utah.edu",))
     open_ = await make_stream(client, mit, "open")
@@ -198,10 +207,10 @@ async def test_who_may_make_and_read_them(town: Town) -> None:
 
 
 async def test_names_and_numbers_that_cannot_be(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "MAX_VIEWS", 2)
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await post(client, mit, stream, 1, 2)
     name = mit.name("v")
@@ -232,9 +241,9 @@ async def test_names_and_numbers_that_cannot_be(
     assert set(listed["stream"]) >= {name, mit.name("w"), stream}
 
 
-async def test_deleting_frees_what_it_kept(town: Town) -> None:
-    mit, beside = await town.settle_all("mit.edu", "mit.edu")
-    client, other = await town.clients(mit, beside)
+async def test_deleting_frees_what_it_kept(cluster: Cluster) -> None:
+    mit, beside = await cluster.settle_all("mit.edu", "mit.edu")
+    client, other = await cluster.clients(mit, beside)
     stream = await make_stream(client, mit, "s", history_us=1)
     await post(client, mit, stream, 1, 2, 3)
     view = mit.name("v")

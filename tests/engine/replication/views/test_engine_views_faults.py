@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_peers import Town, begin, make_stream, received, rows, to_the_end, until
-from leaders_town import QUIET_S, new_leader, replicas_of
+from engine_peers import Cluster, begin, make_stream, received, rows, to_the_end, until
+from leaders_cluster import QUIET_S, new_leader, replicas_of
 from viewed_streams import caught_up, post
 
 from medusa.engine.objects.query import Filter, Query
@@ -18,13 +18,13 @@ from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import ConflictError, NotFoundError, StorageFullError, UnavailableError
 
-QUICK = Timing(tend_s=0.02, view_again_s=0.05)
-pytestmark = pytest.mark.town(timing=QUICK)
+QUICK = Timing(maintenance_s=0.02, view_again_s=0.05)
+pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
-async def test_views_of_views_and_of_what_is_deleted(town: Town, interpreted: None) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_views_of_views_and_of_what_is_deleted(cluster: Cluster, interpreted: None) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s")
     odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))
     await begin(client, Query(mit.name("q"), (odd,)))
@@ -48,7 +48,7 @@ async def test_views_of_views_and_of_what_is_deleted(town: Town, interpreted: No
     with pytest.raises(NotFoundError):
         await client.lookup_object(mit.name("odd"))
     for place in (mit, utah):
-        await town.restart(place)
+        await cluster.restart(place)
     assert await received(client.subscribe(moving), 2) == [(3, 3), (5, 5)]
     assert await received(other.subscribe(utah.name("far")), 1) == [(5, 5)]
     await client.delete_view(mit.name("near"))
@@ -58,10 +58,10 @@ async def test_views_of_views_and_of_what_is_deleted(town: Town, interpreted: No
 
 
 async def test_a_view_that_cannot_go_on_at_a_start_goes_on_later(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client = await town.client(mit)
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s", history_us=10**9)
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     await client.flush()
@@ -69,7 +69,7 @@ async def test_a_view_that_cannot_go_on_at_a_start_goes_on_later(
     async with utah.client() as other:
         await other.create_view(View(view, stream, Range(0, 1_000)))
         assert await received(other.subscribe(view), 1) == [(1, 1)]
-    await town.stop(utah)
+    await cluster.stop(utah)
     follow, refused = Followers.follow_history, list[str]()
 
     async def once(at: Followers, *arguments: Any) -> Any:
@@ -79,14 +79,16 @@ async def test_a_view_that_cannot_go_on_at_a_start_goes_on_later(
         return await follow(at, *arguments)
 
     monkeypatch.setattr(Followers, "follow_history", once)
-    await town.start(utah)
+    await cluster.start(utah)
     assert refused
     await client.post_event(stream, rows([(2, 2)]), boundary=2)
     async with utah.client() as other:
         assert await received(other.subscribe(view), 2) == [(1, 1), (2, 2)]
 
 
-async def test_a_full_disk_only_delays_a_view(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_only_delays_a_view(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     failures = 3
     commit = StreamLog.commit
 
@@ -98,7 +100,7 @@ async def test_a_full_disk_only_delays_a_view(town: Town, monkeypatch: pytest.Mo
         return await commit(log, upto, table)
 
     monkeypatch.setattr(StreamLog, "commit", sometimes)
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=1)
     for stime in (1, 2, 3):
         await post(client, mit, stream, stime)
@@ -112,18 +114,18 @@ async def test_a_full_disk_only_delays_a_view(town: Town, monkeypatch: pytest.Mo
     assert (len(told), failures) == (1, 0)
 
 
-async def test_half_of_what_was_dropped_is_nothing(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_half_of_what_was_dropped_is_nothing(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await post(client, mit, stream, 1, 2, 3)
     view = View(mit.name("v"), stream, Last(3), frozen=True)
     await client.create_view(view)
     await to_the_end(client.subscribe(view.name))
     folder = mit.up.engine.store.folders.of(LogKey(view.name))
-    await town.stop(mit)
+    await cluster.stop(mit)
     gone = folder.with_name("~" + "0" * 64)
     folder.rename(gone)  # as a peer leaves it that is killed while it deletes it
-    await town.start(mit)
+    await cluster.start(mit)
     assert not gone.exists()
     with pytest.raises(NotFoundError):
         await anext(client.subscribe(view.name))
@@ -131,10 +133,10 @@ async def test_half_of_what_was_dropped_is_nothing(town: Town) -> None:
     assert await to_the_end(client.subscribe(view.name)) == [(1, 1), (2, 2), (3, 3)]
 
 
-@pytest.mark.town(leader_silence_s=QUIET_S)
-async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(town: Town) -> None:
+@pytest.mark.cluster(leader_silence_s=QUIET_S)
+async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(cluster: Cluster) -> None:
     """The view is at the leader itself, at a voter that becomes the leader, and at another peer."""
-    places = await town.siblings(4)
+    places = await cluster.siblings(4)
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
@@ -148,7 +150,7 @@ async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(town: Town) -
             await client.create_view(View(first.name(f"moving{number}"), stream, Last(2)))
             view = View(first.name(f"range{number}"), stream, Range(1, 5))
             await client.create_view(view)
-    await town.stop(first)
+    await cluster.stop(first)
     home = await new_leader(voters, stream)
     assert home is replica
     async with home.client() as client:

@@ -17,7 +17,7 @@ from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.schema import END
 from medusa.engine.objects.view import Last, View
 from medusa.overlay.errors import NotFoundError
-from medusa.overlay.killpoints import KillPoint
+from medusa.overlay.failpoints import Failpoint
 from medusa.testnet.kit.peers import CONFIG, open_federation
 from medusa.tools.client.async_client import open_medusa
 
@@ -25,10 +25,10 @@ PARTICIPANT = "mit.edu"
 STREAM = f"medusa://{PARTICIPANT}/s"
 
 SOME = {
-    Order(KillPoint.LOG_BEGIN),
-    Order(KillPoint.VIEW_PUBLISH),
-    Order(KillPoint.LOG_COMMIT, "after"),
-    Order(KillPoint.STREAM_DROP, "after"),
+    Order(Failpoint.LOG_BEGIN),
+    Order(Failpoint.VIEW_PUBLISH),
+    Order(Failpoint.LOG_COMMIT, "after"),
+    Order(Failpoint.STREAM_DROP, "after"),
 }
 """Those that every run of the suite tries."""
 

@@ -8,7 +8,7 @@ from random import Random
 from tempfile import TemporaryDirectory
 
 from revised_epochs import Act
-from revising_town import Town, check
+from revising_cluster import Cluster, check
 
 from medusa.engine.reference.expressions import Row
 
@@ -20,15 +20,15 @@ async def lived_through(
     lateness_us: int = 0,
 ) -> None:
     with TemporaryDirectory() as folder:
-        town = Town(Path(folder), done, history_us, lateness_us)
-        await town.found()
+        cluster = Cluster(Path(folder), done, history_us, lateness_us)
+        await cluster.found()
         try:
             for step in steps:
-                await town.do(step)
-            await town.finish()
-            check(town)
+                await cluster.do(step)
+            await cluster.finish()
+            check(cluster)
         finally:
-            for peer in town.peers:
+            for peer in cluster.peers:
                 await peer.close()
 
 

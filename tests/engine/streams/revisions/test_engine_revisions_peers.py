@@ -12,11 +12,11 @@ import pytest
 import trio
 from engine_peers import (
     DEADLINE_S,
+    Cluster,
     Place,
-    Town,
     begin,
     make_stream,
-    open_town,
+    open_cluster,
     pairs_of,
     rows,
     until,
@@ -45,8 +45,8 @@ from medusa.tools.commands.medusa.post_file import Options, post_rows
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_they_are_a_stream_beside_the_stream(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit, slack_us=10)
     await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
     await client.flush()
@@ -77,8 +77,8 @@ async def test_they_are_a_stream_beside_the_stream(town: Town) -> None:
     assert found[-1].upto == END
 
 
-async def test_they_go_through_a_filter_and_a_window(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_they_go_through_a_filter_and_a_window(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit)
     big = Filter("big", stream, (mit.name("big"),), ("value > 10",))
     sums = counted("sums", mit.name("big"), mit.name("sums"))
@@ -116,9 +116,11 @@ async def test_they_go_through_a_filter_and_a_window(town: Town) -> None:
 
 
 @pytest.mark.parametrize("corrections", list(Corrections))
-async def test_a_client_far_away_is_told_of_them(town: Town, corrections: Corrections) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_a_client_far_away_is_told_of_them(
+    cluster: Cluster, corrections: Corrections
+) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await keyed_stream(client, mit)
     query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
     await begin(other, query)
@@ -145,19 +147,19 @@ async def test_a_client_far_away_is_told_of_them(town: Town, corrections: Correc
         await anext(subscription)
 
 
-async def test_over_restarts_of_the_home_and_of_the_query(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client(producer="me") as client, utah.client() as other:
         stream = await keyed_stream(client, mit)
         query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
         await begin(other, query)
         await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
         assert await client.post_revisions(stream, deletions([10, 11])) == [1]
-        await town.restart(mit)
+        await cluster.restart(mit)
         await client.post_event(stream, rows([(60, 3)]), boundary=100)
         await client.flush()
         await until(lambda: utah.state("sums/revisions").log.boundary == 100)
-        await town.restart(utah)
+        await cluster.restart(utah)
         assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
         told = Told()
         await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
@@ -165,15 +167,15 @@ async def test_over_restarts_of_the_home_and_of_the_query(town: Town) -> None:
         changes = logged(utah, "sums/revisions")
         assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
     # the same posts again: nothing happens, and what was missed is said again
-    client = await town.open(mit.client(producer="me"))
+    client = await cluster.open(mit.client(producer="me"))
     await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
     assert await client.post_revisions(stream, deletions([10, 11])) == [1]
     poster = await client.poster(stream)
     assert (poster.rows, poster.duplicates) == (0, 2)
 
 
-async def test_what_can_not_be_revised(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_what_can_not_be_revised(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     plain = await make_stream(client, mit, "plain")
     with pytest.raises(InvalidInputError, match="declares no key"):
         await client.post_revisions(plain, deletions([1]))
@@ -194,9 +196,9 @@ async def test_what_can_not_be_revised(town: Town) -> None:
         await client.post_revisions(stream, deletions([200]))
 
 
-async def test_a_view_shows_the_tuples_as_they_came(town: Town) -> None:
+async def test_a_view_shows_the_tuples_as_they_came(cluster: Cluster) -> None:
     """The view has no revisions, and neither do streams that are derived from it."""
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit)
     await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
     await client.create_view(View(mit.name("v"), stream, Last(5)))
@@ -211,12 +213,12 @@ async def test_a_view_shows_the_tuples_as_they_came(town: Town) -> None:
     assert told.tuples == Counter([window_of(0, 2, 3)])
 
 
-async def test_from_a_file(town: Town, tmp_path: Path) -> None:
+async def test_from_a_file(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "wrong.csv"
     file.write_text(
         "revision_kind,t,name,value\nDELETION,10,,\nDELETION,11,,\nREPLACEMENT,20,y,7\n"
     )
-    mit, client = await town.founder()
+    mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit)
     await client.post_event(stream, rows([(10, 1), (20, 2)]))
     options = Options(end=True, revisions=True)
@@ -234,9 +236,9 @@ async def test_from_a_file(town: Town, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def town_of(folder: Path) -> AsyncIterator[tuple[Town, list[Place]]]:
-    async with open_town(folder, timing=QUICK) as town:
-        yield town, await town.siblings(4)
+async def cluster_of(folder: Path) -> AsyncIterator[tuple[Cluster, list[Place]]]:
+    async with open_cluster(folder, timing=QUICK) as cluster:
+        yield cluster, await cluster.siblings(4)
 
 
 async def some_revisions(client: AsyncMedusaClient, stream: str, at: int) -> None:
@@ -255,7 +257,7 @@ EXPECTED = [window_of(start, 9, 13) for start in (0, 100, 200)]
 @pytest.mark.parametrize("mode", LOSSLESS)
 async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
     async with (
-        town_of(tmp_path) as (town, (leader, primary, secondary, reader)),
+        cluster_of(tmp_path) as (cluster, (leader, primary, secondary, reader)),
         leader.client() as poster,
         primary.client() as owner,
         reader.client() as client,
@@ -269,7 +271,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
         await stands_by(primary, secondary, "q")
         await some_revisions(poster, stream, 200)
         await told.follow(subscription, 199)
-        await die(made, primary, town, leader, secondary, reader)
+        await die(made, primary, cluster, leader, secondary, reader)
         await some_revisions(poster, stream, 300)
         await poster.post_event(stream, None, end=True)
         await told.follow(subscription, END)
@@ -278,7 +280,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
 
 async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
     async with (
-        town_of(tmp_path) as (_, (leader, owner, worker, _)),
+        cluster_of(tmp_path) as (_, (leader, owner, worker, _)),
         leader.client() as poster,
         owner.client() as client,
     ):

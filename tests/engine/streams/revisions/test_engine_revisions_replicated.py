@@ -16,7 +16,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from revised_epochs import HISTORY_US, KEYED, Act, acts
 from revised_replicas import act, drawn_acts, gone, lived_through
-from revising_town import Peer, Town, check
+from revising_cluster import Cluster, Peer, check
 
 from examples import examples
 from medusa.engine.objects.schema import REVISION_KIND
@@ -72,31 +72,31 @@ def test_late_tuples_are_inserted_once(seed: int, lateness_us: int) -> None:
 
 async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
     done = [act(10, 20, promise=25), gone(10), act(40, promise=45)]
-    town = Town(tmp_path, [], HISTORY_US)
-    town.acts |= {"p": done, "q": [gone(20)]}
-    await town.found()
-    await town.post(0)
-    await town.ship(10_000)
-    await town.settle()
-    await town.post(0)
-    await town.post(0)
-    await town.leader.advance()
-    await town.fail_over(1)
-    await town.post(1)
-    await town.finish()
-    check(town)
-    for peer in town.peers:
+    cluster = Cluster(tmp_path, [], HISTORY_US)
+    cluster.acts |= {"p": done, "q": [gone(20)]}
+    await cluster.found()
+    await cluster.post(0)
+    await cluster.ship(10_000)
+    await cluster.settle()
+    await cluster.post(0)
+    await cluster.post(0)
+    await cluster.leader.advance()
+    await cluster.fail_over(1)
+    await cluster.post(1)
+    await cluster.finish()
+    check(cluster)
+    for peer in cluster.peers:
         await peer.close()
 
 
 async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
-    town = Town(tmp_path, [act(10), gone(10)], HISTORY_US)
-    await town.found()
-    await town.post(0)
-    town.leader.leader.replica.settling.leading = False
+    cluster = Cluster(tmp_path, [act(10), gone(10)], HISTORY_US)
+    await cluster.found()
+    await cluster.post(0)
+    cluster.leader.leader.replica.settling.leading = False
     with pytest.raises(UnavailableError, match="not its leader"):
-        await town._post(gone(10), 2)
-    for peer in town.peers:
+        await cluster._post(gone(10), 2)
+    for peer in cluster.peers:
         await peer.close()
 
 
@@ -106,23 +106,23 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
 ) -> None:
     """Another peer leads while the leader looks the tuple up; this holds even if it leads again by
     the end of the look-up."""
-    town = Town(tmp_path, [act(10, promise=20)], HISTORY_US)
-    await town.found()
-    await town.post(0)
-    leader = town.leader.leader
+    cluster = Cluster(tmp_path, [act(10, promise=20)], HISTORY_US)
+    await cluster.found()
+    await cluster.post(0)
+    leader = cluster.leader.leader
     run_sync, body = trio.to_thread.run_sync, revision(10)
 
     async def overtaken(function: Any, *args: Any) -> Any:
         found = await run_sync(function, *args)
         if getattr(function, "__name__", "") == "look_up" and args[0] is body:
-            town.leader.leader.replica.settling.leading = False
+            cluster.leader.leader.replica.settling.leading = False
             if not replaced:
-                await town.ship(10_000)
-            await town.fail_over(1)
-            posted = await town._post(gone(10), 1 if replaced else 2)
+                await cluster.ship(10_000)
+            await cluster.fail_over(1)
+            posted = await cluster._post(gone(10), 1 if replaced else 2)
             assert (posted.rows, posted.missed) == ((0, (0,)) if replaced else (1, ()))
-            await town.ship(10_000)
-            await town.fail_over(1)
+            await cluster.ship(10_000)
+            await cluster.fail_over(1)
         return found
 
     with monkeypatch.context() as patch:
@@ -133,8 +133,8 @@ async def test_a_home_that_is_succeeded_while_it_looks_up(
                 history_us=HISTORY_US,
                 now=0.0,
             )
-    assert town.leader.leader is leader
-    for peer in town.peers:
+    assert cluster.leader.leader is leader
+    for peer in cluster.peers:
         await peer.close()
 
 
@@ -168,13 +168,13 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
     replica = peer.leader.replica
     replica.settling.leading = True
     boundary = {"promise": 600}
-    town = Town(tmp_path / "none", [], 1000)
-    town.leader = peer
-    await town._post(act(510, 520, **boundary), 1)
+    cluster = Cluster(tmp_path / "none", [], 1000)
+    cluster.leader = peer
+    await cluster._post(act(510, 520, **boundary), 1)
     with pytest.raises(NotRetainedError, match="row 2: the tuple may be of before boundary 500"):
-        await town._post(gone(510, 400), 2)
-    posted = await town._post(gone(510), 2)
+        await cluster._post(gone(510, 400), 2)
+    posted = await cluster._post(gone(510), 2)
     assert posted.missed == ()
-    await town._post(act(1600, promise=1600), 3)  # now that is behind the history
-    assert (await town._post(gone(510, 400), 4)).missed == (0, 1)
+    await cluster._post(act(1600, promise=1600), 3)  # now that is behind the history
+    assert (await cluster._post(gone(510, 400), 4)).missed == (0, 1)
     await peer.close()

@@ -14,7 +14,7 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from revised_epochs import HISTORY_US, KEYED, Act
 from revised_replicas import act, drawn_acts, gone, lived_through
-from revising_town import Peer, Town, check, contents
+from revising_cluster import Cluster, Peer, check, contents
 
 from examples import examples
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
@@ -27,7 +27,7 @@ from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
-"""Of what `Town.do` does: the end, and reopening, are the last two."""
+"""Of what `Cluster.do` does: the end, and reopening, are the last two."""
 
 
 def drawn_steps(rng: Random) -> list[tuple[int, int]]:
@@ -47,24 +47,24 @@ def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
 
 
-async def ended(folder: Path, *acts: Act) -> Town:
+async def ended(folder: Path, *acts: Act) -> Cluster:
     """Return a stream whose leader has its end in the log, and whose replica has it in the journal
     alone."""
-    town = Town(folder, [], HISTORY_US)
-    await town.found()
-    town.acts["p"] = list(acts)
+    cluster = Cluster(folder, [], HISTORY_US)
+    await cluster.found()
+    cluster.acts["p"] = list(acts)
     for _ in acts:
-        await town.post(0)
-    await town.end()
-    await town.ship(10_000)
-    await town.settle()
-    while not town.leader.leader.logs.have_end:
-        await town.leader.advance()
-    return town
+        await cluster.post(0)
+    await cluster.end()
+    await cluster.ship(10_000)
+    await cluster.settle()
+    while not cluster.leader.leader.logs.have_end:
+        await cluster.leader.advance()
+    return cluster
 
 
-async def close(town: Town) -> None:
-    for peer in town.peers:
+async def close(cluster: Cluster) -> None:
+    for peer in cluster.peers:
         await peer.close()
 
 
@@ -76,77 +76,77 @@ async def to_the_end(peer: Peer) -> None:
 async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) -> None:
     """Its disk was full; the epoch that it had cut goes no further than the boundary that counts
     now."""
-    town = await ended(tmp_path, act(10, 20))
-    await town.tell()
-    await town.replica.advance(full=1)
-    assert town.replica.leader.source.waiting.has_cut
-    await town.reopen(1)
-    town.acts["p"].append(act(30))
-    await town.finish()
-    check(town)
-    await close(town)
+    cluster = await ended(tmp_path, act(10, 20))
+    await cluster.tell()
+    await cluster.replica.advance(full=1)
+    assert cluster.replica.leader.source.waiting.has_cut
+    await cluster.reopen(1)
+    cluster.acts["p"].append(act(30))
+    await cluster.finish()
+    check(cluster)
+    await close(cluster)
 
 
 async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path) -> None:
     """The journal has the end and the reopening: the log is cut up to the end, and continues."""
-    town = await ended(tmp_path, act(10, 20))
-    await town.reopen(1)
-    town.acts["p"].append(act(30, promise=40))
-    await town.post(0)
-    await town.ship(10_000)
-    await town.settle()
-    await town.tell()
-    await town.replica.crash()
-    await town.replica.leader.settle(town.replica.leader.source.journal.position, 0.0)
-    await town.replica.advance()
-    assert town.replica.leader.logs.stream.boundary == 40
-    await town.finish()
-    check(town)
-    await close(town)
+    cluster = await ended(tmp_path, act(10, 20))
+    await cluster.reopen(1)
+    cluster.acts["p"].append(act(30, promise=40))
+    await cluster.post(0)
+    await cluster.ship(10_000)
+    await cluster.settle()
+    await cluster.tell()
+    await cluster.replica.crash()
+    await cluster.replica.leader.settle(cluster.replica.leader.source.journal.position, 0.0)
+    await cluster.replica.advance()
+    assert cluster.replica.leader.logs.stream.boundary == 40
+    await cluster.finish()
+    check(cluster)
+    await close(cluster)
 
 
 async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
     """Rows were late because the stream had ended: posted again, they are in time."""
-    town = await ended(tmp_path, act(10, 20))
-    town.acts["p"].append(act(500))
-    await town.post(0)
-    await town.all_settled()
-    await town.reopen(1)
-    assert town.leader.leader.boundary == 20
-    await town.finish()
-    check(town)
-    await close(town)
+    cluster = await ended(tmp_path, act(10, 20))
+    cluster.acts["p"].append(act(500))
+    await cluster.post(0)
+    await cluster.all_settled()
+    await cluster.reopen(1)
+    assert cluster.leader.leader.boundary == 20
+    await cluster.finish()
+    check(cluster)
+    await close(cluster)
 
 
 async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     """The last revision has its place beyond the boundary; otherwise its log could not be read
     again."""
-    town = await ended(tmp_path, act(10, promise=60), gone(10))
-    await town.reopen(1)
-    assert town.leader.leader.boundary == 61
-    await town.leader.crash()
-    revisions = town.leader.leader.logs.revisions
+    cluster = await ended(tmp_path, act(10, promise=60), gone(10))
+    await cluster.reopen(1)
+    assert cluster.leader.leader.boundary == 61
+    await cluster.leader.crash()
+    revisions = cluster.leader.leader.logs.revisions
     assert revisions is not None
     assert not revisions.files.lost
     assert contents(revisions).num_rows == 1
-    await close(town)
+    await close(cluster)
 
 
 async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
     """The stream was reopened and has ended again elsewhere: the peer receives the tuples between
     both ends."""
-    town = await ended(tmp_path, act(10, 20))
-    await town.tell()
-    away = town.replica
+    cluster = await ended(tmp_path, act(10, 20))
+    await cluster.tell()
+    away = cluster.replica
     await to_the_end(away)
-    await town.reopen(2 + 3)  # with the third, not with it
-    assert town.third is away
-    town.acts["p"].append(act(30, 40))
-    await town.post(0)
-    await town.finish()
-    check(town)
+    await cluster.reopen(2 + 3)  # with the third, not with it
+    assert cluster.third is away
+    cluster.acts["p"].append(act(30, 40))
+    await cluster.post(0)
+    await cluster.finish()
+    check(cluster)
     assert away.leader.logs.stream.start == BEGINNING or away.leader.logs.stream.files.rows
-    await close(town)
+    await close(cluster)
 
 
 async def test_a_stream_of_arrivals_goes_on_behind_its_last_one(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ class Lend(Struct, frozen=True):
     upto: int
 
 
-class Mending:
+class Repair:
     """Restores lost files of logs; `register` puts its call on the peer's service."""
 
     def __init__(self, overlay: Overlay, reach: Reach, queries: QueryHost) -> None:
@@ -66,7 +66,7 @@ class Mending:
         self._queries = queries
         self._durable = store.is_durable
         self._timing = store.timing
-        self._mending: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
+        self._repair: defaultdict[LogKey, trio.Lock] = defaultdict(trio.Lock)
         self._failed_at: dict[EpochFile, float] = {}
         self._damaged: dict[LogKey, StreamState] = {}
         store.mend.made_by(self.mend)
@@ -75,7 +75,7 @@ class Mending:
     def register(self) -> None:
         self._overlay.service.streaming(LEND, Lend, self.lend, sends=(Tuples,))
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Restore lost files, for ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.mend_s))
@@ -99,7 +99,7 @@ class Mending:
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
         """Restore a lost file, if a peer has it, and unless that failed a moment ago."""
         again_s = self._timing.mend_again_s
-        async with self._mending[state.key]:
+        async with self._repair[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
             if lost not in state.log.files.lost or since < again_s:
                 return

@@ -54,8 +54,8 @@ from medusa.overlay.errors import (
     UnavailableError,
 )
 from medusa.overlay.events import Events
+from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.identity import parse_peer_id
-from medusa.overlay.killpoints import KillPoint, kill_point
 from medusa.overlay.node.node import Overlay
 
 FOUNDED: Final = 1
@@ -78,14 +78,14 @@ class Surroundings:
     events: Events
     nursery: trio.Nursery
     quiet_s: float
-    ship: Callable[[Keeper, str, int], Awaitable[None]]
+    ship: Callable[[VoterDriver, str, int], Awaitable[None]]
 
     @property
     def own(self) -> str:
         return self.overlay.identity.peer_id.hex()
 
 
-class Keeper:
+class VoterDriver:
     """This peer as a voter of one stream.
 
     Attributes:
@@ -284,7 +284,7 @@ class Keeper:
         await trio.to_thread.run_sync(self._files.save, stored)
         self._unsaved = None
 
-    @kill_point(KillPoint.VOTER_DROP)
+    @failpoint(Failpoint.VOTER_DROP)
     async def _drop(self) -> None:
         """Remove all of the stream but the ballot, which says that it is deleted."""
         self.announcing.stop()
@@ -350,9 +350,9 @@ class Keeper:
 class Shipments:
     """The shipments of the journal that this peer, as the leader or a candidate, has under way."""
 
-    def __init__(self, keeper: Keeper) -> None:
-        self._keeper = keeper
-        self._around = keeper.around
+    def __init__(self, voter: VoterDriver) -> None:
+        self._voter = voter
+        self._around = voter.around
         self._scopes: dict[str, trio.CancelScope] = {}
 
     def begin(self, peer: str, number: int) -> None:
@@ -367,19 +367,19 @@ class Shipments:
         self._scopes.clear()
 
     async def _ship(self, peer: str, number: int, scope: trio.CancelScope) -> None:
-        keeper, events = self._keeper, self._around.events
+        voter, events = self._voter, self._around.events
         with scope:
             try:
-                await self._around.ship(keeper, peer, number)
+                await self._around.ship(voter, peer, number)
             except DamagedError as error:
                 text = "another member is to be its leader, as soon as one can"
-                events.note("error", f"gives up {keeper.name}: {error}; {text}")
+                events.note("error", f"gives up {voter.name}: {error}; {text}")
                 with trio.CancelScope(shield=True):  # it stops all shipping, this task too
-                    await keeper.step(keeper.election.found_damaged)
+                    await voter.step(voter.election.found_damaged)
             except MedusaError as error:
-                events.note("warning", f"could not ship {keeper.name} to {peer[:8]}: {error}")
+                events.note("warning", f"could not ship {voter.name} to {peer[:8]}: {error}")
         if self._scopes.get(peer) is scope:
-            await keeper.try_feed(Lost(peer, number))
+            await voter.try_feed(Lost(peer, number))
 
 
 def started(entry: StreamEntry, voters: tuple[str, ...]) -> StoredBallot:

@@ -17,9 +17,9 @@ from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.streams.config import EngineConfig, Timing
 from medusa.engine.streams.load import Rate
 from medusa.engine.streams.log.retention import Hold
+from medusa.engine.streams.store.maintenance import Maintenance
 from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.engine.streams.store.subscriptions import Subscriptions
-from medusa.engine.streams.store.tending import Tending
 from medusa.overlay.events import Events
 
 
@@ -38,11 +38,11 @@ async def saved() -> None:
 
 
 @pytest.fixture
-async def tending(nursery: trio.Nursery, tmp_path: Path) -> Tending:
-    subscriptions: Any = SimpleNamespace(tend=saved)
-    config = EngineConfig(timing=Timing(tend_s=0.01))
-    made = Tending(tmp_path, cast("Subscriptions", subscriptions), config, Events())
-    nursery.start_soon(made.tend)
+async def maintenance(nursery: trio.Nursery, tmp_path: Path) -> Maintenance:
+    subscriptions: Any = SimpleNamespace(maintain=saved)
+    config = EngineConfig(timing=Timing(maintenance_s=0.01))
+    made = Maintenance(tmp_path, cast("Subscriptions", subscriptions), config, Events())
+    nursery.start_soon(made.maintain)
     return made
 
 
@@ -61,11 +61,11 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[LogKey]:
 
 
 async def test_a_stream_is_looked_at_after_a_change_and_then_left_alone(
-    tmp_path: Path, tending: Tending, looks: list[LogKey]
+    tmp_path: Path, maintenance: Maintenance, looks: list[LogKey]
 ) -> None:
     idle, busy = stream(tmp_path / "idle"), stream(tmp_path / "busy")
     for state in (idle, busy):
-        tending.watch(state)
+        maintenance.watch(state)
     await until(lambda: {idle.key, busy.key} <= {*looks})
     assert idle.log.start == busy.log.start == 190  # all but the newest files went
     looks.clear()
@@ -76,43 +76,45 @@ async def test_a_stream_is_looked_at_after_a_change_and_then_left_alone(
 
 
 async def test_the_disk_that_streams_take_is_counted_while_they_rest_as_well(
-    tmp_path: Path, tending: Tending, looks: list[LogKey]
+    tmp_path: Path, maintenance: Maintenance, looks: list[LogKey]
 ) -> None:
     streams = [stream(tmp_path / name) for name in ("one", "two")]
 
     def taken() -> bool:
-        return tending.quota.short_bytes == sum(state.log.files.bytes for state in streams)
+        return maintenance.quota.short_bytes == sum(state.log.files.bytes for state in streams)
 
-    tending.quota.allow(1)
+    maintenance.quota.allow(1)
     for state in streams:
-        tending.watch(state)
-        assert tending.quota.short_bytes > 0
+        maintenance.watch(state)
+        assert maintenance.quota.short_bytes > 0
     await until(lambda: len(looks) >= 2)
     assert taken()
     streams[0].log.append(210, logged([(209, 1)]))
     assert taken()
     await until(lambda: streams[0].log.start == 200)
     assert taken()
-    tending.forget(streams.pop().key)
+    maintenance.forget(streams.pop().key)
     assert taken()
 
 
-async def test_the_end_of_a_hold_is_no_change_and_counts(tmp_path: Path, tending: Tending) -> None:
+async def test_the_end_of_a_hold_is_no_change_and_counts(
+    tmp_path: Path, maintenance: Maintenance
+) -> None:
     state = stream(tmp_path / "held")
     state.log.retention.hold(Hold("call"), 100, expires=trio.current_time() + 0.1)
-    tending.watch(state)
+    maintenance.watch(state)
     await until(lambda: state.log.start == 190)
 
 
 async def test_a_forgotten_stream_is_not_touched(
-    tmp_path: Path, tending: Tending, looks: list[LogKey]
+    tmp_path: Path, maintenance: Maintenance, looks: list[LogKey]
 ) -> None:
     gone, other = stream(tmp_path / "gone"), stream(tmp_path / "other")
     rows = gone.log.files.rows
-    tending.watch(gone)
-    tending.forget(gone.key)
+    maintenance.watch(gone)
+    maintenance.forget(gone.key)
     gone.log.append(210, logged([(209, 1)]))
-    tending.watch(other)
+    maintenance.watch(other)
     await until(lambda: other.key in looks)
     assert gone.log.files.rows == rows + 1
 

@@ -25,7 +25,7 @@ COMPACT_S: Final = 10.0
 """How often small files are merged, seconds: sixty epochs until then are no burden."""
 
 
-class Tending:
+class Maintenance:
     """Upkeep of a peer's streams: retention, compaction, and memory given back.
 
     A log is looked at after it has changed, and while time alone may change what it keeps.
@@ -54,14 +54,14 @@ class Tending:
         self._tidied_at = -math.inf
         self.quota = DiskQuota(folder, config.disk_bytes, self._taken, events, self._make_room)
         self._foreign_hold_s = config.foreign_hold_s
-        self._tend_s = config.timing.tend_s
+        self._maintenance_s = config.timing.maintenance_s
 
-    async def tend(self) -> None:
+    async def maintain(self) -> None:
         """Run retention, leases, rates, memory and compaction, for ever."""
         now = trio.current_time()
         give_back_at, compact_at = now + GIVE_BACK_S, now + COMPACT_S
         while True:
-            await trio.sleep_until(next_beat(self._tend_s))
+            await trio.sleep_until(next_beat(self._maintenance_s))
             before, now = now, trio.current_time()
             self._tidy(now)
             for state in tuple(self._restless.values()):
@@ -69,7 +69,7 @@ class Tending:
                 if state.suffix.tidy() and state.log.retention.is_at_rest:
                     self._let_rest(state)
             self.quota.look()
-            await self._subscriptions.tend()
+            await self._subscriptions.maintain()
             if now >= give_back_at:
                 give_back_at = now + GIVE_BACK_S
                 await trio.to_thread.run_sync(give_back)

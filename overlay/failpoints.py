@@ -1,10 +1,10 @@
-"""Kill points: the steps of a peer at which a test may kill it with -9, under stable names.
+"""Failpoints: the steps of a peer at which a test may kill it with -9, under stable names.
 
-* `KillPoint` lists all of them; tests know no others.
-* `@kill_point(KillPoint.LOG_COMMIT)` marks the one function that is the step. The function may be
+* `Failpoint` lists all of them; tests know no others.
+* `@failpoint(Failpoint.LOG_COMMIT)` marks the one function that is the step. The function may be
   renamed and moved: tests know only the point.
 * Only a program of the tests calls `arm`, before it imports the rest of the peer. Without it the
-  decorator returns the function unchanged: in production a kill point costs nothing and no setting,
+  decorator returns the function unchanged: in production a failpoint costs nothing and no setting,
   variable or call can reach it.
 """
 
@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar, cast
 
 
-class KillPoint(StrEnum):
+class Failpoint(StrEnum):
     """A step of a peer: the peer can die before it and after it."""
 
     ASSIGNMENT_DROP = "assignment.drop"
@@ -68,33 +68,33 @@ class KillPoint(StrEnum):
 
 
 When = Literal["before", "after"]
-Reached = Callable[[KillPoint, When], None]
+Reached = Callable[[Failpoint, When], None]
 """Called before the body of a step runs, and after it has returned (not if it failed)."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_places: dict[KillPoint, str] = {}
+_places: dict[Failpoint, str] = {}
 _reached: list[Reached] = []
 
 
 def arm(reached: Reached) -> None:
-    """Have `reached` called at each kill point of the modules that are imported from now on.
+    """Have `reached` called at each failpoint of the modules that are imported from now on.
 
     Raises:
-        RuntimeError: modules with kill points are imported already, or another call came first.
+        RuntimeError: modules with failpoints are imported already, or another call came first.
     """
     if _places or _reached:
-        raise RuntimeError("kill points are armed once, before the modules that have them")
+        raise RuntimeError("failpoints are armed once, before the modules that have them")
     _reached.append(reached)
 
 
-def placed() -> dict[KillPoint, str]:
-    """The kill points of all modules imported so far, each with its place: module:qualname."""
+def placed() -> dict[Failpoint, str]:
+    """The failpoints of all modules imported so far, each with its place: module:qualname."""
     return dict(_places)
 
 
-def kill_point(point: KillPoint) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def failpoint(point: Failpoint) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Mark a function, or a coroutine function, as the step `point`.
 
     Raises:
@@ -113,7 +113,7 @@ def kill_point(point: KillPoint) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return mark
 
 
-def watched(point: KillPoint, function: Callable[P, R], reached: Reached) -> Callable[P, R]:
+def watched(point: Failpoint, function: Callable[P, R], reached: Reached) -> Callable[P, R]:
     """The function, with `reached` called before and after it."""
     if inspect.iscoroutinefunction(function):
 

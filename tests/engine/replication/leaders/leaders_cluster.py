@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import trio
 from engine_peers import Place, rows, until
 
-from medusa.engine.replication.leaders.keeper import Keeper
+from medusa.engine.replication.leaders.voter_driver import VoterDriver
 from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import MedusaError, UnavailableError
 from medusa.tools.client.async_client import AsyncMedusaClient
@@ -16,7 +16,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 QUIET_S = 0.4
 
 
-def keeper(place: Place, stream: str) -> Keeper:
+def voter(place: Place, stream: str) -> VoterDriver:
     found = place.up.engine.leaders.get(stream)
     assert found is not None
     return found
@@ -24,27 +24,27 @@ def keeper(place: Place, stream: str) -> Keeper:
 
 def state_at(place: Place, stream: str) -> StreamState:
     """Return the state of the stream that the peer keeps as one of its voters."""
-    state = keeper(place, stream).logs.state
+    state = voter(place, stream).logs.state
     assert state is not None, "a witness has no journal"
     return state
 
 
 def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
     """Return the other members of the term that the leader knows."""
-    term = keeper(home, stream).election.ballot.term
+    term = voter(home, stream).election.ballot.term
     assert term is not None
     return [place for place in places if place.peer is not None and place.id in term.replicas]
 
 
 def serves_as_leader(place: Place, stream: str) -> bool:
     """Whether the leader is confirmed and its logs are open to readers, one turn later."""
-    its = keeper(place, stream)
+    its = voter(place, stream)
     return its.is_leader and its.logs.state is not None and its.logs.state.role is Role.SOURCE
 
 
 def home_of(places: list[Place], stream: str) -> Place | None:
     at_home = [p for p in places if p.peer is not None and serves_as_leader(p, stream)]
-    return max(at_home, key=lambda p: keeper(p, stream).election.number) if at_home else None
+    return max(at_home, key=lambda p: voter(p, stream).election.number) if at_home else None
 
 
 async def new_leader(places: list[Place], stream: str, besides: Place | None = None) -> Place:
@@ -73,7 +73,7 @@ async def once_confirmed(
 async def take_over(place: Place, stream: str, without: str = "") -> None:
     """Let the peer be a candidate although the leader lives, and win. without: a peer that it ships
     nothing to."""
-    candidate = keeper(place, stream)
+    candidate = voter(place, stream)
     async with candidate._lock:
         effects = candidate.election._stand(trio.current_time())
         candidate.election.commitment.replicas._avoided[without] = float("inf")

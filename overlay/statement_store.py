@@ -46,7 +46,7 @@ class _Count:
     holders: dict[str, Member]
 
 
-class StatementSet:
+class StatementStore:
     """The statements of one federation, as far as known here, and the holder of each name.
 
     Attributes:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Place, Row, Town, begin, make_stream, received, rows, until
-from leaders_town import QUIET_S, keeper, new_leader
+from engine_peers import DEADLINE_S, Cluster, Place, Row, begin, make_stream, received, rows, until
+from leaders_cluster import QUIET_S, new_leader, voter
 from moving_tasks import Sums, expected, post, windows
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.objects.view import Range, View
-from medusa.engine.replication.mending import LEND, Lend
+from medusa.engine.replication.repair import LEND, Lend
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.messages import Post, Tuples
@@ -28,7 +28,7 @@ from medusa.overlay.events import wall_clock
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 pytestmark = [
-    pytest.mark.town(timing=Timing(mend_s=0.05, mend_again_s=0.3, tend_s=0.05)),
+    pytest.mark.cluster(timing=Timing(mend_s=0.05, mend_again_s=0.3, maintenance_s=0.05)),
     pytest.mark.usefixtures("interpreted"),
 ]
 
@@ -88,18 +88,18 @@ def whole(place: Place, stream: str) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
 async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
-    town: Town, damage: Damage
+    cluster: Cluster, damage: Damage
 ) -> None:
-    one, two = await town.siblings(2)
+    one, two = await cluster.siblings(2)
     async with one.client() as client, two.client() as other:
         stream = await make_stream(client, one, "s")
         await begin(other, windows(two, stream))
         posted = await each_its_epoch(client, one, stream, range(1, 9))
         await until(lambda: two.state(stream).log.boundary == 8)
-    await town.stop(one)
+    await cluster.stop(one)
     path = files(one, "mit.edu,s")[4]
     damage(path)
-    await town.start(one)
+    await cluster.start(one)
     assert await all_of(one, stream, 8) == posted
     assert whole(one, stream)
     whole_again = pq.read_table(path, page_checksum_verification=True)
@@ -112,17 +112,19 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_what_nobody_has_is_named_and_all_else_goes_on(town: Town, damage: Damage) -> None:
-    mit = await town.settle("mit.edu")
+async def test_what_nobody_has_is_named_and_all_else_goes_on(
+    cluster: Cluster, damage: Damage
+) -> None:
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
         posted = await each_its_epoch(client, mit, stream, range(1, 9))
-    await town.stop(mit)
+    await cluster.stop(mit)
     path = files(mit, "mit.edu,s")[4]
     copy = path.read_bytes()
     damage(path)
-    await town.start(mit)
-    client = await town.client(mit)
+    await cluster.start(mit)
+    client = await cluster.client(mit)
     for after in (BEGINNING, 1):
         reader = client.subscribe(stream, after)
         before = posted[max(0, after) : 4]
@@ -139,9 +141,9 @@ async def test_what_nobody_has_is_named_and_all_else_goes_on(town: Town, damage:
     assert await received(client.subscribe(stream, 1), 10) == posted[1:]
 
 
-async def test_a_mirror_gets_it_from_its_producer(town: Town) -> None:
+async def test_a_mirror_gets_it_from_its_producer(cluster: Cluster) -> None:
     """The mirror's task computes from the whole input, or not at all."""
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client, utah.client() as other:
         stream = await make_stream(client, mit, "s")
         await begin(other, windows(utah, stream))
@@ -155,9 +157,9 @@ async def test_a_mirror_gets_it_from_its_producer(town: Town) -> None:
     assert any("is damaged or missing" in text for text in said(utah))
 
 
-async def test_a_view_gets_it_from_the_stream_that_it_shows(town: Town) -> None:
-    mit, utah = await town.settle_all("mit.edu", "utah.edu")
-    client, other = await town.clients(mit, utah)
+async def test_a_view_gets_it_from_the_stream_that_it_shows(cluster: Cluster) -> None:
+    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
+    client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s")
     name = utah.name("range")
     await other.create_view(View(name, stream, Range(2, 1_000)))
@@ -171,8 +173,8 @@ async def test_a_view_gets_it_from_the_stream_that_it_shows(town: Town) -> None:
     assert any(text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah))
 
 
-async def test_an_output_is_computed_again(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_an_output_is_computed_again(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s")
     await begin(client, windows(mit, stream))
     out = mit.name("out")
@@ -190,8 +192,8 @@ async def test_an_output_is_computed_again(town: Town) -> None:
     assert any(text.startswith(f"misses rows of {out}: {path} is damaged") for text in said(mit))
 
 
-async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(town: Town) -> None:
-    mit, client = await town.founder()
+async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(cluster: Cluster) -> None:
+    mit, client = await cluster.founder()
     stream = await make_stream(client, mit, "s", history_us=10)
     await begin(client, windows(mit, stream))
     out = mit.name("out")
@@ -210,12 +212,12 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(town: T
     assert later.rows == expected(range(500))[3:]
 
 
-@pytest.mark.town(timing=Timing(), leader_silence_s=QUIET_S)
-async def test_a_home_gets_it_from_a_replica(town: Town, places: list[Place]) -> None:
+@pytest.mark.cluster(timing=Timing(), leader_silence_s=QUIET_S)
+async def test_a_home_gets_it_from_a_replica(cluster: Cluster, places: list[Place]) -> None:
     first = places[0]
-    client = await town.client(first)
+    client = await cluster.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
-    state = keeper(first, stream).logs.state
+    state = voter(first, stream).logs.state
     assert state is not None
     for at in range(1, 9):
         await client.post_event(stream, rows([(at, at)]), boundary=at)
@@ -235,13 +237,13 @@ async def test_a_home_gets_it_from_a_replica(town: Town, places: list[Place]) ->
     assert not state.log.files.lost
 
 
-@pytest.mark.town(timing=Timing(), leader_silence_s=QUIET_S)
+@pytest.mark.cluster(timing=Timing(), leader_silence_s=QUIET_S)
 async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
-    town: Town, places: list[Place]
+    cluster: Cluster, places: list[Place]
 ) -> None:
     """The new replica begins behind the lost part."""
     first = places[0]
-    client = await town.client(first)
+    client = await cluster.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
     state = [place.up.engine.store.get(stream, REPLICATED) for place in places]
     logs = {p.id: each for p, each in zip(places, state, strict=True) if each}
@@ -255,7 +257,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
         forget_recent(logs[place.id])
     with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
         await received(client.subscribe(stream, 1), 3)
-    await town.stop(replica)
+    await cluster.stop(replica)
     await client.post_event(stream, rows([(9, 9)]), boundary=9)
     await client.flush()
     copied = witness.up.engine.store.get(stream, REPLICATED)
@@ -265,10 +267,10 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
     assert await received(client.subscribe(stream, 4), 5) == [(n, n) for n in range(5, 10)]
 
 
-async def test_only_peers_of_its_participant_are_lent_a_stream(town: Town) -> None:
-    one, two = await town.siblings(2)
-    utah = await town.settle("utah.edu")
-    await town.acquainted(one, two, utah)
+async def test_only_peers_of_its_participant_are_lent_a_stream(cluster: Cluster) -> None:
+    one, two = await cluster.siblings(2)
+    utah = await cluster.settle("utah.edu")
+    await cluster.acquainted(one, two, utah)
     async with one.client() as client, utah.client() as other:
         stream = await make_stream(client, one, "s", readers=("mit.edu",))
         theirs = await make_stream(other, utah, "t")
@@ -289,10 +291,10 @@ async def test_only_peers_of_its_participant_are_lent_a_stream(town: Town) -> No
         await borrow(two, theirs, 1, 2)
 
 
-async def test_posts_missing_from_a_damaged_journal_are_told(town: Town) -> None:
+async def test_posts_missing_from_a_damaged_journal_are_told(cluster: Cluster) -> None:
     """The event names the place of the damage at the start, and the producer once that producer
     continues."""
-    mit = await town.settle("mit.edu")
+    mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
 
@@ -306,12 +308,12 @@ async def test_posts_missing_from_a_damaged_journal_are_told(town: Town) -> None
 
     for number in range(1, 4):
         await put(number)
-    await town.stop(mit)
+    await cluster.stop(mit)
     (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
     data = bytearray(journal.read_bytes())
     data[-1] ^= 1
     journal.write_bytes(data)
-    await town.start(mit)
+    await cluster.start(mit)
     assert any(text.startswith(f"misses rows of {stream}: {journal}: ") for text in said(mit))
     await put(4, boundary=9)
     text = f"misses rows of {stream}: posts 3 to 3 of p are missing from the journal"

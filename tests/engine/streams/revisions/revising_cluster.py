@@ -41,7 +41,7 @@ NOW = 1_700_000_000.0
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=3072, replicated=True)
 
 REOPENED = "reopened"
-"""In `Town.order`, with the term."""
+"""In `Cluster.order`, with the term."""
 
 WRITERS = {
     "p": Writer("client"),
@@ -189,7 +189,7 @@ def contents(log: StreamLog) -> pa.Table:
     return pa.concat_tables([shape.empty_table(), *(table.cast(shape) for table in tables)])
 
 
-class Town:
+class Cluster:
     """Three peers, one of them home, another its replica; and two clients, of every other act.
 
     Attributes:
@@ -408,19 +408,19 @@ class EndingModel(Model):
         self.boundary = max(self.ended_at, self.greatest, self.revised_at)
 
 
-def check(town: Town) -> None:
-    model = EndingModel(town.history_us, town.lateness_us)
-    done = [(client, number) for client, number in town.order if client != REOPENED]
-    assert len(done) == len(town.answers) == sum(len(acts) for acts in town.acts.values())
-    for client, number in town.order:
+def check(cluster: Cluster) -> None:
+    model = EndingModel(cluster.history_us, cluster.lateness_us)
+    done = [(client, number) for client, number in cluster.order if client != REOPENED]
+    assert len(done) == len(cluster.answers) == sum(len(acts) for acts in cluster.acts.values())
+    for client, number in cluster.order:
         if client == REOPENED:
             model.reopen()
             continue
-        assert model.take(town.acts[client][number]) == town.answers[client, number]
-    times = [time for log in town.leader.leader.logs.all[:2] for time in stimes(contents(log))]
-    earliest = max(times, default=0) - town.history_us
-    last = [contents(log) for log in town.leader.leader.logs.all]
-    for peer in town.peers:
+        assert model.take(cluster.acts[client][number]) == cluster.answers[client, number]
+    times = [time for log in cluster.leader.leader.logs.all[:2] for time in stimes(contents(log))]
+    earliest = max(times, default=0) - cluster.history_us
+    last = [contents(log) for log in cluster.leader.leader.logs.all]
+    for peer in cluster.peers:
         revised, stable, late = (contents(log) for log in peer.leader.logs.all)
         found = folded(stable, [revised])
         known = [{name: row[name] for name in found.column_names} for row in model.rows]
@@ -430,7 +430,7 @@ def check(town: Town) -> None:
         assert late.column("seq").to_pylist() == sorted(set(late.column("seq").to_pylist()))
         for number, upto, table in peer.seen:
             since = max(
-                peer.leader.logs.all[number].start, town.leader.leader.logs.all[number].start
+                peer.leader.logs.all[number].start, cluster.leader.leader.logs.all[number].start
             )
             assert cut(table, since, END) == cut(last[number], since, upto)
 

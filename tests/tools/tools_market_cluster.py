@@ -1,4 +1,4 @@
-"""Towns in which load is traded: real peers, contracts, markets and ledgers; the test sets the
+"""Clusters in which load is traded: real peers, contracts, markets and ledgers; the test sets the
 loads.
 
 The reference interpreter computes the tasks, and a task takes the load that the test sets, wherever
@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Place, Town, begin, make_stream, open_town, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, open_cluster, rows, until
 
 from medusa.contracts.balances import Balance, BalanceQuery, Balances
 from medusa.contracts.config import ContractsConfig, MarketTiming
@@ -79,7 +79,9 @@ FIXED = ContractsConfig(
     price=PRICE, settle_s=0.2, confirm_s=0.1, stay_s=0.1, market=QUICK, timing=SHORT_WAITS
 )
 
-SHORT = Timing(prepare_s=DEADLINE_S, tend_s=0.05, workers_s=0.05, confirm_s=0.05, crowded_s=0.05)
+SHORT = Timing(
+    prepare_s=DEADLINE_S, maintenance_s=0.05, workers_s=0.05, confirm_s=0.05, crowded_s=0.05
+)
 """The engine's waits. A new worker may take as long as a test: on a busy machine it does."""
 
 Sum = tuple[int, int]
@@ -106,7 +108,7 @@ class Loads(dict[str, float]):
 
 
 def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
-    """Give loads that apply to every town that is opened from now on."""
+    """Give loads that apply to every cluster that is opened from now on."""
     interpret(monkeypatch)
     loads = Loads()
     begin = TaskRunner.__init__
@@ -120,30 +122,30 @@ def set_up(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 @asynccontextmanager
-async def open_market_town(
+async def open_market_cluster(
     folder: Path, timing: Timing = SHORT, **engine: float
-) -> AsyncIterator[Town]:
-    async with open_town(folder, timing=timing, **engine) as town:  # type: ignore[arg-type]
-        yield town
+) -> AsyncIterator[Cluster]:
+    async with open_cluster(folder, timing=timing, **engine) as cluster:  # type: ignore[arg-type]
+        yield cluster
 
 
 async def settle(
-    town: Town, participant: str, units: float, *, sibling: bool = False, **contracts: Any
+    cluster: Cluster, participant: str, units: float, *, sibling: bool = False, **contracts: Any
 ) -> Place:
     """Start a peer of that capacity. contracts: its own settings, instead of FIXED's."""
     config = dataclasses.replace(FIXED, **contracts)
-    return await town.settle(
+    return await cluster.settle(
         participant, sibling=sibling, contracts=config, capacity_cores=units / 100
     )
 
 
-async def settle_two(town: Town, mit: float, utah: float, **contracts: Any) -> list[Place]:
+async def settle_two(cluster: Cluster, mit: float, utah: float, **contracts: Any) -> list[Place]:
     """Start mit.edu and utah.edu, each of that capacity. contracts: utah's own settings."""
     places = [
-        await settle(town, "mit.edu", mit),
-        await settle(town, "utah.edu", utah, **contracts),
+        await settle(cluster, "mit.edu", mit),
+        await settle(cluster, "utah.edu", utah, **contracts),
     ]
-    await town.acquainted(*places)
+    await cluster.acquainted(*places)
     return places
 
 
@@ -345,9 +347,9 @@ async def open_work(place: Place, loads: Loads) -> AsyncIterator[Work]:
         yield Work(place, client, await make_stream(client, place, "s"), loads)
 
 
-async def four_tasks(town: Town, place: Place, loads: Loads) -> Work:
+async def four_tasks(cluster: Cluster, place: Place, loads: Loads) -> Work:
     """Give work of four tasks of ten units each, which have the first 250 tuples."""
-    work = await town.open(open_work(place, loads))
+    work = await cluster.open(open_work(place, loads))
     await work.run("a", "b", "c", "d", units=10)
     await work.post(250)
     return work
