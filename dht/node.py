@@ -16,13 +16,14 @@ from medusa.dht.directory import Contacts, Replicas, Wire
 from medusa.dht.kademlia_bridge import Bridge, open_bridge
 from medusa.dht.records import KEY_BYTES
 from medusa.dht.shares import chosen
+from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import ConflictError, MedusaError, UnavailableError
 from medusa.overlay.events import Events
 from medusa.overlay.names import PeerId
 
 FIRST_WAIT_S: Final = 1.0
-"""Seconds after the first unanswered greeting; doubled each time."""
+"""Seconds after the first unanswered greeting, at most."""
 
 MAX_WAIT_S: Final = 60.0
 """Seconds between greetings of a silent peer: a returning peer is met within a minute."""
@@ -35,7 +36,7 @@ of one large participant do not keep the others waiting."""
 @dataclass(slots=True)
 class _Greeted:
     next_at: float
-    wait_s: float
+    backoff: Backoff
 
 
 class NewContacts:
@@ -57,9 +58,8 @@ class NewContacts:
         self._rng.shuffle(ready)
         greeted = chosen(ready, self._participant_of, MAX_AT_ONCE)
         for peer in greeted:
-            before = self._greeted.get(peer)
-            wait_s = FIRST_WAIT_S if before is None else min(2 * before.wait_s, MAX_WAIT_S)
-            self._greeted[peer] = _Greeted(now + wait_s, wait_s)
+            entry = self._greeted.setdefault(peer, _Greeted(now, Backoff(FIRST_WAIT_S, MAX_WAIT_S)))
+            entry.next_at = now + entry.backoff.failed(self._rng)
         return greeted
 
     def any_due(self, strangers: Iterable[PeerId], now: float) -> bool:
@@ -70,7 +70,7 @@ class NewContacts:
         """Whether any of them has not been greeted yet, or still has time to answer its first
         greeting."""
         return any(
-            greeted is None or (greeted.wait_s == FIRST_WAIT_S and now < greeted.next_at)
+            greeted is None or (greeted.backoff.failures == 1 and now < greeted.next_at)
             for greeted in map(self._greeted.get, strangers)
         )
 

@@ -50,7 +50,7 @@ class Brain:
         partners: the state of each partner.
     """
 
-    __slots__ = ("_returner", "_shedder", "_taker", "held", "partners", "peer")
+    __slots__ = ("_returner", "_shedder", "_taker", "_waits", "held", "partners", "peer")
 
     def __init__(  # noqa: PLR0917  # the order in which a driver knows them
         self,
@@ -72,6 +72,7 @@ class Brain:
         self._taker = Taker(peer, self.held, config)
         self._shedder = Shedder(self.held, self.partners, self._taker, config, rng, number=number)
         self._returner = Returner(self.held, self.partners, config)
+        self._waits = config.waits
 
     @property
     def wake_at(self) -> float:
@@ -143,7 +144,7 @@ class Brain:
         self.partners.clear()
         for partner in event.partners:
             key = (partner.peer, partner.contract)
-            state = known.pop(key, None) or PartnerState(partner)
+            state = known.pop(key, None) or PartnerState(partner, self._waits())
             state.partner = partner
             self.partners[key] = state
         gone = set(known)

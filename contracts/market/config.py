@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from medusa.overlay.backoff import Backoff
+
 MAX_ITEMS: Final = 64
 """Tasks in an offer: its message stays within some tens of KiB. A peer far above its capacity sends
 the next offer as soon as this one is answered."""
@@ -33,8 +35,9 @@ class MarketConfig:
         stay_s: least seconds that a task from a partner stays.
         press_s: seconds for each hop that full partners have to make room, before the next ones are
             asked.
-        retry_s, retry_most_s: seconds before a partner that refused is asked again; doubles up to
-            the latter, so that a steady market falls silent.
+        retry_s, retry_most_s: seconds before a partner that refused is asked again, the first time
+            and at most; each wait is four times the one before, so that a steady market falls
+            silent.
         batch: tasks in an offer, at most MAX_ITEMS.
         moving: tasks that may be leaving at once.
     """
@@ -53,3 +56,7 @@ class MarketConfig:
     retry_most_s: float = 3600.0
     batch: int = MAX_ITEMS
     moving: int = MAX_ITEMS
+
+    def waits(self) -> Backoff:
+        """The waits before one partner, or all, are asked again."""
+        return Backoff(self.retry_s, self.retry_most_s, factor=4.0)

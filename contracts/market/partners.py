@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from random import Random  # noqa: TID251 - the type only: the generator is passed in
 from typing import Final
 
-from medusa.contracts.market.config import MarketConfig
 from medusa.contracts.market.events import Partner
 from medusa.contracts.market.holdings import Key
 from medusa.contracts.market.messages import Answer
 from medusa.contracts.market.prices import MAX_PRICE
+from medusa.overlay.backoff import Backoff
 
 UNKNOWN: Final = -1
 """The partner's bid is not known: it is asked at the lowest price."""
@@ -25,8 +26,7 @@ class PartnerState:
         partner: the terms.
         bid: the price (micros) at which it takes one more unit, by its latest answer, or UNKNOWN,
             NONE.
-        until: seconds before which it is not asked again. delay: the length of the latest such
-            wait.
+        until: seconds before which it is not asked again. waits: the lengths of such waits.
         doubtful: it had no room when it last answered.
         broken: it did not answer, or did not run a task that it had accepted.
         refused: number of our latest offer that it refused in whole or in part.
@@ -39,7 +39,6 @@ class PartnerState:
         "answer",
         "bid",
         "broken",
-        "delay",
         "doubtful",
         "heard",
         "key",
@@ -48,14 +47,15 @@ class PartnerState:
         "price",
         "refused",
         "until",
+        "waits",
     )
 
-    def __init__(self, partner: Partner) -> None:
+    def __init__(self, partner: Partner, waits: Backoff) -> None:
         self.partner = partner
         self.key: Key = (partner.peer, partner.contract)
         self.bid = UNKNOWN
         self.until = -math.inf
-        self.delay = 0.0
+        self.waits = waits
         self.doubtful = False
         self.broken = False
         self.refused = 0
@@ -84,10 +84,9 @@ class PartnerState:
         """The highest price, micros per unit and second."""
         return MAX_PRICE if self.sibling else self.partner.max_price
 
-    def put_off(self, now: float, config: MarketConfig, spread: float) -> None:
-        """Do not ask it for a while, longer each time. spread: factor of the wait, around 1."""
-        self.delay = min(max(4 * self.delay, config.retry_s), config.retry_most_s)
-        self.until = now + self.delay * spread
+    def put_off(self, now: float, rng: Random) -> None:
+        """Do not ask it for a while, longer each time."""
+        self.until = now + self.waits.failed(rng)
 
     def welcome(self) -> None:
         """Allow asking it at once."""

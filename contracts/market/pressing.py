@@ -4,15 +4,15 @@ the number of hops."""
 from __future__ import annotations
 
 import math
+from random import Random  # noqa: TID251 - the type only: the generator is passed in
 from typing import Final
 
 from medusa.contracts.market.config import MAX_HOPS, MarketConfig
 from medusa.contracts.market.holdings import Key
 from medusa.contracts.market.partners import PartnerState
 
-FAR_RESTS: Final = 4
-"""The number of first waits (`retry_s`) up to which an overloaded peer still searches beyond its
-partners: two searches, because each rest is four times the one before."""
+FAR_SEARCHES: Final = 2
+"""Searches of an overloaded peer beyond its partners that may fail before it asks them alone."""
 
 
 class Pressing:
@@ -28,11 +28,20 @@ class Pressing:
         wake_at: seconds at which `following` may name a partner again; inf: it will not.
     """
 
-    __slots__ = ("_config", "_rest", "_rested", "hops", "pressed", "rest_until", "until", "wake_at")
+    __slots__ = (
+        "_config",
+        "_rested",
+        "_waits",
+        "hops",
+        "pressed",
+        "rest_until",
+        "until",
+        "wake_at",
+    )
 
     def __init__(self, config: MarketConfig) -> None:
         self._config = config
-        self._rest = 0.0
+        self._waits = config.waits()
         self._rested = 0
         self.pressed: set[Key] = set()
         self.hops = 0
@@ -43,7 +52,7 @@ class Pressing:
     def reach(self) -> int:
         """The farthest distance for this peer's own need. After some failed searches only partners
         are asked: they will pass on the news when a farther peer has room."""
-        return MAX_HOPS if self._rest < FAR_RESTS * self._config.retry_s else 1
+        return MAX_HOPS if self._waits.failures < FAR_SEARCHES else 1
 
     def following(
         self, full: list[PartnerState], limit: int, now: float, *, widen: bool
@@ -78,14 +87,13 @@ class Pressing:
         """Whether a request within so many hops has failed recently."""
         return limit <= 0 or (now < self.rest_until and limit <= self._rested)
 
-    def rest(self, limit: int, now: float, spread: float) -> None:
+    def rest(self, limit: int, now: float, rng: Random) -> None:
         """Nobody could help: pause, longer each time."""
         if now >= self.rest_until:
-            self._rest = min(max(4 * self._rest, self._config.retry_s), self._config.retry_most_s)
-            self.rest_until = now + self._rest * spread
+            self.rest_until = now + self._waits.failed(rng)
         self._rested = limit
 
     def resume(self) -> None:
         """End the pause: a partner has room or took a task, or the need has grown."""
-        self._rest = 0.0
+        self._waits.succeeded()
         self.rest_until = -math.inf

@@ -102,7 +102,7 @@ class Shedder:
             self._press.resume()
             if bid != NONE:
                 state.bid = bid
-                state.delay = 0.0
+                state.waits.succeeded()
                 state.welcome()
             return self._need(now) is None
         return False
@@ -125,7 +125,7 @@ class Shedder:
         state.doubtful = False
         if accepted:
             state.price = price
-            state.delay = 0.0
+            state.waits.succeeded()
             self._press.resume()
         if out.items:
             state.refused = answer.number
@@ -133,7 +133,7 @@ class Shedder:
         dear = need is not None and bid > self._ceiling(state, need)
         # a partner that refuses at its own bid is put off; others are asked again at their bid
         if bid == NONE or dear or (out.items and bid <= price):
-            self._put_off(state, now)
+            state.put_off(now, self._rng)
 
     def unreachable(self, peer: str, now: float) -> None:
         """Messages do not reach that peer."""
@@ -198,7 +198,7 @@ class Shedder:
         for state in self._partners.values():
             if not state.full and not state.broken:
                 state.until = -math.inf
-                state.delay = 0.0
+                state.waits.succeeded()
 
     def _need(self, now: float) -> Need | None:
         held = self._held
@@ -246,7 +246,7 @@ class Shedder:
                 return
         self.wake_at = min(self.wake_at, self._press.wake_at)
         if self._press.wake_at == math.inf:
-            self._press.rest(need.hops, now, self._spread())
+            self._press.rest(need.hops, now, self._rng)
 
     def _wait(self, now: float) -> None:
         """Wait until a partner may be asked again, unless one reports room before."""
@@ -312,10 +312,4 @@ class Shedder:
 
     def _broke(self, state: PartnerState, now: float) -> None:
         state.broken = True
-        self._put_off(state, now)
-
-    def _put_off(self, state: PartnerState, now: float) -> None:
-        state.put_off(now, self._config, self._spread())
-
-    def _spread(self) -> float:
-        return self._rng.uniform(0.75, 1.25)
+        state.put_off(now, self._rng)
