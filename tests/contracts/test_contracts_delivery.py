@@ -351,13 +351,10 @@ def test_waits_grow_and_end_growing() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 2), st.booleans(), st.floats(0, 400, allow_nan=False)),
-        max_size=60,
+        st.tuples(st.integers(0, 2), st.booleans(), st.floats(0, 400, allow_nan=False)), max_size=60
     )
 )
-def test_never_more_at_once_and_everyone_in_the_end(
-    steps: list[tuple[int, bool, float]],
-) -> None:
+def test_never_more_at_once_and_everyone_in_the_end(steps: list[tuple[int, bool, float]]) -> None:
     outbox = Outbox(random.Random(1))
     wanted = {record(number): (ONE, TWO) for number in range(3)}
     busy: list[PeerRecord] = []

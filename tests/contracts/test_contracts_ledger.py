@@ -14,18 +14,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from contracts_ledgers import AT, disputed, filled, next_receipt, opened
-from contracts_settling import (
-    AC,
-    CD,
-    FEDERATION,
-    RATE,
-    TASK,
-    A,
-    C,
-    D,
-    S,
-    deal_of,
-)
+from contracts_settling import AC, CD, FEDERATION, RATE, TASK, A, C, D, S, deal_of
 from deadline import DEADLINE_S
 
 from medusa.contracts.audit import chained

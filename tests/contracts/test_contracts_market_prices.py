@@ -36,11 +36,7 @@ def test_the_unit_cost_at_capacity_is_the_price() -> None:
     assert unit_cost(cost, 35, -1e-6) == pytest.approx(500, rel=1e-3)
 
 
-@given(
-    capacity=st.floats(1, 1e4),
-    load=st.floats(0, 1.2),
-    change=st.floats(0.001, 0.1),
-)
+@given(capacity=st.floats(1, 1e4), load=st.floats(0, 1.2), change=st.floats(0.001, 0.1))
 def test_dearer_the_more_there_is(capacity: float, load: float, change: float) -> None:
     cost = QueueingCost(capacity, 1000)
     at, by = capacity * load, capacity * change

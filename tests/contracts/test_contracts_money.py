@@ -28,9 +28,7 @@ class Money(RuleBasedStateMachine):
         self.world = World(names="acde")
 
     @rule(
-        task=st.sampled_from("xyz"),
-        chain=st.sampled_from(CHAINS),
-        lag=st.sampled_from([0, 2, 40]),
+        task=st.sampled_from("xyz"), chain=st.sampled_from(CHAINS), lag=st.sampled_from([0, 2, 40])
     )
     def move(self, task: str, chain: tuple[bytes, ...], lag: float) -> None:
         self.world.place(f"{TASK}/{task}", *chain, lag=lag)

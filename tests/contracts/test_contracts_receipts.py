@@ -188,11 +188,7 @@ boundaries = st.integers(-(10**9), 10**9)
 @given(
     cuts=st.lists(boundaries, min_size=2, max_size=8, unique=True),
     rate=st.builds(
-        ContentRate,
-        st.integers(0, 10**6),
-        st.integers(0, 10**6),
-        st.integers(0, 10**8),
-        boundaries,
+        ContentRate, st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**8), boundaries
     ),
 )
 def test_content_costs_the_same_however_it_is_cut(cuts: list[int], rate: ContentRate) -> None:

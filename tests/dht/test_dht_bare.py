@@ -473,16 +473,11 @@ def test_the_bare_protocol_makes_calls_of_misspelt_attributes_and_ours_does_not(
         _ = ours.rooter
 
 
-async def test_three_tries_find_what_one_try_misses(
-    autojump_clock: trio.testing.MockClock,
-) -> None:
+async def test_three_tries_find_what_one_try_misses(autojump_clock: trio.testing.MockClock) -> None:
     found = {}
     for attempts in (1, 3):
         config = DhtConfig(attempts=attempts)
-        async with (
-            open_network(11, 0.4) as network,
-            open_members(network, 30, config) as members,
-        ):
+        async with open_network(11, 0.4) as network, open_members(network, 30, config) as members:
             nodes = [member.node for member in members]
             found[attempts] = await found_of(40, network.rng, nodes, our_set, our_get)
     assert found[3] >= 39

@@ -185,9 +185,7 @@ async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
     config = DhtConfig(copies=copies, quorum=copies)
     compared: list[bytes] = []
     handed: list[bytes] = []
-    async with (
-        open_member(network, own, {own: address_of(0)}, config) as member,
-    ):
+    async with open_member(network, own, {own: address_of(0)}, config) as member:
         for key in keys:
             member.shelf.accept(key, b"value")
         protocol = member.node._bridge._protocol

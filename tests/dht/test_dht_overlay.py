@@ -98,9 +98,7 @@ async def three(folder: Path) -> AsyncIterator[tuple[Peer, Peer, Peer, trio.Nurs
         membership.admit(ROOTS[0], root.certificate, NOW)
     mit, utah, cmu = (
         Peer(
-            folder / root.participant,
-            root,
-            Membership(membership.charter, membership.statements()),
+            folder / root.participant, root, Membership(membership.charter, membership.statements())
         )
         for root in ROOTS
     )

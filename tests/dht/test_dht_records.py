@@ -216,8 +216,7 @@ def test_requests_round_trip(message: Request) -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
-    [Pong(), Stored(), Stored("conflict", "why"), Found([CALL] * 20, [b"v" * 1024] * 6)],
+    "message", [Pong(), Stored(), Stored("conflict", "why"), Found([CALL] * 20, [b"v" * 1024] * 6)]
 )
 def test_replies_round_trip_and_fit_a_datagram(message: Reply) -> None:
     data = encode_reply(CALL, message)
@@ -226,12 +225,7 @@ def test_replies_round_trip_and_fit_a_datagram(message: Reply) -> None:
 
 
 @pytest.mark.parametrize(
-    "message",
-    [
-        Store(b"short", b"v"),
-        Store(CALL, b"v" * 1025),
-        FindNode(CALL + b"x"),
-    ],
+    "message", [Store(b"short", b"v"), Store(CALL, b"v" * 1025), FindNode(CALL + b"x")]
 )
 def test_requests_out_of_bounds_are_malformed(message: Request) -> None:
     with pytest.raises(DecodeError):

@@ -175,10 +175,7 @@ class Place:
     def config(self) -> Config:
         config = load_config(self.home)
         overlay = dataclasses.replace(
-            config.overlay,
-            listen=self.listen,
-            preset=Preset.LOCAL,
-            timing=self.overlay_timing,
+            config.overlay, listen=self.listen, preset=Preset.LOCAL, timing=self.overlay_timing
         )
         contracts = self.contracts_config or config.contracts
         return dataclasses.replace(

@@ -20,10 +20,7 @@ MOVES: Final[dict[tuple[At, At], list[Order]]] = {
         *both(Failpoint.MOVE_TELL_PRODUCER),
         *both(Failpoint.LOG_COMMIT, call=3),
     ],
-    ("owner", "owner"): [
-        *both(Failpoint.QUERY_PLACE),
-        *both(Failpoint.MOVE_TELL_PRODUCER),
-    ],
+    ("owner", "owner"): [*both(Failpoint.QUERY_PLACE), *both(Failpoint.MOVE_TELL_PRODUCER)],
     ("worker", "worker"): [
         *both(Failpoint.MOVE_ASSIGN),
         *both(Failpoint.ASSIGNMENT_SAVE),
@@ -32,10 +29,7 @@ MOVES: Final[dict[tuple[At, At], list[Order]]] = {
         *both(Failpoint.LOG_COMMIT, call=3),
         *both(Failpoint.MOVE_ACTIVATE),
     ],
-    ("worker", "owner"): [
-        *both(Failpoint.MOVE_RELEASE),
-        *both(Failpoint.ASSIGNMENT_DROP),
-    ],
+    ("worker", "owner"): [*both(Failpoint.MOVE_RELEASE), *both(Failpoint.ASSIGNMENT_DROP)],
 }
 """Who is killed, and where the task is being moved: from its owner to the worker, or back."""
 

@@ -15,12 +15,7 @@ from medusa.testnet.intrusion.board import Board
 from medusa.testnet.intrusion.run import Options, run_intrusion
 from medusa.testnet.kit.peers import Federation, Peer
 
-pytestmark = [
-    pytest.mark.process,
-    pytest.mark.spark,
-    pytest.mark.soak,
-    pytest.mark.timeout(1800),
-]
+pytestmark = [pytest.mark.process, pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(1800)]
 
 LOOK_S = 0.1
 

@@ -200,22 +200,13 @@ def test_tables_are_kept_and_joined() -> None:
     best = CONNS.group_by("src_ip").first(2, order=["bytes desc"], place="place")
     sizes = sums.named(f"{MIT}sums").group_by("n", table=True).totals(sources="count()")
     owned = CONNS.table_join(
-        owners,
-        on="left.src_ip = right.ip",
-        kind="left",
-        select={"owner": "right.owner"},
+        owners, on="left.src_ip = right.ip", kind="left", select={"owner": "right.owner"}
     )
     made = medusa.query(
-        f"{MIT}q",
-        best.named(f"{MIT}best"),
-        sizes.named(f"{MIT}sizes"),
-        owned.named(f"{MIT}owned"),
+        f"{MIT}q", best.named(f"{MIT}best"), sizes.named(f"{MIT}sizes"), owned.named(f"{MIT}owned")
     )
     conns = f"{MIT}conns"
-    functions = (
-        AggregateCall("count", None, "n"),
-        AggregateCall("max", "bytes", "class"),
-    )
+    functions = (AggregateCall("count", None, "n"), AggregateCall("max", "bytes", "class"))
     counted = (AggregateCall("count", None, "sources"),)
     fields = (("owner", "right.owner"),)
     on = "left.src_ip = right.ip"
@@ -283,10 +274,7 @@ def _query(*streams: medusa.Stream, **options: str) -> Query:
         (lambda: CONNS.window("1 minut"), "'1 minut' is no length of time: write a whole number"),
         (lambda: CONNS.window("2 months"), "no length of time"),
         (lambda: CONNS.window("1 day").aggregate(n="counts()"), "there is no aggregate 'counts'"),
-        (
-            lambda: CONNS.join(CONNS, within=("0 s", "0 s"), select={}),
-            "'0 s' is no length of time",
-        ),
+        (lambda: CONNS.join(CONNS, within=("0 s", "0 s"), select={}), "'0 s' is no length of time"),
         (
             lambda: CONNS.join(CONNS, within=("0 hours", "0 hours"), select={}, kind="outer"),
             "kind 'outer' is not one of inner, left",

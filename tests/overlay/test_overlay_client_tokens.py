@@ -73,8 +73,7 @@ async def test_a_call_takes_the_scope_of_its_method() -> None:
                 await client.call("change", Word("x"), Word)
             # What nobody has classified is for those who may do everything.
             with pytest.raises(
-                NotAuthorisedError,
-                match=r"unclassified needs every scope.*--scope read,post",
+                NotAuthorisedError, match=r"unclassified needs every scope.*--scope read,post"
             ):
                 await client.call("unclassified", Word("x"), Word)
         async with desk.client(address, MINE) as client:

@@ -47,12 +47,7 @@ async def listening(
     service.unary("internal", Word, whoami)
     identity = Identity.issue(root, NOW)
     async with open_client_listener(
-        identity,
-        owner_clients(TOKEN),
-        service,
-        LOCAL,
-        events or Events(),
-        handshake_s=handshake_s,
+        identity, owner_clients(TOKEN), service, LOCAL, events or Events(), handshake_s=handshake_s
     ) as address:
         yield address
 

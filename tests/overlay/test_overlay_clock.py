@@ -244,12 +244,7 @@ def test_a_clock_is_confirmed_by_others_or_by_standing_for_a_while(machine: Mach
     assert not machine.clock.is_confirmed
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(-1e9, 1e9), st.integers(1, 600), st.booleans()),
-        max_size=8,
-    )
-)
+@given(st.lists(st.tuples(st.floats(-1e9, 1e9), st.integers(1, 600), st.booleans()), max_size=8))
 def test_whatever_happens_the_peer_goes_by_its_count_or_by_its_machine(
     steps: list[tuple[float, int, bool]],
 ) -> None:

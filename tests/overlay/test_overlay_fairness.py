@@ -79,11 +79,7 @@ async def listening(
     """Give a stream; bytes that are sent into it are one read of the connection."""
     near, far = trio.testing.memory_stream_pair()
     connection = Connection(
-        far,
-        Caller("evil.edu", b"e" * 20),
-        dialled=False,
-        service=served.service,
-        events=Events(),
+        far, Caller("evil.edu", b"e" * 20), dialled=False, service=served.service, events=Events()
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)

@@ -136,9 +136,7 @@ async def test_a_killed_peer_is_dead_for_all_in_no_time(tmp_path: Path) -> None:
         assert {peer for peer, _ in changes} == {victim.id}
 
 
-async def test_a_sibling_that_does_not_answer_is_a_trouble_until_it_is_back(
-    tmp_path: Path,
-) -> None:
+async def test_a_sibling_that_does_not_answer_is_a_trouble_until_it_is_back(tmp_path: Path) -> None:
     async with federation(tmp_path, 3, siblings=True) as (peers, nursery):
         one, two, three = peers
         troubles = one.overlay.troubles

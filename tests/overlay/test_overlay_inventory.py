@@ -67,9 +67,7 @@ def test_a_missing_file_of_a_folder_is_told_until_it_is_back_or_removed(tmp_path
     for _ in range(2):
         told: list[DamagedError] = []
         assert list(JsonFolder(folder, int, "mend it").load(told.append)) == [7]
-        assert [str(each) for each in told] == [
-            is_missing(folder / "a.json", Inventory(folder)),
-        ]
+        assert [str(each) for each in told] == [is_missing(folder / "a.json", Inventory(folder))]
     with pytest.raises(DamagedError, match=r"a\.json is missing"):
         list(JsonFolder(folder, int, "mend it").load())
     (folder / "a.json").write_bytes(kept)

@@ -12,10 +12,7 @@ from hypothesis import strategies as st
 from medusa.overlay.places import Places
 
 
-@given(
-    st.integers(1, 40),
-    st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=300),
-)
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=300))
 def test_each_holder_has_at_most_as_many_as_are_free(
     limit: int, steps: list[tuple[int, bool]]
 ) -> None:

@@ -120,11 +120,7 @@ async def connected(
     """Give a caller and the served side, connected in memory."""
     left, right = trio.testing.memory_stream_pair()
     here = Connection(
-        left,
-        Caller("mit.edu", b"m" * 20),
-        dialled=True,
-        service=Service(),
-        events=Events(),
+        left, Caller("mit.edu", b"m" * 20), dialled=True, service=Service(), events=Events()
     )
     there = Connection(
         right,
@@ -451,12 +447,7 @@ async def test_silence_is_noticed(autojump_clock: object) -> None:
     began = trio.current_time()
     left, _silent = trio.testing.memory_stream_pair()
     connection = Connection(
-        left,
-        PEER,
-        dialled=True,
-        service=Service(),
-        events=Events(),
-        keep_alive=KeepAlive(10, 30),
+        left, PEER, dialled=True, service=Service(), events=Events(), keep_alive=KeepAlive(10, 30)
     )
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)

@@ -191,11 +191,7 @@ async def _called_through_a_cut(most: int) -> int:
 
     def connection(tls: TlsStream, *, dialled: bool) -> Connection:
         return Connection(
-            tls,
-            Caller("mit.edu", b"p" * 20),
-            dialled=dialled,
-            service=service,
-            events=Events(),
+            tls, Caller("mit.edu", b"p" * 20), dialled=dialled, service=service, events=Events()
         )
 
     async with trio.open_nursery() as nursery:

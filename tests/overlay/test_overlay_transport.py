@@ -170,10 +170,7 @@ async def test_the_smaller_ids_dial_is_kept(federation: Federation) -> None:
     """While it awaits the verdict on its own dial, the peer with the smaller id refuses others."""
     identities = [Identity.issue(federation.mit, NOW) for _ in range(2)]
     small, large = sorted(identities, key=lambda identity: identity.peer_id)
-    for own, other, answer in (
-        (small, large, Answer.DUPLICATE),
-        (large, small, Answer.ACCEPTED),
-    ):
+    for own, other, answer in ((small, large, Answer.DUPLICATE), (large, small, Answer.ACCEPTED)):
         async with (
             peer(own, federation.copy(), {}) as ours,
             ours.transport._links.to(other.peer_id).greeting,

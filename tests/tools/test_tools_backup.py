@@ -212,8 +212,7 @@ async def test_a_stream_of_today_goes_on_behind_the_present(
 
 @pytest.mark.cluster(timing=ALONE)
 async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
-    cluster: Cluster,
-    tmp_path: Path,
+    cluster: Cluster, tmp_path: Path
 ) -> None:
     """Its times are years ago, for example; behind the present, all that it keeps would be older
     than its history."""

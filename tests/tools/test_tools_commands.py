@@ -347,9 +347,7 @@ def test_a_speed_needs_a_time_field() -> None:
 
 
 def test_a_terminal_shows_progress(
-    tmp_path: Path,
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     csv = tmp_path / "rows.csv"
     csv.write_text("ts,name\n" + "1.5,a\n" * 100_000)
@@ -472,10 +470,7 @@ def completed(words: str, home: Path) -> list[str]:
         "MEDUSA_HOME": str(home),
     }
     done = subprocess.run(
-        medusa_command(),
-        env={**os.environ, **asked},
-        capture_output=True,
-        check=False,
+        medusa_command(), env={**os.environ, **asked}, capture_output=True, check=False
     )
     assert not done.stderr
     return [line.removeprefix("plain,") for line in done.stdout.decode().split()]

@@ -128,9 +128,7 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run: Run, tmp_
 
 
 def test_the_other_kinds_of_contract(
-    homes: tuple[Home, Home],
-    run: Run,
-    monkeypatch: pytest.MonkeyPatch,
+    homes: tuple[Home, Home], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit, utah = homes
     stream = "medusa://mit.edu/conns"
@@ -238,10 +236,7 @@ def test_what_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> 
     ],
 )
 def test_options_that_do_not_belong_together(
-    homes: tuple[Home, Home],
-    run: Run,
-    told: str,
-    arguments: tuple[str, ...],
+    homes: tuple[Home, Home], run: Run, told: str, arguments: tuple[str, ...]
 ) -> None:
     code, _, err = run("contract", "propose", "--to", "utah.edu", *arguments, home=homes[0])
     assert code == 2

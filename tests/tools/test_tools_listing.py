@@ -85,18 +85,7 @@ async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]
 
     listed = (await at_mit("stream", "list")).splitlines()
     assert listed[0].split() == [
-        *(
-            "stream",
-            "owner",
-            "made",
-            "by",
-            "who",
-            "may",
-            "read",
-            "boundary",
-            "waiting",
-            "rows/s",
-        )
+        *("stream", "owner", "made", "by", "who", "may", "read", "boundary", "waiting", "rows/s")
     ]
     assert [line.split("  ")[0] for line in listed[1:]] == [
         f"medusa://mit.edu/{path}" for path in ("conns", "counts", "low", "secret")

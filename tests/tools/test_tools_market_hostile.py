@@ -227,11 +227,7 @@ async def test_a_stale_term(cluster: Cluster, loads: Loads) -> None:
         await say(utah, mit, "task.give_back", GiveBackTask(task, term_number - 1), MoveRecord)
     with pytest.raises(NotAuthorisedError, match="not its worker"):
         await say(
-            utah,
-            mit,
-            "task.pass_on",
-            PassOn(task, term_number - 1, mit.id, Deal()),
-            MoveRecord,
+            utah, mit, "task.pass_on", PassOn(task, term_number - 1, mit.id, Deal()), MoveRecord
         )
     answer = await say(utah, mit, "task.confirm", Confirm(task, term_number - 1), Confirmed)
     assert answer.status is PlacementStatus.RELEASED

@@ -202,11 +202,7 @@ async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
     connection = await chain.mit.up.engine.overlay.connect(bytes.fromhex(chain.utah.id))
     for term_number in range(20):
         news = Passed(
-            chain.task,
-            before.deal.term_number,
-            0,
-            before.deal.term_number + term_number + 1,
-            "",
+            chain.task, before.deal.term_number, 0, before.deal.term_number + term_number + 1, ""
         )
         await connection.call(PASSED, news, Done)
     assert len(ledger.deals()) == 3

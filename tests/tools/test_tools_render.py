@@ -76,9 +76,7 @@ def _lines(drawn: RenderableType, width: int) -> list[str]:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from([80, 100, 120, 200]),
-    st.integers(16, 60),
-    st.tuples(*[st.integers(0, 40)] * 4),
+    st.sampled_from([80, 100, 120, 200]), st.integers(16, 60), st.tuples(*[st.integers(0, 40)] * 4)
 )
 def test_it_fits_the_terminal(width: int, height: int, sizes: tuple[int, int, int, int]) -> None:
     lines = _lines(render(_snapshot(max(1, sizes[0]), *sizes[1:]), width, height), width)

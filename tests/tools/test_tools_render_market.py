@@ -125,10 +125,7 @@ def test_a_market_without_contracts_is_not_shown() -> None:
     [
         ({"per_message": 1000}, "0.001/tuple"),
         ({"per_period": 5_000_000, "period_s": 3600.0}, "5/1h00m"),
-        (
-            {"per_message": 1000, "per_period": 5_000_000, "period_s": 60.0},
-            "0.001/tuple + 5/1m00s",
-        ),
+        ({"per_message": 1000, "per_period": 5_000_000, "period_s": 60.0}, "0.001/tuple + 5/1m00s"),
         ({}, "-"),
     ],
 )

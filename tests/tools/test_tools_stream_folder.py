@@ -38,9 +38,7 @@ def found(folder: Path) -> list[int]:
     st.lists(st.tuples(st.integers(1, 30), st.sampled_from(["wait", "write", "end", "kill"]))),
 )
 def test_each_tuple_is_in_one_file_however_often_the_command_ends(
-    tmp_path_factory: pytest.TempPathFactory,
-    times: set[int],
-    steps: list[tuple[int, str]],
+    tmp_path_factory: pytest.TempPathFactory, times: set[int], steps: list[tuple[int, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
     ordered, names = sorted(times), set[str]()

@@ -71,11 +71,7 @@ async def test_table_1(stock: OpenStock, cluster: Cluster, monkeypatch: pytest.M
         "readers": {},
     }
     created = await client.create_stream({"name": PEOPLE, "schema": PERSON["name"]})
-    assert created == {
-        "names": [PEOPLE],
-        "remarks": [],
-        "readers": {PEOPLE: "mit.edu alone"},
-    }
+    assert created == {"names": [PEOPLE], "remarks": [], "readers": {PEOPLE: "mit.edu alone"}}
     query = {
         "name": "medusa://mit.edu/tall",
         "boxes": [

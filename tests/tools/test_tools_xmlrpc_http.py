@@ -69,12 +69,7 @@ def head(place: Place, **headers: str) -> bytes:
     ],
 )
 async def test_what_is_no_call_of_xml_rpc(  # noqa: PLR0917 - fixtures
-    stock: OpenStock,
-    cluster: Cluster,
-    headers: dict[str, str],
-    path: str,
-    status: int,
-    reason: str,
+    stock: OpenStock, cluster: Cluster, headers: dict[str, str], path: str, status: int, reason: str
 ) -> None:
     mit = await settled(cluster)
     body = b"x" * (MAX_BODY_BYTES + 1) if "Content-Length" in headers else NONE_SUCH

@@ -150,11 +150,7 @@ class FakePeer:
             while True:
                 with trio.CancelScope() as self._scope:
                     async with open_client_listener(
-                        identity,
-                        owner_clients(token),
-                        self._service(),
-                        ("127.0.0.1", 0),
-                        Events(),
+                        identity, owner_clients(token), self._service(), ("127.0.0.1", 0), Events()
                     ) as address:
                         self.home.write_run(
                             Running(

@@ -193,11 +193,7 @@ async def test_streams_that_cannot_be(cluster: Cluster) -> None:
             InvalidInputError,
             "created with the query",
         ),
-        (
-            StreamDefinition(mit.name("s"), schema.name, leader="ab"),
-            InvalidInputError,
-            "peer",
-        ),
+        (StreamDefinition(mit.name("s"), schema.name, leader="ab"), InvalidInputError, "peer"),
         (
             StreamDefinition(mit.name("s"), schema.name, leader=utah.id),
             InvalidInputError,

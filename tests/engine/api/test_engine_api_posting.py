@@ -105,12 +105,7 @@ async def test_what_does_not_fit_is_refused_where_it_enters(cluster: Cluster) ->
     long = rows([(1, 1)], name=TOO_LONG)
     missing = rows([(1, 1)]).drop_columns("value")
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
-    for table, text in (
-        (wrong, "value"),
-        (null, "value"),
-        (long, "name"),
-        (missing, "value"),
-    ):
+    for table, text in ((wrong, "value"), (null, "value"), (long, "name"), (missing, "value")):
         for poster in (client, other):
             with pytest.raises(InvalidInputError, match=text):
                 await poster.post_event(stream, table)

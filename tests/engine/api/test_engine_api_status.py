@@ -60,10 +60,7 @@ async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(cluster
     host, port = evil.up.running.overlay
     assert (told.participant, told.peer) == ("evil.org", evil.id)
     assert (told.address, told.state) == (f"{host}:{port}", "running")
-    assert [each.name for each in told.streams] == [
-        mit.name("t"),
-        evil.name("?[2J?31m?[/bold]"),
-    ]
+    assert [each.name for each in told.streams] == [mit.name("t"), evil.name("?[2J?31m?[/bold]")]
     assert [each.name for each in told.tasks] == [mit.name("u")]
     assert told.events == ()
     assert (told.load, told.capacity, told.memory_bytes) == (1e18, 0.0, 2**63 - 1)

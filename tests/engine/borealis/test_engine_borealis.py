@@ -9,17 +9,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
-from borealis_boxes import (
-    BUFFERS,
-    HEAD,
-    ORDERED,
-    TABLE,
-    TIMED,
-    document,
-    read,
-    table_box,
-    whole,
-)
+from borealis_boxes import BUFFERS, HEAD, ORDERED, TABLE, TIMED, document, read, table_box, whole
 from borealis_documents import INTRUSION, MONITORING_DEPLOYED, TOLLS
 from computed_documents import BASE, Row, by_interpreter
 from hypothesis import given, settings

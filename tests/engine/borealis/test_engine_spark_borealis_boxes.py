@@ -9,14 +9,7 @@ from typing import Any
 
 import pytest
 from borealis_boxes import BUFFERS, ORDERED, TABLE, document, read, table_box, whole
-from computed_documents import (
-    Row,
-    answers,
-    by_interpreted_tasks,
-    by_interpreter,
-    by_spark,
-    rows_of,
-)
+from computed_documents import Row, answers, by_interpreted_tasks, by_interpreter, by_spark, rows_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

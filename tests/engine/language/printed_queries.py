@@ -14,12 +14,7 @@ from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.sql.printing import query_as_sql
 from medusa.engine.language.sql.script import Script
 from medusa.engine.language.xml.writing import query_as_xml
-from medusa.engine.objects.query import (
-    Aggregate,
-    Query,
-    streams_read,
-    streams_written,
-)
+from medusa.engine.objects.query import Aggregate, Query, streams_read, streams_written
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document

@@ -189,12 +189,7 @@ def test_a_variance_of_what_is_not_finite_is_nan(finite: list[float], others: li
             assert found is None if len(values) < least else math.isnan(found)  # type: ignore[arg-type]
 
 
-DEGREES = {
-    "var_pop": 1,
-    "stddev_pop": 1,
-    "var_samp": 2,
-    "stddev_samp": 2,
-}
+DEGREES = {"var_pop": 1, "stddev_pop": 1, "var_samp": 2, "stddev_samp": 2}
 """How many values each needs."""
 
 

@@ -190,10 +190,7 @@ def test_aggregates_types() -> None:
             window(AggregateCall("approx_count_distinct", None, "f")),
             "approx_count_distinct needs an argument",
         ),
-        (
-            window(AggregateCall("sum", "src", "f")),
-            "output field 'f': sum does not take",
-        ),
+        (window(AggregateCall("sum", "src", "f")), "output field 'f': sum does not take"),
         (window(AggregateCall("avg", "stime", "f")), "avg does not take timestamp"),
         (window(AggregateCall("min", "ok", "f")), "min does not take bool"),
         (window(AggregateCall("sum", "", "f")), "it is empty"),

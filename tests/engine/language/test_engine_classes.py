@@ -267,10 +267,7 @@ def test_what_is_not_said_is_completed() -> None:
 
 
 def test_what_is_said_later_counts() -> None:
-    before = applied(
-        QUERY,
-        AvailabilityRequest(Mode.PASSIVE_STANDBY, ROLLBACK, 2.0, 0.5, PEER),
-    )
+    before = applied(QUERY, AvailabilityRequest(Mode.PASSIVE_STANDBY, ROLLBACK, 2.0, 0.5, PEER))
     assert applied(before, AvailabilityRequest()) == before
     assert applied(before, AvailabilityRequest(bound_s=4.0)).availability == Availability(
         Mode.PASSIVE_STANDBY, ROLLBACK, 4.0, 0.5, PEER

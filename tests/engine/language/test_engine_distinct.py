@@ -9,12 +9,7 @@ from collections.abc import Iterable
 import pytest
 from reference_sketch import counted, improved_raw
 
-from medusa.engine.aggregates.distinct import (
-    APPROX_COUNT_DISTINCT,
-    RANK_BITS,
-    REGISTERS,
-    place,
-)
+from medusa.engine.aggregates.distinct import APPROX_COUNT_DISTINCT, RANK_BITS, REGISTERS, place
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema

@@ -222,9 +222,7 @@ def test_every_other_operator(text: str, operator: str) -> None:
 
 def test_nodes_are_what_they_say() -> None:
     assert parse_expression("n > 2.5", FIELDS) == Operation(
-        ">",
-        (Operation("cast", (FieldRef("n", F.INT),), F.DOUBLE), Constant(2.5, F.DOUBLE)),
-        F.BOOL,
+        ">", (Operation("cast", (FieldRef("n", F.INT),), F.DOUBLE), Constant(2.5, F.DOUBLE)), F.BOOL
     )
     assert parse_expression("s not like 'x'", FIELDS) == Operation(
         "not",
@@ -372,11 +370,7 @@ def test_nodes_are_what_they_say() -> None:
         ("rand() > d", "no function 'rand': a result must be the same", 1),
         ("now() > t", "computed; the time of a tuple is stime", 1),
         ("uper(s) = 'X'", "no function 'uper'; alike are upper; CREATE FUNCTION names", 1),
-        (
-            "service(n) = 'x'",
-            "no function 'service'; `medusa function list` names all; CREATE",
-            1,
-        ),
+        ("service(n) = 'x'", "no function 'service'; `medusa function list` names all; CREATE", 1),
         ("n is distinct", "after IS comes NULL, NOT NULL, TRUE or FALSE", 1),
         ("bitand(n, d)", "takes two integers, not (int, double)", 1),
         ("shiftleft(n, big)", "an integer and a number of bits", 1),

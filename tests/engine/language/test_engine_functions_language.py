@@ -20,15 +20,7 @@ from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.functions import UserFunction
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Join,
-    JoinKind,
-    Map,
-    Query,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Join, JoinKind, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.reading import read_document, read_draft
 from medusa.engine.tasks.calls import stages_of

@@ -41,8 +41,7 @@ EVERY = tuple(
 def query(size: int, advance: int, name: str = "out") -> Query:
     output = f"medusa://mit.edu/{name}"
     return Query(
-        "medusa://mit.edu/q",
-        (Aggregate("w", SOURCE.name, output, size, advance, ("src",), EVERY),),
+        "medusa://mit.edu/q", (Aggregate("w", SOURCE.name, output, size, advance, ("src",), EVERY),)
     )
 
 

@@ -52,10 +52,7 @@ class Around:
         )
         self.directory.changed.add(lambda term: self.read_anew.append(term.subject))
         self.digests = Digests(
-            cast("Overlay", overlay),
-            cast("QueryHost", self.host),
-            self.directory,
-            EngineConfig(),
+            cast("Overlay", overlay), cast("QueryHost", self.host), self.directory, EngineConfig()
         )
 
     def _publish(self, content: bytes) -> None:

@@ -39,10 +39,7 @@ def expected(stimes: range) -> list[tuple[int, int, int]]:
 
 
 def odd_windows(place: Place, source: str) -> Query:
-    functions = (
-        AggregateCall("count", None, "rows"),
-        AggregateCall("sum", "value", "sum"),
-    )
+    functions = (AggregateCall("count", None, "rows"), AggregateCall("sum", "value", "sum"))
     odd = Filter("odd", source, (place.name("odd"),), ("value % 2 = 1",))
     windows = Aggregate(
         "windows", place.name("odd"), place.name("out"), SIZE, ADVANCE, (), functions

@@ -11,14 +11,7 @@ import trio
 import trio.testing
 
 from medusa.engine.language.check import check_query
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Join,
-    JoinKind,
-    Query,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Join, JoinKind, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.aggregate.spark_shared import in_windows
 from medusa.engine.operators.aggregate.step import AggregateStep

@@ -218,12 +218,7 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
     table = pa.table(columns, schema=SOURCE.source)
     functions = [
         AggregateCall(each, "n", each)
-        for each in (
-            "var_pop",
-            "var_samp",
-            "stddev_pop",
-            "stddev_samp",
-        )
+        for each in ("var_pop", "var_samp", "stddev_pop", "stddev_samp")
     ]
     for pane in (None, 10):
         made = computed(spark, functions, table, tmp_path, pane=pane)

@@ -40,10 +40,7 @@ SUM = Query(
             SIZE_US,
             SIZE_US,
             (),
-            (
-                AggregateCall("sum", "value", "total"),
-                AggregateCall("max", "name", "last"),
-            ),
+            (AggregateCall("sum", "value", "total"), AggregateCall("max", "name", "last")),
         ),
     ),
 )

@@ -259,10 +259,7 @@ def test_any_task_can_be_warmed_up(spark: Spark, network: Network) -> None:
 
 
 def test_sums_of_floats_do_not_depend_on_the_order_of_reading(spark: Spark, tmp_path: Path) -> None:
-    functions = (
-        AggregateCall("sum", "x", "total"),
-        AggregateCall("avg", "x", "mean"),
-    )
+    functions = (AggregateCall("sum", "x", "total"), AggregateCall("avg", "x", "mean"))
     query = Query("q", (Aggregate("a", "s0", "t", 100, 100, (), functions),))
     (task,) = plan(query, check_query(query, SOURCES))
     values = [1e16, 1.0, -1e16, 0.1, 0.2, 0.3]

@@ -58,10 +58,7 @@ def many() -> Query:
                 20,
                 10,
                 ("l",),
-                (
-                    AggregateCall("max", "d", "most"),
-                    AggregateCall("count", None, "rows"),
-                ),
+                (AggregateCall("max", "d", "most"), AggregateCall("count", None, "rows")),
             ),
             Map("behind", "group", "behind", (("w", "label(rows, l)"), ("l", "l"))),
         ),

@@ -93,10 +93,7 @@ def expected(
 
 
 def tasks(
-    functions: Sequence[AggregateCall],
-    size: int,
-    advance: int,
-    groups: tuple[str, ...] = ("g",),
+    functions: Sequence[AggregateCall], size: int, advance: int, groups: tuple[str, ...] = ("g",)
 ) -> list[Task]:
     box = Aggregate("w", "s", "medusa://mit.edu/out", size, advance, groups, tuple(functions))
     query = Query("q", (box,), panes=(("w", 10),))
@@ -131,11 +128,7 @@ def computed(
 @pytest.mark.parametrize("functions", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize(("size", "advance"), [(60, 10), (80, 20), (40, 20)])
 def test_windows_of_one_job_are_those_of_the_tuples(
-    spark: Spark,
-    tmp_path: Path,
-    functions: Sequence[AggregateCall],
-    size: int,
-    advance: int,
+    spark: Spark, tmp_path: Path, functions: Sequence[AggregateCall], size: int, advance: int
 ) -> None:
     """A job makes two windows or more."""
     rng = random.Random(size * advance + len(functions))

@@ -107,12 +107,7 @@ def test_epochs_that_follow_closely_count_together() -> None:
     assert apart.read(now) == pytest.approx(together.read(now), rel=0.01)
 
 
-@given(
-    st.lists(
-        st.tuples(st.floats(0, 1e6), st.floats(0, 1e4)),
-        max_size=50,
-    )
-)
+@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e4)), max_size=50))
 def test_it_is_never_negative_nor_more_than_was_used(samples: list[tuple[float, float]]) -> None:
     smoothed, now, most = Smoothed(SMALL), 0.0, 0.0
     pending = 0.0

@@ -26,12 +26,10 @@ pytestmark = pytest.mark.spark
 
 SECOND_US = 1_000_000
 SOURCE = Schema(
-    "medusa://a.edu/connections",
-    (Field("source", FieldType.STRING), Field("port", FieldType.INT)),
+    "medusa://a.edu/connections", (Field("source", FieldType.STRING), Field("port", FieldType.INT))
 )
 FILTER = Query(
-    "medusa://a.edu/filter",
-    (Filter("low", SOURCE.name, ("medusa://a.edu/low",), ("port < 512",)),),
+    "medusa://a.edu/filter", (Filter("low", SOURCE.name, ("medusa://a.edu/low",), ("port < 512",)),)
 )
 WINDOWS = Query(
     "medusa://a.edu/windows",

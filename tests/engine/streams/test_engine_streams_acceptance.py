@@ -18,10 +18,7 @@ from medusa.engine.streams.source.acceptance import (
     Writer,
     decode_entry,
 )
-from medusa.overlay.errors import (
-    DecodeError,
-    SequenceGapError,
-)
+from medusa.overlay.errors import DecodeError, SequenceGapError
 
 
 def entry(producer: str, sequence: int, missed: tuple[int, ...] = ()) -> Entry:

@@ -28,11 +28,7 @@ def times(*microseconds: int | None) -> pa.Array:
 @pytest.mark.parametrize(
     ("schema", "stime", "said"),
     [
-        (
-            SECONDS,
-            NOW_US * 1_000,
-            "row 3: ts is 56,6… is it in milliseconds, and not in seconds?",
-        ),
+        (SECONDS, NOW_US * 1_000, "row 3: ts is 56,6… is it in milliseconds, and not in seconds?"),
         (SECONDS, (NOW_S + 7_200) * 1_000_000, "row 3: ts is 2 hours ahead of the clock"),
         (MICROSECONDS, NOW_US * 1_000, "is it in nanoseconds, and not in microseconds?"),
         (MICROSECONDS, NOW_US + 400 * 86_400_000_000, "row 3: t is 1 year ahead of the clock"),

@@ -124,9 +124,7 @@ def test_nulls_and_not_a_number_are_equal_to_themselves() -> None:
 
 
 values = st.tuples(
-    st.integers(1, 60),
-    st.sampled_from(["a", "b", None]),
-    st.sampled_from([0.5, 1.0, None]),
+    st.integers(1, 60), st.sampled_from(["a", "b", None]), st.sampled_from([0.5, 1.0, None])
 )
 
 

@@ -149,11 +149,7 @@ def test_whatever_a_message_claims_it_decodes_to_no_more_than_it_has(message: by
         (payload([(1, 1)]).select(["name", "t", "value"]), "fields are name, t, value"),
         (
             pa.table(
-                {
-                    "t": [1, 2, None],
-                    "name": ["x"] * 3,
-                    "value": pa.array([1, 2, 3], pa.int32()),
-                }
+                {"t": [1, 2, None], "name": ["x"] * 3, "value": pa.array([1, 2, 3], pa.int32())}
             ),
             "field t is null in row 3",
         ),

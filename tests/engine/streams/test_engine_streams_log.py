@@ -65,8 +65,7 @@ def test_empty_epochs_make_no_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("upto", "rows"),
-    [(10, [(11, 1)]), (20, [(10, 1)]), (20, [(21, 1)]), (20, [(15, 1), (14, 2)])],
+    ("upto", "rows"), [(10, [(11, 1)]), (20, [(10, 1)]), (20, [(21, 1)]), (20, [(15, 1), (14, 2)])]
 )
 def test_rows_that_do_not_belong_are_refused(tmp_path: Path, upto: int, rows: list[Row]) -> None:
     log, before = filled(tmp_path, 1)
@@ -441,11 +440,7 @@ def test_past_its_share_of_the_disk_it_refuses_until_retention(tmp_path: Path) -
 
 
 OPERATION = st.one_of(
-    st.tuples(
-        st.just("append"),
-        st.lists(st.integers(1, 12), max_size=8),
-        st.integers(0, 3),
-    ),
+    st.tuples(st.just("append"), st.lists(st.integers(1, 12), max_size=8), st.integers(0, 3)),
     st.tuples(st.sampled_from(["compact", "retain", "reopen", "read", "hold", "release"])),
 )
 

@@ -20,11 +20,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.streams.log import epochs
 from medusa.engine.streams.log.scanning import MADE_EMPTY
 from medusa.engine.streams.log.stream_log import StreamLog
-from medusa.overlay.errors import (
-    DamagedError,
-    NotRetainedError,
-    StorageError,
-)
+from medusa.overlay.errors import DamagedError, NotRetainedError, StorageError
 
 
 @pytest.mark.parametrize("durable", [False, True])

@@ -22,10 +22,7 @@ from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.messages import Post
 from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.post_request import PostRequest
-from medusa.overlay.errors import (
-    SequenceGapError,
-    StorageError,
-)
+from medusa.overlay.errors import SequenceGapError, StorageError
 
 
 @pytest.fixture

@@ -36,10 +36,7 @@ BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
 def network(place: Place, source: str) -> Query:
     """Return odd values; their number and sum in overlapping windows; and the greatest of the
     sums."""
-    functions = (
-        AggregateCall("count", None, "n"),
-        AggregateCall("sum", "value", "total"),
-    )
+    functions = (AggregateCall("count", None, "n"), AggregateCall("sum", "value", "total"))
     peak = (AggregateCall("max", "total", "peak"),)
     odd, sums, peaks = (place.name(path) for path in BEHIND)
     return Query(

@@ -13,14 +13,7 @@ from replicated_queries import QUICK, Made, asked, die, stands_by
 
 from medusa.engine.language.modification import BoxChange
 from medusa.engine.objects.availability import Mode
-from medusa.engine.objects.query import (
-    AggregateCall,
-    Join,
-    JoinKind,
-    Query,
-    Totals,
-    TupleWindows,
-)
+from medusa.engine.objects.query import AggregateCall, Join, JoinKind, Query, Totals, TupleWindows
 from medusa.engine.objects.schema import END
 from medusa.engine.replication.records.placements import Deal
 from medusa.overlay.errors import InvalidInputError

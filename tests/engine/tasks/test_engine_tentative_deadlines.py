@@ -88,10 +88,7 @@ def test_an_input_that_has_ended_makes_nothing_due_and_is_waited_for_no_more() -
 
 arrivals = st.lists(
     st.tuples(
-        st.sampled_from(["a", "b", "c"]),
-        st.floats(0.0, 0.7),
-        st.integers(1, SECOND),
-        st.booleans(),
+        st.sampled_from(["a", "b", "c"]), st.floats(0.0, 0.7), st.integers(1, SECOND), st.booleans()
     ),
     max_size=60,
 )

@@ -9,14 +9,7 @@ import trio
 from engine_peers import DEADLINE_S, Cluster, Place, Row, begin, make_stream, pairs_of, rows, until
 
 from medusa.engine.objects.availability import Availability
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Box,
-    Filter,
-    Query,
-    Union,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Query, Union
 from medusa.engine.objects.schema import END
 from medusa.engine.streams.log.suffix import State
 from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind

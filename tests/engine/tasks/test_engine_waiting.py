@@ -59,10 +59,7 @@ JOIN: Final = Join("j", "a", "b", "out", JoinKind.LEFT, 9, 0, "true", (("k", "le
     ],
 )
 def test_a_task_names_the_input_and_what_waits_for_it(
-    box: Box,
-    inputs: dict[str, int],
-    output: int,
-    found: tuple[str, int, Held, int | None] | None,
+    box: Box, inputs: dict[str, int], output: int, found: tuple[str, int, Held, int | None] | None
 ) -> None:
     made = waiting(task_of(box), output, inputs, 12.0)
     if found is None:

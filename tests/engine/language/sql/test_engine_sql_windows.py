@@ -126,10 +126,7 @@ TUMBLE = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (
-            f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 33",
-            "33 places; 1 to 32",
-        ),
+        (f"SELECT * FROM ({PLACES.format('k', '', 's')}) WHERE place <= 33", "33 places; 1 to 32"),
         (PLACES.format("window_start", "", TUMBLE), "say WHERE place <= n"),
         (
             f"SELECT * FROM ({PLACES.format('window_start', '', TUMBLE)}) WHERE place > 2",

@@ -10,15 +10,7 @@ import msgspec
 import pytest
 import trio
 from engine_peers import Cluster, Place, make_stream, pairs_of, received, rows, until
-from leaders_cluster import (
-    QUIET_S,
-    new_leader,
-    post,
-    replicas_of,
-    state_at,
-    take_over,
-    voter,
-)
+from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, take_over, voter
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm

@@ -55,10 +55,7 @@ def sieve_and_sums(
             size,
             size,
             (),
-            (
-                AggregateCall("sum", "value", "total"),
-                AggregateCall("count", None, "number"),
-            ),
+            (AggregateCall("sum", "value", "total"), AggregateCall("count", None, "number")),
         ),
     )
     query = Query(place.name("q"), boxes, (place.name("kept"),))
@@ -224,10 +221,7 @@ def stored_query(query: Query) -> StoredQuery:
 @st.composite
 def chains(draw: st.DrawFn) -> Query:
     """Draw a filter whose output is stored, windows over that, and windows over those."""
-    total = (
-        AggregateCall("sum", "a", "a"),
-        AggregateCall("count", None, "n"),
-    )
+    total = (AggregateCall("sum", "a", "a"), AggregateCall("count", None, "n"))
     sizes = st.sampled_from([5, 10, 20])
     first, second = draw(sizes), draw(sizes)
     boxes = (

@@ -23,14 +23,7 @@ from medusa.engine.language.modification import (
     read_modification,
 )
 from medusa.engine.language.xml.tree import MAX_TEXT
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Box,
-    Filter,
-    Query,
-    Union,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Query, Union
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.step import Windows

@@ -291,10 +291,7 @@ async def test_who_only_prepares_gives_nothing_back(cluster: Cluster) -> None:
         connection = await three.up.engine.overlay.connect(parse_peer_id(one.id))
         with pytest.raises(NotAuthorisedError, match="not its worker"):
             await connection.call(
-                "task.give_back",
-                GiveBackTask(one.name("out"), 2),
-                MoveRecord,
-                timeout_s=DEADLINE_S,
+                "task.give_back", GiveBackTask(one.name("out"), 2), MoveRecord, timeout_s=DEADLINE_S
             )
     assert placed(one).current.term.holder == two.peer_id
 

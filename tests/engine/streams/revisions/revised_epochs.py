@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 from reference_networks import SOURCE_FIELDS
 
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Map,
-    Query,
-    Union,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Map, Query, Union
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.reference.expressions import Row
 

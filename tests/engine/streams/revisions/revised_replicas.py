@@ -14,10 +14,7 @@ from medusa.engine.reference.expressions import Row
 
 
 async def lived_through(
-    done: Sequence[Act],
-    steps: Sequence[tuple[int, int]],
-    history_us: int,
-    lateness_us: int = 0,
+    done: Sequence[Act], steps: Sequence[tuple[int, int]], history_us: int, lateness_us: int = 0
 ) -> None:
     with TemporaryDirectory() as folder:
         cluster = Cluster(Path(folder), done, history_us, lateness_us)

@@ -57,10 +57,7 @@ def counted(name: str, source: str, out: str, size_us: int = 100) -> Aggregate:
         size_us,
         size_us,
         (),
-        (
-            AggregateCall("count", None, "n"),
-            AggregateCall("sum", "value", "total"),
-        ),
+        (AggregateCall("count", None, "n"), AggregateCall("sum", "value", "total")),
     )
 
 

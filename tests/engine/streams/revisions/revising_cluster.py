@@ -43,11 +43,7 @@ CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=3072, replicated=True)
 REOPENED = "reopened"
 """In `Cluster.order`, with the term."""
 
-WRITERS = {
-    "p": Writer("client"),
-    "q": Writer("client", "utah.edu"),
-    "ender": Writer("ender"),
-}
+WRITERS = {"p": Writer("client"), "q": Writer("client", "utah.edu"), "ender": Writer("ender")}
 """Two participants' clients, of one name."""
 
 

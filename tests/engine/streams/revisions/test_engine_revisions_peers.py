@@ -89,8 +89,7 @@ async def test_they_go_through_a_filter_and_a_window(cluster: Cluster) -> None:
     await client.post_event(stream, rows([(10, 11), (20, 12), (30, 3), (110, 14)]), boundary=120)
     await client.flush()
     missed = await client.post_revisions(
-        stream,
-        replacements([(20, 2), (30, 13), (110, 15), (10, 12)]),
+        stream, replacements([(20, 2), (30, 13), (110, 15), (10, 12)])
     )
     assert missed == []
     assert await client.post_revisions(stream, deletions([10])) == []

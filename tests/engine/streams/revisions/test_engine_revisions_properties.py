@@ -197,11 +197,7 @@ schedules = st.builds(
 
 
 async def carried_out(
-    query: Query,
-    done: Sequence[Act],
-    schedule: Schedule,
-    models: Mapping[str, Model],
-    reach: Reach,
+    query: Query, done: Sequence[Act], schedule: Schedule, models: Mapping[str, Model], reach: Reach
 ) -> tuple[dict[str, pa.Table], tuple[Task, ...]]:
     """Carry out the schedule; return the logs at the end."""
     with TemporaryDirectory() as folder:
@@ -284,11 +280,7 @@ def test_late_tuples_among_dense_revisions(
 
 
 def check(
-    query: Query,
-    done: Sequence[Act],
-    first: Schedule,
-    second: Schedule,
-    reach: Reach = PLAIN_REACH,
+    query: Query, done: Sequence[Act], first: Schedule, second: Schedule, reach: Reach = PLAIN_REACH
 ) -> None:
     models = {name: Model(*reach) for name in SCHEMAS}
     logs, tasks = trio.run(carried_out, query, done, first, models, reach)
