@@ -6,6 +6,7 @@ from typing import Annotated, Final, NamedTuple, assert_never
 
 from msgspec import Meta, Struct
 
+from medusa.contracts.market.messages import MAX_CONTRACT
 from medusa.contracts.terms import (
     MAX_PRICE,
     ContentTerms,
@@ -25,9 +26,6 @@ MAX_ROWS: Final = 2**40
 
 MAX_TIME: Final = 2**62
 """Microseconds UTC, either sign: differences of two fit 64 bits."""
-
-MAX_CONTRACT: Final = 64
-"""Characters of a contract's id (it has 32)."""
 
 PartyId = Annotated[PeerId, Meta(min_length=PEER_ID_BYTES, max_length=PEER_ID_BYTES)]
 Price = Annotated[int, Meta(ge=0, le=MAX_PRICE)]

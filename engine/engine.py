@@ -14,7 +14,6 @@ from medusa.engine.objects.catalog_records import SCHEMA, STREAM
 from medusa.engine.objects.files import SchemaFiles
 from medusa.engine.objects.readers import Readers, guard
 from medusa.engine.replication.copies.copy import Workshop
-from medusa.engine.replication.digests import Digests
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.finding import Copies
@@ -25,6 +24,7 @@ from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.confirming import Confirming
 from medusa.engine.replication.moves.mover import Mover
 from medusa.engine.replication.moves.returning import Returning
+from medusa.engine.replication.queries.digests import Digests
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.relabelling import AssignedLabels, QueryLabels, Relabelling

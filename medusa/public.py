@@ -38,7 +38,7 @@ from medusa.engine.objects.query import (
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.replication.moves.messages import MoveRecord
-from medusa.engine.replication.status import EventRecord, PeerStatus, Snapshot
+from medusa.engine.replication.records.status import EventRecord, PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.streams.revisions.corrections import Kind
 from medusa.engine.tasks.status import TaskStatus

@@ -6,15 +6,17 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-from medusa.contracts.deals import MAX_CONTRACT
 from medusa.contracts.market.config import MAX_ITEMS
 from medusa.overlay.names import MAX_NAME
+
+MAX_CONTRACT: Final = 64
+"""Characters of a contract's id (it has 32)."""
 
 MAX_STREAMS: Final = 256
 """Streams that one task reads: the most inputs of a union."""
 
 MAX_KINDS: Final = 16
-"""Box kinds of one task; there are four."""
+"""Box kinds of one task, above the number that there are."""
 
 MAX_KIND: Final = 32
 """Characters of a kind, above the longest."""

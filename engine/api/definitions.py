@@ -32,8 +32,8 @@ from medusa.engine.objects.schema import check_schema
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.leaders.leaders import Leaders
 from medusa.engine.replication.modifier import Modifier
+from medusa.engine.replication.records.term import Term
 from medusa.engine.replication.sources import Sources
-from medusa.engine.replication.term import Term
 from medusa.engine.streams.messages import Done
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role, entries_of

@@ -24,7 +24,7 @@ from medusa.engine.replication.following.origin import SUBSCRIBE
 from medusa.engine.replication.leaders import changing
 from medusa.engine.replication.leaders.changing import take_posts
 from medusa.engine.replication.leaders.leaders import Leaders
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.log.retention import too_old
 from medusa.engine.streams.messages import (
     Acknowledge,

@@ -26,7 +26,7 @@ from medusa.engine.objects.catalog_records import (
 )
 from medusa.engine.objects.definitions import StreamEntry
 from medusa.engine.replication.queries.host import QueryHost
-from medusa.engine.replication.status import PeerStatus, Status
+from medusa.engine.replication.records.status import PeerStatus, Status
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import (

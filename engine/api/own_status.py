@@ -14,12 +14,17 @@ from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.queries.host import QueryHost
+from medusa.engine.replication.records.status import (
+    ClientStatus,
+    EventRecord,
+    PeerStatus,
+    ReplicaStatus,
+)
+from medusa.engine.replication.records.term import Term
 from medusa.engine.replication.replicas.primaries import Primaries
 from medusa.engine.replication.replicas.secondary_state import SecondaryState
 from medusa.engine.replication.replicas.standby import Standby
 from medusa.engine.replication.replicas.standbys import Standbys
-from medusa.engine.replication.status import ClientStatus, EventRecord, PeerStatus, ReplicaStatus
-from medusa.engine.replication.term import Term
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role

@@ -17,7 +17,7 @@ import trio
 from medusa.engine.api.own_status import OwnStatus
 from medusa.engine.objects.readers import Readers
 from medusa.engine.replication.finding import Copies
-from medusa.engine.replication.status import PeerStatus, Snapshot, Status
+from medusa.engine.replication.records.status import PeerStatus, Snapshot, Status
 from medusa.engine.replication.versions.choice import MAX_STREAMS, AskVersions, Version, Versions
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import Role

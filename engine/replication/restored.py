@@ -26,8 +26,8 @@ from msgspec import Struct
 from medusa.engine.objects.definitions import REVISIONS, Idle, StreamEntry
 from medusa.engine.objects.moments import boundary_in_words
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.replication.records.status import PeerStatus, Status
 from medusa.engine.replication.records.stored_query import QueryFiles
-from medusa.engine.replication.status import PeerStatus, Status
 from medusa.engine.streams.config import SourceConfig, Timing
 from medusa.engine.streams.log.epochs import path_of
 from medusa.engine.streams.log.scanning import MADE_EMPTY

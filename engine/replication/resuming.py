@@ -6,7 +6,7 @@ from medusa.engine.objects.availability import Mode
 from medusa.engine.replication.copies.query_copy import tidy_logs
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.stored_query import StoredQuery
-from medusa.engine.replication.term import HIGHEST_NUMBER
+from medusa.engine.replication.records.term import HIGHEST_NUMBER
 from medusa.overlay.errors import InvalidInputError, StorageError
 from medusa.overlay.names import NO_PEER
 

@@ -12,7 +12,7 @@ import trio
 
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query
-from medusa.engine.replication.status import PeerStatus
+from medusa.engine.replication.records.status import PeerStatus
 from medusa.engine.streams.messages import StreamStatus
 from medusa.testnet.bench.flows import SCHEMA, STREAM, flows, pieces
 from medusa.testnet.kit.cast import cpu_seconds, publish

@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.status import PeerStatus
+from medusa.engine.replication.records.status import PeerStatus
 from medusa.overlay.errors import MedusaError, UnavailableError
 from medusa.overlay.events import wall_clock
 from medusa.testnet.ha.chain import (

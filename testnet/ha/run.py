@@ -13,7 +13,7 @@ import trio
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END, STIME
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.errors import DeadlineError, MedusaError
 from medusa.overlay.events import wall_clock
 from medusa.testnet.ha.cast import Cast, measure, secured

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.testnet.kit.answers import History
 from medusa.testnet.kit.stages import Stage, Stages
 

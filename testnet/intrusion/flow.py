@@ -12,7 +12,7 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.engine.streams.revisions.corrections import Change
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (

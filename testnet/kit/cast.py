@@ -15,7 +15,7 @@ from msgspec import Struct
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.errors import InternalError, UnavailableError
 from medusa.testnet.kit.patience import while_moving
 from medusa.testnet.kit.peers import Peer, run_command

@@ -19,7 +19,7 @@ import msgspec
 import trio
 from msgspec import Struct
 
-from medusa.engine.replication.status import PeerStatus
+from medusa.engine.replication.records.status import PeerStatus
 from medusa.overlay.errors import BusyError, DeadlineError, UnavailableError
 from medusa.testnet.kit.stages import Stages, State
 from medusa.tools.client.async_client import AsyncMedusaClient

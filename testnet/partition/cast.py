@@ -17,7 +17,7 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.engine.objects.query import Box, Filter, Query, Union
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.testnet.kit.answers import tuples_in
 from medusa.testnet.kit.cast import publish, until_status
 from medusa.testnet.kit.peers import CONFIG, Federation, Peer

@@ -17,7 +17,7 @@ from medusa.contracts import documents, receipts
 from medusa.contracts.config import ContractsConfig
 from medusa.dht import records, wire
 from medusa.engine.objects import catalog_records
-from medusa.engine.replication import digests as stream_digests
+from medusa.engine.replication.queries import digests as stream_digests
 from medusa.engine.streams import messages as tuples
 from medusa.overlay import (
     client_tokens,

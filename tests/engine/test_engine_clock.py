@@ -27,11 +27,11 @@ from medusa.engine.objects.catalog_records import PRODUCER
 from medusa.engine.objects.definitions import Idle, Producer, StreamDefinition
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.replication.digests import Digest, Version
 from medusa.engine.replication.directory.book import key_of
+from medusa.engine.replication.queries.digests import Digest, Version
 from medusa.engine.replication.records.stored_query import WrittenTerm
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.engine.replication.replicas.messages import KeptUp, StandBy
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.clock import AGREE_S, shown
 from medusa.overlay.encoding import encode
 from medusa.overlay.errors import InvalidInputError, NotFoundError, UnavailableError

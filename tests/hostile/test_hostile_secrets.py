@@ -42,8 +42,8 @@ from medusa.engine.replication.moves.messages import (
     Release,
 )
 from medusa.engine.replication.records.placements import Deal
+from medusa.engine.replication.records.status import Status
 from medusa.engine.replication.repair import Lend
-from medusa.engine.replication.status import Status
 from medusa.engine.replication.versions.choice import AskVersions
 from medusa.engine.replication.views.messages import CreateView, Locate
 from medusa.engine.streams.messages import PostEvent, ReceiveEvents, Subscribe

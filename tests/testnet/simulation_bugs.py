@@ -21,7 +21,7 @@ from medusa.engine.replication.leaders.news import News
 from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.messages import Confirm, Confirmed, PlacementStatus
 from medusa.engine.replication.moves.workers import Workers
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.journal.entries import Bytes
 from medusa.engine.streams.journal.journal import Journal
 from medusa.engine.streams.log.recent import Epoch

@@ -10,7 +10,7 @@ import trio
 from deadline import DEADLINE_S
 from namespaces_here import skip_without_namespaces
 
-from medusa.engine.replication.status import PeerStatus
+from medusa.engine.replication.records.status import PeerStatus
 from medusa.testnet.cutting.links import Links, open_links
 from medusa.testnet.kit.peers import Federation, Peer, open_federation
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.schema import Schema
-from medusa.engine.replication.status import PeerStatus, ReplicaStatus
+from medusa.engine.replication.records.status import PeerStatus, ReplicaStatus
 from medusa.engine.tasks.plan import plan
 from medusa.overlay.errors import InvalidInputError
 from medusa.testnet.ha import chain

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from medusa.engine.language.check import check_query
 from medusa.engine.reading import read_document
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import BrokenError, InternalError

@@ -9,7 +9,7 @@ import pytest
 
 from medusa.contracts.book import Book
 from medusa.contracts.contract import Contract
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.streams.store.stream_state import Role
 from medusa.engine.tasks.status import TaskStatus

@@ -20,7 +20,7 @@ from medusa.engine.objects.definitions import ANY, Policy, QueryEntry, StreamDef
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import Schema
 from medusa.engine.reading import read_document
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.streams.config import Timing
 from medusa.engine.streams.messages import REFUSES_POSTS, StreamStatus
 from medusa.engine.tasks.status import TaskStatus

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 from tools_fake_peer import fake_peer_in_thread
 
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.overlay.errors import UnavailableError
 from medusa.tools.commands.command_line import json_text
 from medusa.tools.home.messages import ContractStatus, MarketStatus

@@ -13,7 +13,7 @@ from rich.console import Console, RenderableType
 from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import Schema
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.tools.commands.medusa.listing import QueryLine, StreamLine
 from medusa.tools.commands.medusa.listing_screen import peers_table, queries_table, streams_table
 from medusa.tools.commands.plain_tables import NamesTable

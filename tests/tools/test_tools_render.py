@@ -19,7 +19,12 @@ from rich.console import Console, RenderableType
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.replication.status import EventRecord, PeerStatus, ReplicaStatus, Snapshot
+from medusa.engine.replication.records.status import (
+    EventRecord,
+    PeerStatus,
+    ReplicaStatus,
+    Snapshot,
+)
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.tasks.status import TaskStatus
 from medusa.engine.tasks.waiting import Held, Waiting

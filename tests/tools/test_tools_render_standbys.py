@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
-from medusa.engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, ReplicaStatus, Snapshot
 from medusa.tools.monitor.availability_words import MODE_NAMES, in_words
 from medusa.tools.monitor.render import render
 from medusa.tools.monitor.render_standbys import Standby, standbys

@@ -28,7 +28,7 @@ from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
-from medusa.engine.replication.status import PeerStatus, Snapshot, Status
+from medusa.engine.replication.records.status import PeerStatus, Snapshot, Status
 from medusa.engine.streams.ipc import decode, encode
 from medusa.engine.streams.messages import (
     Acknowledge,

@@ -7,7 +7,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct
 
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.overlay.troubles import Trouble
 from medusa.tools.client.calls import ClientCalls, open_calls

@@ -21,7 +21,7 @@ from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.schema import END, Schema
 from medusa.engine.objects.view import View
-from medusa.engine.replication.status import Snapshot, Status
+from medusa.engine.replication.records.status import Snapshot, Status
 from medusa.engine.replication.views.messages import CreateView, DeleteView, ViewCreated
 from medusa.engine.streams.messages import Done, Subscribe, Tuples
 from medusa.overlay.errors import NotFoundError, UnavailableError

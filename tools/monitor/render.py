@@ -9,7 +9,7 @@ from typing import Final
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import REFUSES_POSTS, STANDS_STILL, StreamStatus
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.plain import plain

@@ -9,7 +9,7 @@ from typing import Final
 from msgspec.structs import replace
 from rich.text import Text
 
-from medusa.engine.replication.status import EventRecord, Snapshot
+from medusa.engine.replication.records.status import EventRecord, Snapshot
 from medusa.tools.client.times import show_clock
 from medusa.tools.monitor.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.text import Text
 
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.tools.client.times import show_clock, show_duration
 from medusa.tools.home.messages import ContractStatus, MarketStatus, OfferStatus
 from medusa.tools.monitor.tables import (

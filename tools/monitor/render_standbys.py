@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.text import Text
 
-from medusa.engine.replication.status import PeerStatus, ReplicaStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, ReplicaStatus, Snapshot
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 from medusa.tools.client.times import show_duration

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.errors import MedusaError, printable
 from medusa.overlay.plain import plain
 from medusa.tools.home.messages import MarketStatus

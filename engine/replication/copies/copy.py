@@ -22,7 +22,7 @@ from medusa.engine.replication.following.book import Followers
 from medusa.engine.replication.following.follower import Course, Follower
 from medusa.engine.replication.following.origin import LEASE_S, Place
 from medusa.engine.replication.records.placements import Placement, Placements, at_owner
-from medusa.engine.replication.term import OWNERS_WORD, Term
+from medusa.engine.replication.records.term import OWNERS_WORD, Term
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.store.store import StreamStore

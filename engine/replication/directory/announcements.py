@@ -13,7 +13,7 @@ from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM
 from medusa.engine.objects.definitions import Producer, StreamEntry, base_of
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.records.stored_query import StoredQuery
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.events import Events

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.overlay.names import NO_PEER, PeerId
 
 K = TypeVar("K")

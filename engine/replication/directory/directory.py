@@ -15,7 +15,7 @@ from medusa.engine.objects.catalog_records import PRODUCER, QUERY, STREAM, looku
 from medusa.engine.objects.definitions import Producer, QueryEntry, StreamEntry
 from medusa.engine.replication.directory.book import Book, Rendition, remember
 from medusa.engine.replication.directory.questions import Questions
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.connection import Connection
 from medusa.overlay.errors import (

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.overlay.identity import parse_peer_id
 
 MAX_TOLD: Final = 16

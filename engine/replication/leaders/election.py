@@ -66,7 +66,7 @@ from medusa.engine.replication.leaders.messages import (
 from medusa.engine.replication.leaders.reopening import Reopening
 from medusa.engine.replication.leaders.replica_set import Commitment
 from medusa.engine.replication.leaders.voter import Role, Voter
-from medusa.engine.replication.term import MAJORITY
+from medusa.engine.replication.records.term import MAJORITY
 from medusa.engine.streams.journal.journal import Position
 from medusa.overlay.failpoints import Failpoint, failpoint
 

@@ -29,7 +29,7 @@ from medusa.engine.replication.leaders.messages import (
 )
 from medusa.engine.replication.leaders.shipping import ship
 from medusa.engine.replication.leaders.voter_driver import Surroundings, VoterDriver, started
-from medusa.engine.replication.term import MAJORITY
+from medusa.engine.replication.records.term import MAJORITY
 from medusa.engine.streams.messages import Done, Tuples
 from medusa.engine.streams.store.store import StreamStore
 from medusa.overlay.concurrency import until_one_ends

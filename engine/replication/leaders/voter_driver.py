@@ -43,7 +43,7 @@ from medusa.engine.replication.leaders.messages import (
 )
 from medusa.engine.replication.leaders.news import News
 from medusa.engine.replication.leaders.voter import Role as VoterRole
-from medusa.engine.replication.term import MAJORITY
+from medusa.engine.replication.records.term import MAJORITY
 from medusa.engine.streams.store.store import StreamStore
 from medusa.engine.streams.store.stream_state import StreamState, entries_of
 from medusa.overlay.errors import (

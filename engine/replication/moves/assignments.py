@@ -41,7 +41,7 @@ from medusa.engine.replication.moves.messages import (
     Released,
 )
 from medusa.engine.replication.records.placements import Placement
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.store.store import OUTPUT
 from medusa.engine.streams.store.stream_state import LogKey, Role, StreamState
 from medusa.engine.tasks.plan import Task

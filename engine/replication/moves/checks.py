@@ -15,7 +15,7 @@ from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.copies.copy import Workshop
 from medusa.engine.replication.moves.messages import Assignment
-from medusa.engine.replication.term import OWNERS_WORD
+from medusa.engine.replication.records.term import OWNERS_WORD
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.query_editions import check_history

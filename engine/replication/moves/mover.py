@@ -48,7 +48,7 @@ from medusa.engine.replication.moves.workers import Workers
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.placements import Deal, Placement
 from medusa.engine.replication.records.stored_query import StoredQuery
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import (
     ClosedError,

@@ -18,7 +18,7 @@ from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.records.placements import Placement, replaced
 from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery, written
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import (

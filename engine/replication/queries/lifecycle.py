@@ -15,7 +15,7 @@ from medusa.engine.replication.copies.query_copy import QueryCopy, drop_logs
 from medusa.engine.replication.queries.creation import Creation
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.stored_query import StoredQuery
-from medusa.engine.replication.term import HIGHEST_NUMBER
+from medusa.engine.replication.records.term import HIGHEST_NUMBER
 from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import (
     ConflictError,

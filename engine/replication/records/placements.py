@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.names import NO_PEER, PeerId
 

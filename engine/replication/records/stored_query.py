@@ -20,7 +20,7 @@ from medusa.engine.objects.files import file_name
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.records import placements as workers
 from medusa.engine.replication.records.placements import Placements, WrittenPlacement, at_owner
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.query_editions import Edition
 from medusa.overlay.errors import DamagedError, NotFoundError, StorageError

@@ -19,15 +19,15 @@ import trio
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.copies.query_copy import QueryCopy
-from medusa.engine.replication.digests import Digests
+from medusa.engine.replication.queries.digests import Digests
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.stored_query import StoredQuery
+from medusa.engine.replication.records.term import Term
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import KeepUp, KeptUp, StandBy
 from medusa.engine.replication.replicas.secondary_state import SecondaryState
 from medusa.engine.replication.replicas.succession import Succession, ask, dismiss
-from medusa.engine.replication.term import Term
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import ConflictError, MedusaError, NotFoundError, UnavailableError

@@ -18,10 +18,10 @@ from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import StoredQuery
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.engine.replication.replicas.kept_streams import KeptStreams
 from medusa.engine.replication.replicas.messages import KeepUp
 from medusa.engine.replication.replicas.watch import Comparison, Heard, Watch
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.store.store import REPLICA
 from medusa.engine.streams.store.stream_state import LogKey, StreamState
 from medusa.engine.tasks.plan import Task

@@ -18,6 +18,7 @@ from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.query_history import follows
 from medusa.engine.replication.records.stored_query import StoredQuery, written
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.engine.replication.replicas.messages import (
     Dismiss,
     Dismissed,
@@ -29,7 +30,6 @@ from medusa.engine.replication.replicas.messages import (
 from medusa.engine.replication.replicas.standby import Standby
 from medusa.engine.replication.replicas.takeovers import TICK_S, Takeovers
 from medusa.engine.replication.replicas.watch import Ask, Detected, Doubt, Effect, TakeOver, Tick
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.engine.streams.messages import Done
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.streams.store.subscriptions import Lease

@@ -22,9 +22,9 @@ from medusa.engine.replication.copies.query_copy import QueryCopy
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.queries.lifecycle import Lifecycle
 from medusa.engine.replication.records.stored_query import StoredQuery
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.engine.replication.replicas import secondary_state as upkeep
 from medusa.engine.replication.replicas.messages import Dismiss, Dismissed, KeepUp, KeptUp
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
 from medusa.overlay.errors import MedusaError, NotFoundError, UnavailableError
 from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.listeners import Listeners

@@ -11,9 +11,9 @@ import trio
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.replication.queries.host import QueryHost
 from medusa.engine.replication.records.stored_query import StoredQuery
+from medusa.engine.replication.records.term import HIGHEST_NUMBER
 from medusa.engine.replication.replicas.kept_streams import GRACE_S, PRIMARY
 from medusa.engine.replication.replicas.standby import Standby
-from medusa.engine.replication.term import HIGHEST_NUMBER
 from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import MedusaError, UnavailableError, WithdrawnError
 

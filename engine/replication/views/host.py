@@ -14,7 +14,7 @@ from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.view import View, check_order, check_view
 from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.queries.host import QueryHost
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.replication.views.feeding import Feedings, view_of
 from medusa.engine.replication.views.locating import Locator
 from medusa.engine.streams.store.stream_state import StreamState

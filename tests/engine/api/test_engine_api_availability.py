@@ -14,7 +14,7 @@ from medusa.engine.api.own_status import UNKNOWN
 from medusa.engine.objects.availability import Availability, AvailabilityRequest, Mode, Recovery
 from medusa.engine.objects.definitions import QueryEntry
 from medusa.engine.objects.query import Filter, Query
-from medusa.engine.replication.status import PeerStatus, ReplicaStatus
+from medusa.engine.replication.records.status import PeerStatus, ReplicaStatus
 from medusa.overlay.errors import InvalidInputError
 
 DOCUMENT = """<query name="medusa://mit.edu/q" {attributes}>

@@ -9,7 +9,7 @@ from hostile_partner import say
 
 from medusa.engine.api.messages import ListObjects, LookupObject, ObjectDescription, Objects
 from medusa.engine.api.status import SNAPSHOT_BYTES, cut, fitted
-from medusa.engine.replication.status import EventRecord, PeerStatus, Snapshot, Status
+from medusa.engine.replication.records.status import EventRecord, PeerStatus, Snapshot, Status
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.encoding import encode

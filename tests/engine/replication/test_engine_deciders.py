@@ -13,8 +13,14 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
 from medusa.engine.replication.leaders.messages import Install, Installed, Tell, View, Vote
 from medusa.engine.replication.records.stored_query import WrittenTerm, written
+from medusa.engine.replication.records.term import (
+    HIGHEST_NUMBER,
+    MAJORITY,
+    OWNERS_WORD,
+    Decider,
+    Term,
+)
 from medusa.engine.replication.replicas.messages import KeptUp
-from medusa.engine.replication.term import HIGHEST_NUMBER, MAJORITY, OWNERS_WORD, Decider, Term
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import NO_PEER, PeerId

@@ -20,7 +20,7 @@ from medusa.engine.objects.definitions import (
 )
 from medusa.engine.objects.query import Query, streams_read, streams_written
 from medusa.engine.objects.schema import BEGINNING
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.tasks.explaining import ExplainedCall, ExplainedTask, Explanation, explain
 from medusa.engine.tasks.network import Network

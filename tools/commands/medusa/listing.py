@@ -13,7 +13,7 @@ import trio
 from medusa.engine.api.messages import ObjectDescription
 from medusa.engine.objects.definitions import QueryEntry, StreamEntry, base_of, is_panes
 from medusa.engine.objects.query import QueryStatus, streams_read, streams_written
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import DecodeError, NotFoundError, UnavailableError

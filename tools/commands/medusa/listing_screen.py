@@ -13,7 +13,7 @@ from medusa.engine.objects.query import Box
 from medusa.engine.objects.readers import names_in_words, readers_in_words
 from medusa.engine.objects.schema import BEGINNING, Field, Schema
 from medusa.engine.operators.registry import operator_of
-from medusa.engine.replication.status import PeerStatus, Snapshot
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.engine.streams.messages import StreamStatus
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.plain import plain

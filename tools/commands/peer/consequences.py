@@ -8,7 +8,7 @@ from typing import Final
 
 from medusa.contracts.book import Book
 from medusa.contracts.contract import SHORT_ID, Contract
-from medusa.engine.replication.status import Snapshot
+from medusa.engine.replication.records.status import Snapshot
 from medusa.engine.streams.store.stream_state import Role
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.membership import Membership

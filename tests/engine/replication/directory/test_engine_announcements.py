@@ -21,7 +21,7 @@ from medusa.engine.replication.directory.announcements import Announcements
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.records.query_record import QueryRecord
 from medusa.engine.replication.records.stored_query import QueryFiles, StoredQuery
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import ConflictError
 from medusa.overlay.events import Events

@@ -23,7 +23,7 @@ from medusa.engine.replication.directory.book import (
 )
 from medusa.engine.replication.directory.directory import HANDOVER_S, Directory
 from medusa.engine.replication.directory.questions import LOOK_UP_S
-from medusa.engine.replication.term import HIGHEST_NUMBER, Term
+from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.overlay.errors import NotFoundError, UnavailableError
 from medusa.overlay.events import Events
 from medusa.overlay.gossip.events import Health

@@ -19,7 +19,7 @@ from medusa.engine.replication.records.placements import (
     replaced,
     written,
 )
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.names import NO_PEER, PeerId
 

@@ -10,7 +10,9 @@ import pytest
 import trio
 
 from medusa.engine.objects.availability import Mode
-from medusa.engine.replication.digests import (
+from medusa.engine.replication.directory.book import key_of
+from medusa.engine.replication.directory.directory import Directory
+from medusa.engine.replication.queries.digests import (
     MAX_DIGEST,
     MAX_VERSIONS,
     NEWEST,
@@ -18,10 +20,8 @@ from medusa.engine.replication.digests import (
     Digests,
     Version,
 )
-from medusa.engine.replication.directory.book import key_of
-from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.queries.host import QueryHost
-from medusa.engine.replication.term import Term
+from medusa.engine.replication.records.term import Term
 from medusa.engine.streams.config import EngineConfig
 from medusa.overlay.encoding import decode, encode
 from medusa.overlay.listeners import Listeners
