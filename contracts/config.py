@@ -30,7 +30,7 @@ class MarketTiming:
             does not bill, or does not pay, must not fill the other's disk.
         content_look_s: between two checks of the contracts for streams, and of the streams read
             under them.
-        content_again_s: shortest and longest wait before a sender is told again; doubled in
+        content_again_s: shortest and longest wait before a sender is notified again; doubled in
             between.
         suggestions_look_s: between two comparisons of each stream's place with the best one
             suggested.

@@ -54,7 +54,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A placement is over. Told on each side when it learns this (the owner: when the next
+    """A placement is over. Each side gets the event when it learns this (the owner: when the next
     placement is committed; the worker: when it stops), before the inputs are deleted.
 
     Attributes:

@@ -120,7 +120,7 @@ class Catalog:
     """The catalog of one peer. Made by `open_catalog`.
 
     Attributes:
-        yielded: told the kind and name of an object that this peer stops publishing, because
+        yielded: called with the kind and name of an object that this peer stops publishing, because
             another peer of our participant published a newer version.
     """
 
@@ -156,7 +156,8 @@ class Catalog:
     async def publish(self, kind: Kind[T], name: ObjectName, value: T) -> int:
         """Publish this object under a name of our own participant, until it is withdrawn.
 
-        The object is on disk on return. If no other peer can be told yet, it is told later.
+        The object is on disk on return. If no other peer can be reached yet, the record is sent
+        later.
 
         Returns:
             number of peers that hold the record now, this one included.

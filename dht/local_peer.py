@@ -62,7 +62,7 @@ class LocalPeer:
         exclusion: why this peer is cut off from the others, which refuse it; else "".
         clock: seconds since the epoch. clock_is_contradicted: most others' clocks differ from it.
         returning: while it is open, calls a function whenever a peer is back that seemed dead, or
-            our clock is set: peers on the other side have not heard us meanwhile.
+            our clock is set: peers on the other side have received nothing from us meanwhile.
         rng: for jitter and for the order of greetings; no secret depends on it.
     """
 

@@ -25,11 +25,11 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import ObjectName
 
 TELL_AGAIN_S: Final = 5.0
-"""Seconds within which all publications are told again after a peer's return, and the least time
+"""Seconds within which all publications are sent again after a peer's return, and the least time
 between two such times."""
 
 TOLD_PER_S: Final = 20
-"""Publications told again in a second: less than half of the number that other nodes accept from
+"""Publications sent again in a second: less than half of the number that other nodes accept from
 one peer."""
 
 PURGE_S: Final = 60.0
@@ -97,7 +97,7 @@ class Publishing:
     """One peer's publications.
 
     Attributes:
-        yielded: told the kind and name of a publication that another peer of ours took over.
+        yielded: called with the kind and name of a publication that another peer of ours took over.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class Publishing:
             return await self._tell(self._next(subject, body, beyond=newest.version))
 
     def declare_soon(self, subject: Subject, body: bytes) -> None:
-        """Publish a body of this peer's own files: on disk on return, told with the next
+        """Publish a body of this peer's own files: on disk on return, sent with the next
         renewals."""
         before = self._store.publication(subject)
         if before is None or before.body != body or self._is_of_future(before):
@@ -257,7 +257,7 @@ class Publishing:
             self._local.events.note("warning", f"could not renew {subject}: {error}")
 
     def tell_again(self) -> None:
-        """Tell all publications again, because a peer is back that may have been on the other side
+        """Send all publications again, because a peer is back that may have been on the other side
         of a split. The peers there have not learnt of publications made here meanwhile, or have
         published the same names."""
         now = trio.current_time()
@@ -294,8 +294,8 @@ class Publishing:
         self.yielded.tell(subject.kind, ObjectName.parse(subject.name))
 
     def leave(self, subject: Subject) -> None:
-        """Stop telling the subject without withdrawing it: another peer of ours publishes it from
-        now on."""
+        """Stop publishing the subject without withdrawing it: another peer of ours publishes it
+        from now on."""
         publication = self._store.publication(subject)
         if publication is None:
             return

@@ -66,7 +66,7 @@ class Publication:
     Attributes:
         version: microseconds UTC.
         body: the encoded object, None once it is withdrawn.
-        until: microseconds UTC until which a withdrawal is told; 0 while it is not withdrawn.
+        until: microseconds UTC until which a withdrawal is sent; 0 while it is not withdrawn.
     """
 
     subject: Subject
@@ -103,9 +103,9 @@ class RecordStore:
         clock: seconds since the epoch.
 
     Attributes:
-        taken: told every record that is newly stored.
-        superseded: told the subject of this peer's publication when another peer's newer record
-            arrives.
+        taken: called with every record that is newly stored.
+        superseded: called with the subject of this peer's publication when another peer's newer
+            record arrives.
     """
 
     def __init__(

@@ -276,7 +276,7 @@ class Engine:
 
     def maintain(self) -> None:
         """Start the loops that maintain streams and tasks. Call it once, after all decisions and
-        listeners are set: a task that is taken back, or a consumer let go of, stays so."""
+        listeners are set: they cannot undo the return of a task, or the release of a consumer."""
         for part in (
             self.store.maintenance,
             self.mover,
@@ -338,7 +338,7 @@ async def open_engine(
             config=config,
             nursery=nursery,
         )
-        closing.push_async_callback(engine.store.close)  # once the nursery's tasks have left
+        closing.push_async_callback(engine.store.close)  # it stops after the nursery's tasks
         closing.enter_context(overlay.clock.set.listening(engine.resuming.clock_was_set))
         await engine.resume()
         try:

@@ -14,7 +14,7 @@ ANY: Final = "any"
 FOUNDER: Final = "founder"
 
 MAX_SPONSORS: Final = 16
-"""Sponsors in one policy: each is a person to be asked."""
+"""Most sponsors of one policy: a person asks each of them."""
 
 _SPONSORS = re.compile(r"(\d{1,2}) of (.+)", re.ASCII)
 

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type only: the generator is passed in
 
 LEAST_SHARE = 0.5
-"""Of a wait the rest is random: those that failed together do not try again together."""
+"""The least part of a wait. The rest is random, so that peers that failed together do not try again
+together."""
 
 
 @dataclass(slots=True)
 class Backoff:
-    """The waits of one thing that is tried again: each longer than the one before.
+    """The waits between the tries of one action: each is longer than the one before.
 
     Attributes:
         first_s, longest_s: the first wait and the longest, seconds.
-        factor: of a wait to the one before it.
+        factor: the ratio of a wait to the one before it.
         failures: failed tries in a row.
     """
 
@@ -40,5 +41,5 @@ class Backoff:
         self.failures = 0
 
     def _wait_s(self, failures: int) -> float:
-        doublings = min(failures, 64)  # no float is beyond all numbers
+        doublings = min(failures, 64)  # a larger exponent would overflow a float
         return float(min(self.longest_s, self.first_s * self.factor**doublings))

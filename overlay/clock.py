@@ -41,7 +41,7 @@ ANCHOR_S: Final = 60.0
 steps in that time are a leap."""
 
 FRESH_S: Final = 300.0
-"""Seconds for which the last time told by another participant counts: some exchanges."""
+"""Seconds for which the time that another participant sent last counts: some exchanges."""
 
 MEETING_S: Final = 5.0
 """How long a peer whose clock was set takes to meet the others again, seconds: some rounds of
@@ -61,8 +61,8 @@ MEND_OF_TWO: Final = (
 )
 
 FEWEST: Final = 2
-"""Other participants that together can be most of the others: one is not, though it is the only
-one. Of two clocks that differ nobody can tell which one is wrong."""
+"""The fewest other participants whose clocks can contradict this peer's. If there is only one other
+participant, nobody can tell which of the two clocks is wrong."""
 
 
 MILLIS: Final = 1_000
@@ -105,12 +105,12 @@ class Clock:
     """The peer's clock. Calling it gives seconds since the epoch.
 
     Args:
-        events: gets leaps, and others' contradictions.
+        events: receives the clock's leaps, and the contradictions of others.
         wall: the machine's seconds since the epoch.
         steady: seconds of a clock that nobody sets.
 
     Attributes:
-        set: told by `look` when the peer begins to follow a leap instead of its own count.
+        set: called by `look` when the peer begins to follow a leap instead of its own count.
     """
 
     def __init__(
@@ -176,7 +176,7 @@ class Clock:
                 yield Trouble(Reason.CLOCK, f"the clock of {participant}", what, MEND_OF_TWO)
 
     def hear(self, participant: str, theirs: float) -> None:
-        """Take in the time, in seconds since the epoch, that a peer of that participant tells."""
+        """Take in the time, in seconds since the epoch, that a peer of that participant sends."""
         if not math.isfinite(theirs):
             return
         steady = self._steady()
@@ -199,9 +199,9 @@ class Clock:
 
     @property
     def is_contradicted(self) -> bool:
-        """Whether most of the participants that were heard lately have another time, or the only
-        one has: others' records may be taken for expired or of the future. It stays true for
-        `MEETING_S` after the clock was set, because until then the peers refused each other."""
+        """Whether most of the participants that answered lately, or the only one, have another
+        time. Then this peer may take others' records for expired or of the future. It stays true
+        for `MEETING_S` after the clock was set, because until then the peers refused each other."""
         steady = self._steady()
         return steady - self._followed_at < MEETING_S or bool(self._differing(steady))
 

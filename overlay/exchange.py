@@ -65,7 +65,7 @@ class Offer(Struct, frozen=True):
     """The caller's inventory: digests of statements, stamps of peer records.
 
     Attributes:
-        now: the time of its machine's clock, seconds since the epoch; None: not told.
+        now: the time of its machine's clock, seconds since the epoch; None: not sent.
     """
 
     statements: tuple[bytes, ...]
@@ -148,10 +148,10 @@ class Clocks:
 
     Attributes:
         clock: the time that this peer goes by.
-        shows: the reading of this machine's clock, which the peer may not believe. It is what
-            others are told: if all clocks were set at once, no peer would otherwise ever believe
-            the others.
-        heard: told the reading of another participant's machine.
+        shows: the reading of this machine's clock, which the peer may not believe. It is the time
+            that others receive: if all clocks were set at once, no peer would otherwise ever
+            believe the others.
+        heard: called with the reading of another participant's machine.
     """
 
     clock: Callable[[], float] = wall_clock

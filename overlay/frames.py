@@ -94,7 +94,10 @@ class FrameDecoder:
 
     @property
     def uncut(self) -> bool:
-        """Whether the decoder still has bytes to cut."""
+        """Remove the parts that killed writers of that file left; nobody may be writing the file.
+
+        Raises:
+            StorageError: the folder does not allow it."""
         return bool(self._uncut)
 
     def feed(self, data: bytes, most: int | None = None) -> Sequence[Frame]:

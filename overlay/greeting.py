@@ -81,7 +81,7 @@ async def receive_hello(stream: trio.abc.Stream, size: int = INSTANCE_BYTES) -> 
     """The dialler's start-up number, or a client's proof.
 
     Raises:
-        RefusedError: it speaks another protocol; it was told our number.
+        RefusedError: it speaks another protocol; it has received our number.
         MedusaError: the connection broke.
     """
     try:

@@ -65,7 +65,7 @@ class JsonFolder(Generic[T]):
         self._inventory.add(name)
 
     def remove(self, name: str) -> None:
-        """Remove a file. Raises: StorageError: the disk does not let it go."""
+        """Remove a file. Raises: StorageError: the disk does not allow it."""
         self._inventory.remove(name)
         with storing(self.path / name):
             (self.path / name).unlink(missing_ok=True)

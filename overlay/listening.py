@@ -20,7 +20,7 @@ HANDSHAKE_S: Final = 10.0
 other side has proved nothing and holds a task and a socket of this peer."""
 
 Admit: TypeAlias = Callable[[str], None]
-"""Told the holder of a connection, once the remote has proved who it is.
+"""Called with the holder of a connection, once the remote has proved who it is.
 
 Raises:
     BusyError: the holder has as many connections as it may.
@@ -36,9 +36,10 @@ class ConnectionLimits:
 
     Attributes:
         handshakes: of remotes that have not proved who they are.
-        per_network: of those, from one IPv4 address or one IPv6 /64, all of which one machine can
-            use; many peers of a test or behind one NAT share it. What has proved itself counts for
-            its holder instead: clients of one machine do not take each other's places.
+        per_network: of these, from one IPv4 address or one IPv6 /64 (one machine can use a whole
+            /64); many peers of a test or behind one NAT share it. A remote that has proved who it
+            is counts for its holder instead: clients of one machine do not take each other's
+            places.
         per_holder: of all peers of one participant, which can create any number, or of all clients
             with one token; never more than are free (see `Places`).
         in_all: each costs a socket, three tasks and some 100 KiB.

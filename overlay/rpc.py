@@ -134,8 +134,8 @@ class Duplex:
         await self.send_raw(encode(message), body)
 
     async def wait_writable(self) -> None:
-        """Wait until a sent message would begin to leave at once: a sender that can make its
-        messages late need not hold any until then.
+        """Wait until a sent message would begin to leave at once. A sender that makes its messages
+        only then holds none while it waits.
 
         Raises: as `send_raw`.
         """
@@ -152,7 +152,7 @@ class Duplex:
 
         Raises:
             InvalidInputError: it is over a limit; nothing was sent.
-            EndOfCall: the side that answers has finished, so nobody listens.
+            EndOfCall: the side that answers has finished, so nobody reads the message.
             MedusaError: the failure of the call; BrokenError when the connection broke.
         """
         size, body_size = memoryview(message).nbytes, memoryview(body).nbytes

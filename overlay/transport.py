@@ -101,7 +101,7 @@ class Transport:
     Attributes:
         traffic: bytes to and from peers, on all of them so far.
         refusals: the participants that refuse this peer.
-        doubted: told the id of a peer to which a connection broke, or writes stall.
+        doubted: called with the id of a peer to which a connection broke, or writes stall.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Transport:
             link.connection.give_up(reason)
 
     def dial_again(self, peer_id: PeerId) -> None:
-        """Forget earlier failures of a peer that was heard again, so that it is dialled again at
+        """Forget earlier failures of a peer that has answered again, so that it is dialled again at
         once."""
         link = self._links.get(peer_id)
         if link is not None and link.connection is None:
@@ -235,7 +235,7 @@ class Transport:
             connection = None
             try:
                 connection = await self._greet(stream, expected)
-            except BusyError as error:  # as good as away, for now
+            except BusyError as error:  # a busy peer counts as away for now
                 raise UnavailableError(f"{where}: {error}") from None
             except MedusaError as error:
                 raise type(error)(f"{where}: {error}") from None

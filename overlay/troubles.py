@@ -18,7 +18,8 @@ class Reason(StrEnum):
     """The kind of a trouble; the ones that other troubles may follow from come first."""
 
     NO_ANSWER = "no_answer"
-    """The peer does not run, or does not answer. Commands say so in its place."""
+    """The peer does not run, or does not answer. Commands report this trouble in place of the
+    peer."""
     REFUSED = "refused"
     """Other members refuse this peer."""
     CLOCK = "clock"

@@ -53,8 +53,8 @@ peer, and each peer of the federation keeps them, and checks them at each start.
 has lost more keys of peers than that ends its membership, and is admitted under another name."""
 
 MAX_ENDINGS: Final = 4
-"""Times that one participant may say that a membership ends, each time keeping less of the member's
-word: each causes a new count."""
+"""Revocations of one member that one participant may sign, each of which keeps fewer of the
+member's statements: each causes a new count."""
 
 MAX_WITNESSES: Final = 8
 """Peers of one participant that may witness one entry: several may meet a member at once. For an
@@ -101,7 +101,8 @@ class PolicyVersion:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One signer's revocation of a member. at: seconds since the epoch. times: that it was said."""
+    """One signer's revocation of a member. at: seconds since the epoch. times: number of the
+    signer's revocations of the member."""
 
     kept: frozenset[bytes]
     withdrawn: bool
@@ -364,7 +365,7 @@ class Words:
 
         Raises:
             EarlyError: the member is not known. UntrustedError: the signer may not revoke it.
-            ConflictError: it says nothing new. BusyError: the signer has said too many.
+            ConflictError: it says nothing new. BusyError: the signer has signed too many.
         """
         member = self.member(body.member)
         _check_times(body.revoked_at)

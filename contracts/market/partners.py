@@ -31,8 +31,8 @@ class PartnerState:
         broken: it did not answer, or did not run a task that it had accepted.
         refused: number of our latest offer that it refused in whole or in part.
         pressed: hops with which it was asked to make room, without an answer that there is some.
-        price: at which it last took a task; -1: never.
-        heard: number of its latest offer. answer: our answer to it.
+        price: the price at which it last took a task; -1: never. heard: the number of the latest
+            offer received from it. answer: our answer to it.
     """
 
     __slots__ = (

@@ -20,12 +20,13 @@ class Pressing:
     is one more move. Together with their own searches this finds the shortest way to room.
 
     Attributes:
-        pressed: partners that were asked, and not yet told that it is no longer needed.
-        hops: of the latest request.
-        until: seconds until which its answers are awaited.
+        pressed: partners that were asked, and that do not yet know that the room is no longer
+            needed.
+        hops: the distance of the latest request. until: seconds until which its answers are
+            awaited.
         rest_until: seconds until which nobody is asked again, because nobody could help; farther
             requests than `_rested` hops are allowed.
-        wake_at: seconds at which `following` may name a partner again; inf: it will not.
+        wake_at: seconds at which `following` may name a partner again; inf: it names none.
     """
 
     __slots__ = (

@@ -48,7 +48,7 @@ class Taker:
     """Answers offers.
 
     Attributes:
-        waiting: refused partners, which will be told when there is room.
+        waiting: refused partners, which get a message when there is room.
         collect_at: seconds at which the collected offers are answered.
     """
 

@@ -44,10 +44,10 @@ PARTS: Final = 2**PART_BITS
 """Buckets from one power of two to the next; 50 would do for 1 %."""
 
 LEAST_EXPONENT: Final = -30
-"""What is smaller is 0: nothing that is measured in units, or in seconds, is below 10^-9."""
+"""Smaller numbers count as 0: nothing that is measured in units, or in seconds, is below 10^-9."""
 
 EXPONENT_LIMIT: Final = 64
-"""Every long is below."""
+"""Every long is below 2 to this power."""
 
 INFINITE: Final = 1 + PARTS * (EXPONENT_LIMIT - LEAST_EXPONENT)
 
@@ -55,7 +55,7 @@ NOT_A_NUMBER: Final = INFINITE + 1
 
 
 class Buckets(Kind):
-    """The bucket of a sketch, with how often it occurs."""
+    """The key is the bucket of a sketch, the state how often it occurs."""
 
     def key_type(self, _argument: FieldType) -> FieldType:
         return FieldType.SHORT
@@ -66,7 +66,7 @@ class Buckets(Kind):
         number = x.cast("double")
         size = F.abs(number)
         exponent = F.floor(F.log2(size)).cast("int")
-        # a power of two is exact, and so is what is divided by it
+        # a power of two is exact, and so is a quotient by it
         scaled = F.floor(size / F.pow(F.lit(2.0), exponent - F.lit(PART_BITS))).cast("int")
         bucket = (exponent - F.lit(LEAST_EXPONENT + 1)) * F.lit(PARTS) + scaled + F.lit(1)
         bounded = (

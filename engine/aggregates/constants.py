@@ -11,7 +11,7 @@ MOST_FREQUENT: Final = 1_000
 """The greatest k of top_k."""
 
 SEPARATOR_LIMIT: Final = 64
-"""Characters between the values of string_agg."""
+"""Most characters between the values of string_agg."""
 
 WIDTH_LIMIT: Final = 2**31
 """The greatest width of a histogram's bins."""
@@ -22,12 +22,12 @@ MILLION: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ConstantKind:
-    """The values that a constant may have. Attributes: what: it is, in words. example: as a text
-    has it. value: the same.
+    """The values that a constant may have.
 
     Attributes:
-        what: it is, in words.
-        example: as a text has it. value: the same.
+        what: the constant, in words.
+        example: a constant as a query's text has it.
+        value: the value of the example.
     """
 
     what: str
@@ -64,6 +64,6 @@ WIDTH: Final = ConstantKind(
 
 
 def millionths(fraction: int | float | str | None) -> int:
-    """The fraction of a percentile, in millionths."""
+    """The fraction of a percentile as a number of millionths."""
     assert isinstance(fraction, int | float), "checked"
     return int(Decimal(repr(fraction)) * MILLION)

@@ -50,19 +50,19 @@ from medusa.engine.scalars.type_rules import ANY, FLOATS
 from medusa.engine.scalars.values import Value
 
 REGISTER_BITS: Final = 12
-"""The standard error is 1.04 / sqrt(2**12), 1.6 %."""
+"""Bits of a register's number. The standard error is 1.04 / sqrt(2**12), 1.6 %."""
 
 REGISTERS: Final = 2**REGISTER_BITS
 
 RANK_BITS: Final = 40
-"""As many as keep the sum of 2^-rank exact in a double."""
+"""Bits of a hash that a rank counts: as many as keep the sum of 2^-rank exact in a double."""
 
 SIGMA_TERMS: Final = 18
-"""With x at most 1 - 1 / REGISTERS, a further one does not change the sum. With x = 1 the sum is so
-large that the estimate is 0."""
+"""Terms of the series that the estimate sums. With x at most 1 - 1 / REGISTERS, a further term does
+not change the sum. With x = 1 the sum is so large that the estimate is 0."""
 
 SCALE: Final = REGISTERS**2 / (2 * math.log(2))
-"""The estimate, were the sums 1."""
+"""The estimate is this number divided by the sums."""
 
 _CODE_BITS: Final = 6
 """Bits of a rank, which is at most 1 + RANK_BITS."""
@@ -71,13 +71,13 @@ _NO_REGISTER: Final = -1
 
 
 class Values(Kind):
-    """The value: which ones there are."""
+    """The key is the value: a set of the values that occur."""
 
     state: ClassVar[State | None] = None
 
 
 class Registers(Kind):
-    """The register of a sketch, with its greatest rank."""
+    """The key is the register of a sketch, the state its greatest rank."""
 
     state: ClassVar[State | None] = State("r", FieldType.BYTE, Fold.MAX)
 
@@ -101,7 +101,7 @@ class CountDistinct(OfSet):
     never_null: ClassVar[bool] = True
 
     def spark_whole(self, x: Column, type_: FieldType) -> Column:
-        if type_ in FLOATS:  # to a set, NaN differs from itself
+        if type_ in FLOATS:  # NaN differs from itself, so a set would hold it several times
             return F.count_distinct(x)
         return F.size(F.collect_set(x)).cast("long")
 
@@ -138,7 +138,8 @@ class ApproxCountDistinct(OfSet):
 
 
 def _of(x: Column, made: Column) -> Column:
-    """`made` of the argument's hash; null if the argument is null, as Spark hashes null, too."""
+    """Apply `made` to the argument's hash; the result is null if the argument is null, because
+    Spark gives null a hash, too."""
     return F.when(x.isNotNull(), made)
 
 

@@ -34,8 +34,8 @@ EXACT: Final = ANY - {*FLOATS}
 
 
 class Fold(StrEnum):
-    """How a field of partial results is put together with that of other panes: by Spark's function
-    of the name, or, pane after pane, by the function itself."""
+    """How the partial results of panes are combined in one field: Spark's function of that name,
+    or, pane after pane, the aggregate function itself."""
 
     SUM = "sum"
     MIN = "min"
@@ -48,7 +48,7 @@ class State:
     """A field of the partial result of a pane and group.
 
     Attributes:
-        name: behind the name that tells the functions of a window apart.
+        name: the end of the field's name; the beginning names the function of the window.
     """
 
     name: str
@@ -58,14 +58,14 @@ class State:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AggregateFunction(ABC):
-    """An aggregate function: its row.
+    """An aggregate function: one row of the table of functions.
 
     Attributes:
-        other_names: that SQL has for it; they are read, and not written.
-        takes: the types of its argument. argument: they in words.
-        result: its type; None: that of the argument.
-        constant: the one that it takes behind its argument.
-        gives: in a sentence of the documentation.
+        other_names: SQL's other names of the function; they are read, and never written.
+        takes: the types of its argument. argument: these types in words.
+        result: the type of its result; None: the argument's type.
+        constant: the constant that follows its argument.
+        gives: the function in words, for a sentence of the documentation.
     """
 
     name: str
@@ -82,15 +82,15 @@ class AggregateFunction(ABC):
     """The result is one of the values."""
     skips_nulls: ClassVar[bool] = True
     alone: ClassVar[bool] = False
-    """It may have no argument: then it is over the tuples."""
+    """It may have no argument: then it counts tuples."""
     ordered: ClassVar[bool] = False
     """Its values may be taken in descending order."""
     within_group: ClassVar[bool] = False
     """SQL may have its argument in WITHIN GROUP."""
     most_fields: ClassVar[int] = 3
-    """Fields of its partial result, of any type of argument."""
+    """The most fields of its partial result, over all types of argument."""
     repeats: ClassVar[int] = 5
-    """How often Spark's form has its argument at most."""
+    """How often Spark's expression contains the argument, at most."""
 
     def type_of(self, argument: FieldType | None) -> FieldType | None:
         """The type of the result; None: it does not take such an argument."""
@@ -108,16 +108,18 @@ class AggregateFunction(ABC):
 class Folded(AggregateFunction):
     """A function whose partial result is one tuple of a pane and group.
 
-    Spark's form and the reference have three steps: values to partial results, those of panes to
-    one, and that to the result. Null values do not come to the reference.
+    Spark and the reference compute it in three steps: a partial result from the values of each
+    pane, one partial result from those of all panes, and the result from this one. The reference
+    passes it no null values.
     """
 
     named: ClassVar[bool] = False
-    """Spark's result has what is aggregated so often that this has columns of its own."""
+    """Spark's expression of the result uses its aggregates so often that they become columns of
+    their own."""
 
     @abstractmethod
     def states(self, type_: FieldType) -> Sequence[State]:
-        """The fields of partial results. type_: of the argument."""
+        """The fields of partial results. type_: the argument's."""
 
     def needs_order(self, type_: FieldType) -> bool:
         """Whether it needs all tuples of a pane and group in one place."""
@@ -145,10 +147,10 @@ class Folded(AggregateFunction):
 
     @abstractmethod
     def partial(self, values: Sequence[Value], type_: FieldType) -> Sequence[Value]:
-        """The states of values."""
+        """The partial result of these values: a state for each field."""
 
     def merged(self, panes: Sequence[Sequence[Value]], type_: FieldType) -> Sequence[Value]:
-        """The states of panes, which are in order."""
+        """The states of one partial result, from those of panes in their order."""
         known = ([v for v in column if v is not None] for column in zip(*panes, strict=True))
         return [
             FOLDS[each.fold](values) if values else None
@@ -156,12 +158,12 @@ class Folded(AggregateFunction):
         ]
 
     def of(self, states: Sequence[Value], _type: FieldType) -> Value:
-        """The result of the states."""
+        """The result, computed from the states."""
         return states[0]
 
 
 def nan_last(value: Value) -> tuple[bool, Value]:
-    """The place of a value in the order of values."""
+    """A sort key for values: NaN is the greatest."""
     return value != value, value  # noqa: PLR0124
 
 
@@ -170,7 +172,7 @@ FOLDS: Final[Mapping[Fold, Callable[[Sequence[Value]], Value]]] = {
     Fold.MIN: lambda values: min(values, key=nan_last),
     Fold.MAX: lambda values: max(values, key=nan_last),
 }
-"""In Python; of one value at least."""
+"""The folds in Python; each takes at least one value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +181,7 @@ class Bag:
 
     Attributes:
         entries: an array of structs of `key` and `number`, in ascending order of the keys.
-        total: of the numbers, null if there are none.
-        type: of the keys.
+        total: the sum of the numbers, null if there are none. type: the type of the keys.
     """
 
     entries: Column
@@ -193,37 +194,37 @@ Entries: TypeAlias = Sequence[tuple[Value, int]]
 
 
 class Kind:
-    """By what the values of a function are put together: each makes a tuple of a pane and group.
+    """How a function groups values under keys: each key makes a tuple of a pane and group.
 
     Attributes:
-        state: what the tuple has beside its key: how often it occurs (folded by SUM), or the
-            greatest mark of its values (MAX); None: nothing.
+        state: the field beside the key: how often the key occurs (folded by SUM), or the greatest
+            mark of its values (MAX); None: there is no such field.
     """
 
     state: ClassVar[State | None] = State("r", FieldType.LONG)
 
     @property
     def counts(self) -> bool:
-        """Whether its state is how often a key occurs."""
+        """Whether its state counts the occurrences of a key."""
         return self.state is not None and self.state.fold is Fold.SUM
 
     by_constant: ClassVar[bool] = False
-    """Other constants make other keys."""
+    """Whether the key of a value depends on the function's constant."""
 
     def key_type(self, argument: FieldType) -> FieldType:
-        """The type of the field of the key."""
+        """The type of the field that has the key."""
         return argument
 
     def spark_key(self, x: Column, type_: FieldType, _constant: Constant) -> Column:
-        """The key of a value; null: it does not count."""
+        """The key of a value; null: the function skips the value."""
         return x
 
     def spark_mark(self, _x: Column, _type: FieldType) -> Column:
-        """The aggregate over the values of a key."""
+        """The aggregate that Spark computes over the values of a key: the state."""
         return F.lit(1)
 
     def key(self, value: Value, _constant: Constant) -> Value:
-        """The key of a value that is not null; None: it does not count."""
+        """The key of a value that is not null; None: the function skips the value."""
         return value
 
     def mark(self, _value: Value) -> int:
@@ -231,7 +232,7 @@ class Kind:
 
 
 class Numbers(Kind):
-    """The value, with how often it occurs."""
+    """The key is the value, the state how often it occurs."""
 
 
 NUMBERS_OF: Final = Numbers()
@@ -245,7 +246,7 @@ class Counted(AggregateFunction):
 
 
 class OfSet(Counted):
-    """A function of the keys, each once, which needs no order."""
+    """A function of the set of keys; their order does not matter."""
 
     @abstractmethod
     def spark_whole(self, x: Column, type_: FieldType) -> Column:
@@ -257,18 +258,18 @@ class OfSet(Counted):
 
     @abstractmethod
     def of(self, entries: Entries) -> Value:
-        """The result of keys and their states."""
+        """The result, computed from the keys and their states."""
 
 
 class OfBag(Counted):
-    """A function of how often the keys occur."""
+    """A function of the keys and of how often each occurs."""
 
     @abstractmethod
     def spark_of(self, bag: Bag, constant: Constant, *, descending: bool) -> Column: ...
 
     @abstractmethod
     def of(self, entries: Entries, constant: Constant, *, descending: bool) -> Value:
-        """The result; there is at least one value."""
+        """The result, computed from at least one value."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -277,7 +278,7 @@ class End(AggregateFunction):
 
     Attributes:
         spark: Spark's function of a value and an order.
-        place: in a list of the values in order.
+        place: the value's index in a list of the values in order.
     """
 
     spark: str
@@ -286,6 +287,6 @@ class End(AggregateFunction):
     chosen: ClassVar[bool] = True
 
     def spark_end(self, x: Column, order: Column) -> Column:
-        """The last aggregates that Spark computes."""
+        """The aggregate that Spark computes: the first or last value in that order."""
         made: Column = getattr(F, self.spark)(x, order)
         return made

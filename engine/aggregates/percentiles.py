@@ -24,7 +24,8 @@ from medusa.engine.scalars.values import Value
 
 
 class _Between(OfBag):
-    """Between two values, where the position is between them."""
+    """A percentile that interpolates: where its position is between two values, so is the
+    result."""
 
     ordered: ClassVar[bool] = True
     within_group: ClassVar[bool] = True
@@ -98,7 +99,8 @@ def _quotient(number: Column) -> Column:
 
 
 def _spark_at(bag: Bag, low: Column, high: Column) -> Column:
-    """The keys of the values at two places, from 0; low <= high. Null if there are no values."""
+    """The values at two places of the sorted list, counted from 0; low <= high. Null if there are
+    no values."""
     nothing = F.lit(None).cast(SPARK_NAMES[bag.type])
 
     def add(found: Column, entry: Column) -> Column:

@@ -28,14 +28,15 @@ AGGREGATES: Final[Mapping[str, AggregateFunction]] = {
 OTHER_NAMES: Final[Mapping[str, AggregateFunction]] = {
     name: row for row in AGGREGATES.values() for name in row.other_names
 }
-"""Names that SQL has for the same functions; they are read, and not written."""
+"""Other names that SQL has for the same functions; they are read, and never written."""
 
 NAMES: Final[Mapping[str, AggregateFunction]] = {**AGGREGATES, **OTHER_NAMES}
-"""The functions by all names that are read."""
+"""The functions, by every name that is read."""
 
 
 def aggregate_named(name: str) -> AggregateFunction:
-    """The function of a name. Raises: InvalidInputError: there is none; names those alike."""
+    """The function of that name. Raises: InvalidInputError: there is none; the message lists
+    similar names."""
     found = NAMES.get(name)
     if found is None:
         alike = get_close_matches(name[:80], NAMES) or NAMES

@@ -19,7 +19,7 @@ from medusa.engine.scalars.type_rules import FLOATS, INTEGER_RANGE, SOME_NUMBER
 from medusa.engine.scalars.values import Value
 
 BITS: Final = 32
-"""Of the lower half of a sum."""
+"""Bits of the lower half of a sum."""
 
 MASK: Final = 2**BITS - 1
 
@@ -31,7 +31,7 @@ def spark_halves(x: Column) -> tuple[Column, Column]:
 
 
 def spark_carried(halves: Sequence[Column]) -> tuple[Column, Column]:
-    """The halves with a lower one below 2^32."""
+    """Carry from the lower half to the upper one, so that the lower one is below 2^32."""
     high, low = halves
     return high + F.shiftright(low, BITS), low.bitwiseAND(F.lit(MASK))
 
@@ -53,7 +53,7 @@ def in_order(some: Column, at: Column, **states: Column) -> Column:
     """An array of structs of the states of panes, pane after pane.
 
     Args:
-        some: whether a pane has any. at: its stime.
+        some: whether a pane has any. at: the stime of the pane.
     """
     named = (state.alias(name) for name, state in states.items())
     return F.sort_array(F.collect_list(F.when(some, F.struct(at.alias(STIME), *named))))

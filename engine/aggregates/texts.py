@@ -46,7 +46,8 @@ _LONG_LIMIT: Final = 2.0**63
 
 
 class Bins(Kind):
-    """The bin of a histogram, with how often it occurs: its start is so many widths."""
+    """The key is the number of a histogram's bin (its start is so many widths), the state how often
+    it occurs."""
 
     by_constant: ClassVar[bool] = True
 
@@ -72,7 +73,7 @@ class Bins(Kind):
 
 
 class _Text(OfBag):
-    """A text of values; null if there are none."""
+    """A text that is made of the values; null if there are none."""
 
     def spark_of(self, bag: Bag, constant: Constant, *, descending: bool) -> Column:
         entries = F.reverse(bag.entries) if descending else bag.entries
@@ -163,7 +164,7 @@ class _Histogram(_Text):
 
 
 def _once(text: Column) -> Column:
-    """An entry of a text that occurs once."""
+    """One value in the text, if it occurs once."""
     return F.struct(text.alias("key"), long_of(1).alias("number"))
 
 
@@ -181,7 +182,8 @@ def _spark_joined(
     """Join the texts of the keys, each as often as it occurs, as far as there is room.
 
     Args:
-        mark: what follows if some are left, given how many entries fit as a whole.
+        mark: makes the end of the text if some entries do not fit, from the number of entries that
+            fit as a whole.
     """
 
     def piece(entry: Column) -> Column:
@@ -241,7 +243,7 @@ def _null(_full: int) -> str:
 
 
 def _json(value: Value) -> str:
-    """JSON, with the digits of escapes in capitals."""
+    """A value as JSON; the hexadecimal digits of escapes are capitals."""
     if isinstance(value, bool | int):
         return json.dumps(value)
     parts = re.split(r"(\\\\|\\u00..)", json.dumps(value, ensure_ascii=False))

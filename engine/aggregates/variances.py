@@ -32,19 +32,23 @@ from medusa.engine.scalars.type_rules import FLOATS, SOME_NUMBER
 from medusa.engine.scalars.values import Value
 
 SUMS: Final = ("n", "h", "l", "hhh", "hhl", "hlh", "hll", "llh", "lll")
-"""What is summed of integers x = h 2^32 + l, 0 <= l < 2^32: 1, h, l, and the halves of h h, h l and
-l l, of which the lower one is from 0 to 2^32 - 1. So 2^31 tuples cannot make a sum overflow."""
+"""The sums that are kept of integers x = h 2^32 + l, 0 <= l < 2^32: of 1, h, l, and of the halves
+of h h, h l and l l, where the lower half is from 0 to 2^32 - 1. So 2^31 tuples cannot make a sum
+overflow."""
 
 TRIPLE: Final = ("n", "mean", "m2")
-"""How many floats, their mean, and the sum of the squares around it."""
+"""The state for floats: their number, their mean, and the sum of the squares around it."""
 
 Triple = tuple[int, float, float]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Variance(Folded):
-    """Attributes:
-    less: 1: of a sample. root: a standard deviation.
+    """A variance or a standard deviation.
+
+    Attributes:
+        less: 1: of a sample; 0: of the population.
+        root: whether the result is the standard deviation.
     """
 
     less: int = 0
@@ -67,7 +71,7 @@ class Variance(Folded):
     ) -> Sequence[Column]:
         if type_ not in FLOATS:
             return super().spark_merged(states, at, type_)
-        # a pane without values, and every part of a pane but one, has none
+        # a pane without values has no state; nor has any part of a pane but one
         some = states[0] > F.lit(0)
         return [_fold(in_order(some, at, **dict(zip(TRIPLE, states, strict=True))))]
 
@@ -117,7 +121,7 @@ def _sums(x: Column) -> list[Column]:
     """The sums `SUMS`."""
     wide = x.cast("long")
     high, low = F.shiftright(wide, BITS), wide.bitwiseAND(F.lit(MASK))
-    squares, crossed, lows = high * high, high * low, low * low  # the last without a sign
+    squares, crossed, lows = high * high, high * low, low * low  # the low half has no sign
     parts = [
         high,
         low,
@@ -142,7 +146,8 @@ def _spread(sums: Sequence[Column]) -> Column:
     q = _wide(low.bitwiseAND(F.lit(MASK)))
     n = _wide(n)
     squares = _wide(high_squares) * _number(2**32) + _wide(low_squares)
-    crossed = n * _wide(low_crossed) - p * q  # times 2^33, beside the high half
+    # the sum of h l, times 2^33, is added beside the high half
+    crossed = n * _wide(low_crossed) - p * q
     lows = n * _wide(high_lows)  # times 2^32
     rest = (
         F.pmod(crossed, _number(2**31)) * _number(2**33)
@@ -179,7 +184,7 @@ def _quotient(number: Column, divisor: int) -> Column:
 def _fold_values(x: Column) -> Column:
     """(n, mean, m2) of the values in ascending order; n is 0 if there are none.
 
-    One value is no way from its mean, 0.0; an infinity and NaN have no such way, NaN.
+    The distance of a single value from its mean is 0.0; that of an infinity or NaN is NaN.
     """
     values = F.sort_array(F.collect_list(x.cast("double")))
     one = F.lit(1).cast("long")
@@ -192,7 +197,7 @@ def _fold_values(x: Column) -> Column:
 
 
 def _fold(triples: Column) -> Column:
-    """The triples put together, one after the other."""
+    """Combine the triples, one after the other."""
 
     def add(one: Column, other: Column) -> Column:
         n, a, s = _fields(one)
@@ -230,7 +235,7 @@ def _put_together(triples: Iterable[Triple]) -> Triple:
 
 
 def _halves(values: Sequence[int]) -> list[int | None]:
-    """The sums `SUMS`; null if there are no values, but their number."""
+    """The sums `SUMS`; without values all but the number are null."""
     if not values:
         return [0, *(None for _ in SUMS[1:])]
     found = [len(values)]

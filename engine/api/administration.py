@@ -38,7 +38,7 @@ ROUTED_CALL_S = 20.0
 """The longest that another peer of ours may take to carry a call out, seconds."""
 
 LISTED = 16
-"""Participants named in a remark; the others are counted."""
+"""Most participants that a remark names; the others are counted."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -147,7 +147,7 @@ class Administration:
             if peer == self.overlay.identity.peer_id or self.queries.occupied(str(name)):
                 return await here()
             return await self.route(peer, method, request, response)
-        except NotFoundError as error:  # its new peer may not have told the catalog yet
+        except NotFoundError as error:  # its new peer may not have published it yet
             raise UnavailableError(f"{name} is changing hands: {error}") from None
 
     async def route(

@@ -172,7 +172,7 @@ class StreamCalls:
             await self._lead(existing.value)
 
     async def _lead(self, entry: StreamEntry) -> None:
-        """Become the leader of a source stream and tell the catalog.
+        """Become the leader of a source stream and publish it.
 
         Raises:
             ConflictError: this peer keeps another stream under that name.
@@ -203,7 +203,7 @@ class StreamCalls:
         state = self.store.serving(request.stream)
         entry = state.entry if state else (await lookup(self.ours.catalog, STREAM, name)).value
         if entry.stream.view is not None:
-            altered(entry.stream, request.alteration)  # raises, and says why
+            altered(entry.stream, request.alteration)  # raises an error that says why
         if entry.stream.query:
             query = self.ours.own_name(entry.stream.query)
             await self.ours.at_its_peer(query, "alter_stream", request, Done, alter_output)
@@ -251,7 +251,8 @@ class StreamCalls:
 
 
 def _check_same(existing: StreamDefinition, asked: StreamDefinition) -> None:
-    """Refuse another definition. The same one is no error, nor an unnamed leader elsewhere."""
+    """Refuse another definition. The same definition is no error; neither is a leader elsewhere if
+    the request names no leader."""
     if existing.query:
         raise ConflictError(f"{asked.name} exists: {existing.query} produces it")
     if how := streams_differ(existing, asked):

@@ -167,7 +167,7 @@ class QueryCalls:
         return await self.ours.at_its_peer(name, "modify_query", request, Modified, modify)
 
     def _check_secondary(self, query: Query) -> None:
-        """Refuse a requested secondary that cannot be it. Raises: InvalidInputError."""
+        """Refuse a secondary that cannot take the query over. Raises: InvalidInputError."""
         asked = query.availability.secondary
         check_secondary(query, self.ours.overlay.identity.peer_id.hex())
         if asked:
@@ -242,7 +242,7 @@ class DocumentCalls:
         return _with_availability(document, request)
 
     async def _found(self, kind: Kind[Found], names: Iterable[str]) -> dict[str, Found]:
-        """Return the existing ones: the draft knows the places of the others."""
+        """The existing objects of these names; the draft knows the places of the others."""
         found = {n: await find(self.catalog, kind, ObjectName.parse(n)) for n in sorted(names)}
         return {name: each.value for name, each in found.items() if each is not None}
 

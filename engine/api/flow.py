@@ -153,7 +153,8 @@ class FlowCalls:
             )
         if request.after == BEGINNING:
             await state.log.damage.fetch_all()
-        ends = self._interruptions(state, caller)  # one may come while a lease is written down
+        # the end may come while a lease is written to disk
+        ends = self._interruptions(state, caller)
         self._check_current(caller, state, request)
         after = _literal(state, request.after, caller)
         if after < state.log.start:
@@ -286,7 +287,7 @@ class FlowCalls:
         if caller.participant == ObjectName.parse(request.stream).participant:
             directory.believe(
                 Term(request.stream, request.term_number)
-            )  # its primary steps down by that
+            )  # a primary with an older term steps down when it learns this
         if state.role in COMPUTED_BESIDE:  # its owner or primary vouches for it, without a term
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
@@ -326,7 +327,7 @@ class FlowCalls:
             f"{caller.participant} may not post to {stream.name}; {stream.owner} names its writers"
         )
         if not may_post and not self.readers.may_read(stream, caller.participant):
-            raise refusal  # nor learn what it is
+            raise refusal  # a caller that may not read it does not learn its kind either
         if stream.view is not None:
             raise InvalidInputError(f"{stream.name} is a view: post to {stream.view.stream}")
         if stream.query:
@@ -352,8 +353,8 @@ def _literal(state: StreamState, after: int, caller: Caller) -> int:
     """The boundary that a caller means by `after`. BEGINNING means the oldest that is kept, if this
     is the stream's own log; while that log is empty the oldest is not known.
 
-    A client gets all whole tuples, and is told where some are lost. A peer copies the stream and
-    computes from it: it begins behind the last lost interval.
+    A client gets all undamaged tuples, and the answer says where some are lost. A peer copies the
+    stream and computes from it: it begins behind the last lost interval.
     """
     if after != BEGINNING or state.role in COMPUTED_BESIDE:
         return after
@@ -368,7 +369,7 @@ async def _pass_on(
 
             async def requests() -> None:
                 await far.relay(near)
-                await trio.sleep_forever()  # the answers to them still come
+                await trio.sleep_forever()  # answers to the subscriber still arrive
 
             async def answers() -> None:
                 await near.relay(far)

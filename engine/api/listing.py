@@ -62,7 +62,8 @@ class _Lookup:
     unavailable: dict[str, str] = field(default_factory=dict)
 
     async def look_up(self, kind: str) -> None:
-        """Look for the kind that is named, if one is. If there is none of it, look for all others.
+        """Look the name up under the requested kind, if the caller named one. If nothing of that
+        kind exists, look it up under all others.
 
         Raises:
             UntrustedError, DecodeError: see `Catalog.lookup`.

@@ -93,7 +93,7 @@ class LookupObject(Struct, frozen=True):
     """Ask for the entries that are published under a name.
 
     Attributes:
-        kind: if there is one of that kind, it is enough; "": all are wanted.
+        kind: an entry of that kind is enough; "": the caller wants those of all kinds.
     """
 
     name: str

@@ -104,8 +104,8 @@ class OwnStatus:
         )
 
     def _stream_status(self, status: StreamStatus, troubles: Iterable[Trouble]) -> StreamStatus:
-        """The store's status, with what the store does not know: the producer of a copy, and
-        whether a source takes posts."""
+        """The store's status, completed by facts that the store does not have: the producer of a
+        copy, and whether a source takes posts."""
         if status.role == Role.SOURCE and any(t.stops_posts_to(status.name) for t in troubles):
             return msgspec.structs.replace(status, state=REFUSES_POSTS)
         if any(t.reason is Reason.STANDS_STILL and t.thing == status.name for t in troubles):

@@ -70,7 +70,7 @@ def for_members(
 
 
 def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
-    """A status as received, with everything replaced or removed that its sender cannot vouch for.
+    """A received status; fields for which its sender cannot vouch are replaced or removed.
 
     Args:
         known: its participant and id by its connection, and its address by this peer's table.

@@ -42,17 +42,19 @@ _REFUSED: Final = {
     "lock": f"{_RUNNING}: leave the box out; a join with a table reads it as of a tuple's time",
     "unlock": f"{_RUNNING}: leave the box out; a join with a table reads it as of a tuple's time",
 }
-"""Boxes that are none here, and the nearest thing."""
+"""Boxes of Borealis that Medusa refuses, each with the nearest replacement."""
 
 _HASHED: Final = 2**31
-"""Values of the hash by which tuples are dropped."""
+"""The hash by which tuples are dropped has so many values."""
 
 
 def boxes_of(old: OldBox, streams: Streams) -> list[Box]:
-    """The boxes that do what one box of Borealis does, each behind those that it reads.
+    """Boxes of ours that together compute what one box of Borealis does; each comes after the boxes
+    that it reads.
 
     Raises:
-        InvalidInputError: it cannot be said here, or is wrong; names line and reason.
+        InvalidInputError: the box has no equivalent here, or is wrong; the message names line and
+            reason.
     """
     if old.kind in _REFUSED:
         raise old.node.error(f"there is no {old.kind} here: {_REFUSED[old.kind]}")
@@ -89,12 +91,13 @@ def _without_queue(old: OldBox) -> OldBox:
 
 
 def _read_filter(old: OldBox, streams: Streams) -> list[Box]:
-    """A filter; `predicate` is the older name of its only expression."""
+    """A filter; in older documents its only expression is called `predicate`."""
     return [_as_ours(old, "filter", {"predicate": "expression.0"})]
 
 
 def _read_revision_box(old: OldBox, streams: Streams) -> list[Box]:
-    """A box for revisions: each box takes them. The mode says where Borealis looks up the past."""
+    """A box for revisions, which becomes no box here, because each box takes revisions. The mode
+    says where Borealis looks up the past."""
     key = old.given("anchor")
     wanted = () if key is None else tuple(each.strip() for each in key.split(","))
     for stream in old.inputs:
@@ -178,7 +181,7 @@ def _least_hash(taken: Parameters) -> int:
 
 
 def _dropping(old: OldBox, values: Sequence[str], schema: Schema, least: int) -> Box:
-    """A filter that passes what the hash of these values is not less than."""
+    """A filter that passes a tuple if the hash of these values is at least `least`."""
     types = {each.name: each.type for each in schema.fields}
     texts = [
         each if types.get(each) is FieldType.STRING else f"cast({each} as string)"
@@ -201,7 +204,7 @@ def _read_join(old: OldBox, streams: Streams) -> list[Box]:
 
 
 def _read_waitfor(old: OldBox, streams: Streams) -> list[Box]:
-    """Each tuple of the first input for which one of the second comes within the timeout."""
+    """Each tuple of the first input that finds a tuple of the second within the timeout."""
     old.refuse_ports(inputs=2)
     taken = Parameters(old.node, old.parameters)
     predicate, timeout = taken.take("predicate"), taken.take_seconds("timeout")
@@ -252,7 +255,7 @@ def _ours(old: OldBox) -> Box:
 
 
 def _as_ours(old: OldBox, kind: str, names: dict[str, str]) -> Box:
-    """The box of ours of a kind, with some parameters under other names."""
+    """The same kind of box here, with some parameters under other names."""
     parameters = []
     for each in old.parameters:
         name = each.attributes.get("name", "")
@@ -286,7 +289,7 @@ _READERS: Final[dict[str, Callable[[OldBox, Streams], list[Box]]]] = {
     "waitfor": _read_waitfor,
     "delay": _read_delay,
 }
-"""The boxes that are not, word for word, ours."""
+"""The readers of boxes whose parameters differ from ours."""
 
 KINDS: Final = frozenset({*_READERS, *_REFUSED, *CHANGES, "map", "union"})
-"""The boxes of Borealis and Aurora, those that are refused too."""
+"""The kinds of boxes of Borealis and Aurora, refused ones included."""

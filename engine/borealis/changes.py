@@ -46,10 +46,10 @@ CHANGES: Final = frozenset({"insert", "delete", UPDATE})
 """The kinds of boxes that change a table."""
 
 CHANGED: Final = "changed"
-"""The field of a table that boxes change with the time of the change."""
+"""The field, of a table that boxes change, that has the time of the change."""
 
 UPDATED: Final = "updated"
-"""The field of a table that updates change: whether one made the row."""
+"""The field, of a table that boxes update, that says whether an update made the row."""
 
 _INSERT: Final = re.compile(r"insert into (\w+) values ?\((.+)\)", re.I)
 _DELETE: Final = re.compile(r"delete from (\w+) where (.+)", re.I)
@@ -84,7 +84,8 @@ class Changing:
         self._set: dict[str, tuple[str, frozenset[str]]] = {}
 
     def read(self, old: OldBox) -> list[Box]:
-        """The boxes of a change; behind the last one of its table those that make the table.
+        """The boxes of ours for one change; after the last change of a table, also the boxes that
+        make the table.
 
         Raises:
             InvalidInputError: names the reason.
@@ -113,8 +114,8 @@ class Changing:
         return [*boxes, *self._complete(old, table)]
 
     def _complete(self, old: OldBox, table: OldTable) -> list[Box]:
-        """The boxes that make a table, or its base, of its changes, if all of them have been read
-        with this box."""
+        """The boxes that make a table (or its base) from its changes, if this box is the last
+        change of the table."""
         changes, updates = self._changes[table.name], self._updates[table.name]
         wanted = self._updates_of(table)
         if old.kind == UPDATE:
@@ -138,8 +139,8 @@ class Changing:
         return Map(old.name, old.inputs[0], stream, tuple(fields))
 
     def _update(self, old: OldBox, table: OldTable, stream: str, sql: str) -> Box:
-        """The new rows of an update: of the base those with its keys, with the values that it
-        sets."""
+        """The new rows of an update: the rows of the base that have its keys, with the values that
+        it sets."""
         if all(each.kind != "insert" for each in self._writers[table.name]):
             raise InvalidInputError(
                 f"an update makes no row, and no box of the query inserts one into {table.name}: "
@@ -172,7 +173,8 @@ class Changing:
         return box
 
     def _check_set(self, update: Join, table: OldTable, names: Set[str]) -> None:
-        """Check that no update reads what one sets, and that all of a table set the same.
+        """Check that no update reads a field that one sets, and that all updates of a table set the
+        same fields.
 
         Args:
             names: the fields that it sets.
@@ -202,8 +204,8 @@ def _newest(table: OldTable, word: str, changes: Sequence[str]) -> list[Box]:
     """The boxes that keep the newest change of each key.
 
     Args:
-        word: changes: of a table without updates; base, updated: the tables of one with updates.
-        changes: streams.
+        word: `changes` for a table without updates; `base` and `updated` for the two tables of one
+            with updates. changes: the streams of changes.
     """
     short = table.name.rpartition("/")[2]
     name, output = (word, _base(table)) if word == "base" else ("rows", table.name)
@@ -248,7 +250,7 @@ def _assigned(text: str, table: OldTable, names: Names) -> dict[str, str]:
 
 
 def _same(field: Field, value: str, given: Schema) -> str:
-    """The condition that a field of the key is that of the tuple."""
+    """The condition that a field of the key equals the tuple's."""
     type_ = next((each.type for each in given.fields if each.name == value), field.type)
     tuples = f"left.{value}"
     return f"right.{field.name} = {tuples if type_ is field.type else _typed(field, tuples)}"
@@ -300,7 +302,7 @@ def _key_values(condition: str, table: OldTable, names: Names, what: str) -> dic
 
 
 def _typed(field: Field, value: str | None) -> str:
-    """A value as one of a field; None: null."""
+    """A value as a literal of the field's type; None: null."""
     if value is None:
         return _null(field)
     return value if field.type is FieldType.TIMESTAMP else f"cast({value} as {field.type})"

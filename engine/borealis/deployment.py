@@ -23,7 +23,7 @@ _ATTRIBUTES: Final = {
     "replica_set": (("name", "query"), ()),
     "region": ((), ("name", "endpoint", "node")),
 }
-"""Attributes that there must and may be, by element."""
+"""The attributes that each element must have, and those that it may have."""
 
 _WITHIN: Final = {
     TAG: ("publish", "subscribe", "client", "node", "replica_set", "region"),
@@ -47,10 +47,8 @@ def replicated(deploy: Node, qualify: Qualify, queries: Collection[str] | None) 
     """The queries that a `<deploy>` has computed by several nodes at once.
 
     Args:
-        queries: the names of the document's queries; None: they are in another one.
-
-    Raises:
-        InvalidInputError: it is wrong, or cannot be meant here; names line and reason.
+        queries: the names of the document's queries; None: they are in another document. Raises:
+        InvalidInputError: it is wrong, or has no meaning here; the message names line and reason.
     """
     deploy.checked(())
     found: set[str] = set()

@@ -64,7 +64,7 @@ _OURS: Final = {
     "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),
     "output": ("readers",),
 }
-"""Attributes of ours, by element."""
+"""Attributes of Medusa's own, by element."""
 
 DEPLOY_TAG: Final = deployment.TAG
 
@@ -116,7 +116,7 @@ def _read_queries(
     views: Sequence[View],
     streams: Streams,
 ) -> list[Query]:
-    """The queries, each of which may read what those before it make, and views of that."""
+    """The queries; each may read the outputs of earlier ones, and views of these."""
     shown: dict[str, list[str]] = {}
     for view in views:
         shown.setdefault(view.stream, []).append(view.name)
@@ -134,10 +134,11 @@ def _read_queries(
 
 
 def read_deploy(root: Node) -> Document:
-    """A document that is a `<deploy>` alone, of the queries of another one.
+    """Read a document that is only a `<deploy>`, for the queries of another document.
 
     Raises:
-        InvalidInputError: it would change those queries, or is wrong; names line and reason.
+        InvalidInputError: it would change those queries, or is wrong; the message names line and
+            reason.
     """
     if replicated(root, str, None):
         raise root.error(
@@ -157,8 +158,8 @@ def _deployed(root: Node, qualify: Qualify, queries: Collection[str], streams: S
 
 
 def _read_schemas(root: Node, qualify: Qualify, boxes: Sequence[OldBox]) -> dict[str, Schema]:
-    """The schemas; one of an `<input>` that declares no time has the field that the boxes are
-    ordered on."""
+    """The schemas; if an `<input>` declares no time, it is the field that the boxes are ordered
+    on."""
     schemas: dict[str, Schema] = {}
     for node in _tagged(root, "schema"):
         schema = read_schema(node, qualify)
@@ -226,7 +227,7 @@ def _check_output(node: Node, made: Schema | None, declared: Schema | None) -> N
 
 
 def _readers(outputs: Mapping[str, Node]) -> dict[str, Readers | None]:
-    """Readers by output; None: not declared."""
+    """The readers of each output; None: the document declares none."""
     return {
         name: members(node.attributes["readers"]) if "readers" in node.attributes else None
         for name, node in outputs.items()
@@ -269,7 +270,8 @@ def _old_box(node: Node, qualify: Qualify) -> OldBox:
 
 
 def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
-    """The boxes, each after those whose output it reads, or that change the table that it reads."""
+    """The boxes in the order of dataflow: each after the boxes that it reads, or that change the
+    table that it reads."""
     if len(boxes) > MAX_BOXES:
         raise query.error(f"it has {len(boxes)} boxes; at most {MAX_BOXES} are allowed")
     makers = {stream: number for number, box in enumerate(boxes) for stream in box.outputs}
@@ -279,7 +281,7 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
             changes.setdefault(table, []).append(number)
 
     def changed_before(box: OldBox) -> list[int]:
-        """The changes of its tables: for an update those that are none."""
+        """The boxes that change its tables; for an update only inserts and deletes."""
         found = [number for table in box.tables for number in changes.get(table, ())]
         if box.kind == UPDATE:
             return [number for number in found if boxes[number].kind != UPDATE]
@@ -340,7 +342,7 @@ def _query_name(node: Node, qualify: Qualify) -> str:
 
 
 def _with_standby(node: Node, qualify: Qualify, active: Collection[str]) -> Node:
-    """The `<query>` with what a replica set says of it, unless it says something itself."""
+    """The `<query>` with the availability of its replica set, unless it states its own."""
     name = _query_name(node, qualify)
     if name not in active or "ha" in node.attributes:
         return node

@@ -38,17 +38,17 @@ NEVER: Final = f"left.{STIME} = right.{STIME} and false"
 """The predicate of a join that has no pair."""
 
 _NEXT_US: Final = 1
-"""The least time between two tuples that are not of one time."""
+"""The least difference between two different times, microseconds."""
 
 _SIDES: Final = ("left", "right")
 
 
 @dataclass(frozen=True, slots=True)
 class _Buffer:
-    """What a join keeps of a side.
+    """The tuples that a join keeps of one side.
 
     Attributes:
-        size: microseconds; of a buffer by tuples, tuples.
+        size: microseconds, or tuples if the buffer counts them.
     """
 
     side: str
@@ -105,7 +105,7 @@ def _bounded(
     pairs: _Pairs,
     bounds_us: tuple[int, int] | None = None,
 ) -> Join:
-    """A join with bounds of time. bounds_us: before and after; None: those of the buffers."""
+    """A join with bounds of time. bounds_us: before and after; None: the buffers' sizes."""
     left, right = sides
     before, after = bounds_us or (right.size, left.size)
     streams = (left.stream, right.stream)
@@ -118,7 +118,7 @@ def _halves(
     old: OldBox, left: _Buffer, right: _Buffer, pairs: _Pairs, streams: Streams
 ) -> list[Box]:
     """The pairs that right tuples make with the left buffer, and those of left tuples with the
-    right one; each half is called by its buffer."""
+    right one; each half has the name of its buffer."""
     boxes: list[Box] = []
     halves = []
     for kept, other, bounds in (
@@ -127,7 +127,8 @@ def _halves(
     ):
         if kept.by_tuples:
             boxes += _of_last(old, kept, other, pairs, streams)
-        elif sum(bounds) >= 0:  # a right tuple that is kept for no time is in no later pair
+        # if the right buffer keeps nothing, no later left tuple finds a pair
+        elif sum(bounds) >= 0:
             boxes.append(_bounded(*_named(old, kept), (left, right), pairs, bounds))
         else:
             continue
@@ -136,19 +137,20 @@ def _halves(
 
 
 def _named(old: OldBox, kept: _Buffer) -> tuple[str, str]:
-    """The name and the output of the half with a buffer."""
+    """The name and the output of the half that reads this buffer."""
     return f"{old.name}/{kept.side}", f"{old.outputs[0]}/{kept.side}"
 
 
 def _of_last(
     old: OldBox, kept: _Buffer, other: _Buffer, pairs: _Pairs, streams: Streams
 ) -> list[Box]:
-    """The pairs of each tuple of a side with the last tuples of the other one.
+    """Pair each tuple of one side with the last tuples of the other.
 
     Args:
-        kept: the buffer of the last tuples. other: the side of those that are paired with them.
+        kept: the buffer of the last tuples. other: the side whose tuples are paired with them.
     """
-    # as the parser, with the first expression: see medusa.engine.operators.shared.operator.Given
+    # names in the first expression are read as by the parser: see
+    # medusa.engine.operators.shared.operator.Given
     from medusa.engine.language.expressions.printing import name_text
     from medusa.engine.language.sides import renamed
 
@@ -188,7 +190,8 @@ def _slots(
     later, behind the left ones of their time.
 
     Args:
-        of: the box's name, its input, its output. fields: their names, and those in an expression.
+        of: the box's name, its input, its output. fields: the fields' names in the table, and in an
+            expression.
     """
     name, source, output = of
     if kept.side == "left":
@@ -203,8 +206,8 @@ class _Names:
     """The fields of the last tuples of a stream.
 
     Attributes:
-        kept: by the field of the stream, stime among them. A table's `stime` is not that of its
-            tuples here, and its `deleted` means that they are gone.
+        kept: the table's field for each field of the stream, `stime` included. The copies have
+            other names, because a table's own `stime` and `deleted` mean something else.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -243,7 +246,7 @@ def _buffer(taken: Parameters, side: str, stream: str, streams: Streams) -> _Buf
 
 
 def _both(left: str, right: str, streams: Streams) -> tuple[tuple[str, str], ...]:
-    """The fields of both sides, one behind the other."""
+    """The fields of both sides, the left side's first."""
     sides = zip(_SIDES, (streams.schema(left), streams.schema(right)), strict=True)
     fields = [
         (each.name, f"{side}.{each.name}") for side, schema in sides for each in schema.fields

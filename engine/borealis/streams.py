@@ -19,7 +19,7 @@ SECOND_US: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class OldBox:
-    """A `<box>` as it is in a document of Borealis.
+    """A `<box>` as a document of Borealis has it.
 
     Attributes:
         parameters: its `<parameter>` elements. tables: the streams of its `<access>` elements.
@@ -34,12 +34,12 @@ class OldBox:
     tables: tuple[str, ...]
 
     def given(self, name: str) -> str | None:
-        """The value of a parameter; None: it is not there."""
+        """The value of that parameter; None: the box does not have it."""
         found = (each for each in self.parameters if each.attributes.get("name") == name)
         return next((each.attributes.get("value") for each in found), None)
 
     def refuse_ports(self, inputs: int, outputs: int = 1) -> None:
-        """Raises: InvalidInputError: it has not so many inputs and outputs."""
+        """Raises: InvalidInputError: the box has another number of inputs or outputs."""
         for what, has, wanted in (
             ("input", self.inputs, inputs),
             ("output", self.outputs, outputs),
@@ -67,8 +67,8 @@ class OldTable:
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """A field with the start of the tumbling window that made the tuple, of that many microseconds;
-    the tuple's stime is the window's last microsecond."""
+    """A field that has the start of a tumbling window, in tuples that the window made. The window
+    has that many microseconds; the tuple's stime is its last one."""
 
     field: str
     size_us: int
@@ -115,7 +115,7 @@ class Streams:
                 self._starts[stream] = Starts(name, passed.size_us)
 
     def starts(self, stream: str, starts: Starts) -> None:
-        """Note that a field of the stream has the starts of windows."""
+        """Note that this field of the stream has the starts of windows."""
         self._starts[stream] = starts
 
     def check_order(self, stream: str, name: str, spans_us: Sequence[int]) -> None:

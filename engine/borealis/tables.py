@@ -137,7 +137,7 @@ def plain(sql: str) -> str:
 
 
 def split(text: str) -> list[str]:
-    """The parts between the commas that are in no parentheses and no quotes."""
+    """Split the text at commas outside of parentheses and quotes."""
     parts, depth = [""], 0
     for word in _WORDS.findall(text):
         depth += {"(": 1, ")": -1}.get(word, 0)
@@ -155,7 +155,7 @@ class Names:
         named: the table, as the SQL calls it.
 
     Raises:
-        InvalidInputError: that is another one.
+        InvalidInputError: that is another table.
     """
 
     def __init__(self, old: OldBox, table: OldTable, named: str, streams: Streams) -> None:
@@ -166,10 +166,10 @@ class Names:
         self._given = {each.name for each in streams.schema(old.inputs[0]).fields}
 
     def written(self, text: str, given: str, *, table: bool = True) -> str:
-        """The text with the names that an expression of ours has.
+        """The text, with each name as one of our expressions writes it.
 
         Args:
-            given: what precedes the tuple's fields. table: whether it may have the table's.
+            given: the prefix of the tuple's fields. table: whether it may use the table's fields.
 
         Raises:
             InvalidInputError: there is no such field.

@@ -55,12 +55,12 @@ _STARTS: Final = {
     FieldType.SINGLE: f"cast(unix_micros({WINDOW_START}) / 1000000.0 as single)",
     FieldType.DOUBLE: f"unix_micros({WINDOW_START}) / 1000000.0",
 }
-"""The start of a window as a time of each type."""
+"""Expressions for the start of a window, as a time of each type."""
 
 _NUMBER: Final = re.compile(r"[+-]?\d{1,12}(\.\d{0,12})?", re.ASCII)
 
 INSTANT_US: Final = 1
-"""A window of the tuples of one time."""
+"""The size of a window that has the tuples of one stime only."""
 
 
 def read_windows(old: OldBox, streams: Streams) -> list[Box]:
@@ -99,7 +99,7 @@ def read_windows(old: OldBox, streams: Streams) -> list[Box]:
 
 def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
     """Read count windows, and a map that gives them Borealis' form. With order-by FIELD the form
-    has the field's value in the window's first tuple, with TUPLENUM none."""
+    has the field's value in the window's first tuple, with TUPLENUM it has no such value."""
     sizes = [(name, taken.take(name)) for name in ("window-size", "advance")]
     by_field, order = taken.take("order-by"), taken.take("order-on-field") or ""
     if by_field not in {None, "FIELD", "TUPLENUM"}:
@@ -122,7 +122,7 @@ def _read_tuples(old: OldBox, taken: Parameters, streams: Streams) -> list[Box]:
     ]
     if by_field is None:
         return [read_box(old.node, old.inputs, old.outputs, nodes)]
-    # the same functions of a window of time have the same types
+    # over windows of time the same functions have the same types
     probe = Aggregate(old.name, old.inputs[0], old.outputs[0], 1, 1, groups, functions)
     step = typed(AggregateOperator(probe), Inputs(streams.schemas)).steps[probe.output]
     fields = (
@@ -163,7 +163,8 @@ def _window(old: OldBox, taken: Parameters, streams: Streams) -> tuple[int, int]
 
 
 def _check_closing(old: OldBox, taken: Parameters, streams: Streams) -> None:
-    """Check the parameters that say when a window of Borealis closes, and with which tuples."""
+    """Check the parameters that decide when a window of Borealis closes, and which tuples it
+    has."""
     for fixed in ("drop-empty-outputs", "independent-window-alignment"):
         taken.take_fixed(fixed)
     if taken.take_flag("drop-mode"):
@@ -185,7 +186,7 @@ def refuse_slack(old: OldBox, given: str | None, streams: Streams) -> None:
     """Check a slack, which Borealis counts in tuples: here it is the streams', in seconds.
 
     Raises:
-        InvalidInputError: it is none, or a source of the box has no slack.
+        InvalidInputError: the text is no slack, or a source of the box has none.
     """
     slack = number(given, "slack")
     if slack is None:
@@ -214,7 +215,7 @@ def _formed(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
     """The windows, and a map that gives them Borealis' form.
 
     Args:
-        order: the field of the order in the results; empty: they keep the form that they have.
+        order: the field of the order in the results; empty: the results keep their form.
     """
     if not order:
         return [windows]
@@ -229,11 +230,11 @@ def _in_form(
     order: tuple[str, str],
     functions: Sequence[TypedAggregate],
 ) -> list[Box]:
-    """Give the windows another name, and add the map whose output has theirs.
+    """Rename the windows, and add a map whose output has their former name.
 
     Args:
         order: the field of the order in the results, and its expression.
-        functions: those that the results are of.
+        functions: the calls whose results the map passes on.
     """
     inner = replace(windows, name=f"{windows.name}/windows", output=f"{windows.output}/windows")
     fields = (
@@ -252,7 +253,7 @@ def _start(schema: Schema, order: str) -> str:
 
 
 def _result(each: TypedAggregate) -> str:
-    """The result of a function with the type that it has in Borealis."""
+    """The result of a call, converted to its type in Borealis."""
     if each.function.never_null:
         return f"cast({each.output} as int)"
     if each.function.name in _AS_ARGUMENT and each.argument is not None:
@@ -281,8 +282,9 @@ def _latch(windows: Aggregate, streams: Streams, order: str) -> list[Box]:
 
 
 def read_resample(old: OldBox, streams: Streams) -> list[Box]:
-    """For each tuple t of the first input the function of the tuples u of the second one with
-    |u - t| <= window-size: their pairs, and one session of the pairs of each t. Equal t are one.
+    """Read a resample. For each tuple t of the first input it computes a function of the tuples u
+    of the second one with |u - t| <= window-size. The boxes are a join that makes these pairs, and
+    a session window over the pairs of each t. Equal t count once.
 
     Raises:
         InvalidInputError: names the reason.

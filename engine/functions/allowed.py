@@ -37,10 +37,10 @@ from medusa.engine.objects.schema import FieldType
 from medusa.overlay.errors import InvalidInputError
 
 ENTRY: Final = "entry"
-"""Begins the source of an installed function."""
+"""The prefix of the source of an installed function."""
 
 GROUP: Final = "medusa.functions"
-"""The group of its entry point."""
+"""The group of such a function's entry point."""
 
 TIME_S: Final = 10.0
 """The default of `time_s`: a call is some microseconds; a call over a network some milliseconds."""
@@ -60,7 +60,7 @@ _TYPES: Final = {
     "str": FieldType.STRING,
     "datetime": FieldType.TIMESTAMP,
 }
-"""The types of arguments and results by Python's."""
+"""The types of arguments and results, by Python's types."""
 
 _PYTHON: Final = ", ".join(_TYPES)
 
@@ -301,11 +301,12 @@ class Functions:
         self._allowed = dict(allowed)
 
     def completed(self, query: Query) -> Query:
-        """The query with the functions that it calls as they are here: those that it declares, and
-        those that only this peer knows.
+        """The query with the definitions of the functions that it calls: of those that it declares,
+        and of those that only this peer knows.
 
         Raises:
-            InvalidInputError: a declared one is not allowed here, or is another one.
+            InvalidInputError: this peer does not allow a declared function, or has other code under
+                its name.
         """
         known = {each.name for each in query.functions}
         others = [each.function for name, each in self._allowed.items() if name not in known]
@@ -314,8 +315,9 @@ class Functions:
         return structs.replace(query, functions=declared)
 
     def modified(self, query: Query) -> Query:
-        """The query, whose boxes have been modified: they may call functions that it has called
-        before, as those were, and others that are allowed here."""
+        """The modified query with the definitions of its functions. Its boxes may call functions
+        that the query called before, with their former code, and other functions that this peer
+        allows."""
         if not self._allowed:
             return query
         known = {each.name for each in query.functions}
@@ -327,7 +329,7 @@ class Functions:
         """A function that a document names, with the fingerprint of the code here.
 
         Raises:
-            InvalidInputError: it is not allowed here, or is another one.
+            InvalidInputError: it is not allowed here, or its code is different.
         """
         here = self._named(function.name).function
         differ = (here.arguments, here.result) != (function.arguments, function.result)
@@ -357,7 +359,7 @@ class Functions:
         """The code of a function of a query.
 
         Raises:
-            InvalidInputError: it is not allowed here, or its code is another one.
+            InvalidInputError: it is not allowed here, or its code is different.
         """
         here = self._named(function.name)
         if self.pinned(function).fingerprint != function.fingerprint:

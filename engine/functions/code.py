@@ -13,7 +13,8 @@ MAX_CODE_BYTES: Final = 2**22
 
 
 def read_code(path: Path) -> bytes:
-    """The bytes of a file of functions. Raises: InvalidInputError: it is not there, or no such."""
+    """The bytes of a file of functions. Raises: InvalidInputError: there is no file, or it is no
+    file of functions."""
     try:
         with path.open("rb") as file:
             text = file.read(MAX_CODE_BYTES + 1)

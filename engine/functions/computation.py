@@ -106,7 +106,8 @@ class CallingExecutor:
         return await trio.to_thread.run_sync(compute, limiter=self._threads, abandon_on_cancel=True)
 
     async def _process(self, allowed: AllowedFunction) -> FunctionProcess:
-        """The function's process; one of former code under that name has ended."""
+        """The process of the function. A process with former code under that name is ended
+        first."""
         found = self._processes.get(allowed)
         if found is None:
             named = [k for k in self._processes if k.function.name == allowed.function.name]
@@ -133,7 +134,7 @@ class CallingExecutor:
 ROWS_FILE: Final = "rows.parquet"
 
 BETWEEN: Final = "between-"
-"""Begins the names of the folders with such a file."""
+"""The prefix of the folders that have such a file."""
 
 
 def _computed(
@@ -200,7 +201,7 @@ class _Calling:
         """As `Computation.run`.
 
         Raises:
-            InvalidInputError: a function is not allowed here, or is another one than the query's.
+            InvalidInputError: a function is not allowed here, or its code is not the query's.
             InternalError: one failed; names it and the tuple.
         """
         for function in self.task.functions:  # before anything is computed
@@ -248,7 +249,7 @@ class _Calling:
 
 
 def _read(stage: Stage, paths: Sequence[Path], interval: Interval) -> Result:
-    """The rows of a stage that only chooses fields, without a job."""
+    """The rows of a stage that only chooses fields; it needs no job."""
     began_s = time.thread_time()
     schema = stage.task.output_schema.derived
     (step,) = stage.task.steps
@@ -304,7 +305,7 @@ async def calling(
     """Open a `CallingExecutor`; when the block ends, the functions' processes have ended.
 
     Args:
-        folder: see there; what a killed process has left in it is removed.
+        folder: see `CallingExecutor`; files that a killed process left there are removed.
     """
     made = CallingExecutor(executor, functions, folder)
     await trio.to_thread.run_sync(_remove_left, folder)

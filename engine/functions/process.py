@@ -47,7 +47,7 @@ _PASSED: Final = (
     "LD_LIBRARY_PATH",
     "VIRTUAL_ENV",
 )
-"""Variables of the environment that a function has."""
+"""Environment variables that a function's process gets."""
 
 _OWN: Final = {
     "PYTHONSAFEPATH": "1",
@@ -135,7 +135,7 @@ class FunctionProcess:
                 pass_fds=(progress,),
                 start_new_session=True,  # a Ctrl-C on the terminal is the peer's to handle
             )
-        except OSError as refused:  # no more processes, say
+        except OSError as refused:  # for example, there are too many processes
             raise CallError(-1, f"its process did not start: {refused}") from None
         for pipe in (process.stdin, process.stdout):
             assert pipe is not None, "asked for"
@@ -154,7 +154,7 @@ class FunctionProcess:
             return CallError(at, "its process said nothing that makes sense")
         text = printable(failure.text)[:SAID]
         if text.startswith(("MemoryError", "ArrowMemoryError")):
-            self._kill()  # it has used up what it had to say that
+            self._kill()  # its limit of memory is used up, so it must end
             text = f"it takes more than {self._allowed.memory_bytes:,} bytes of memory"
         return CallError(failure.row, text)
 
@@ -181,7 +181,7 @@ class FunctionProcess:
             raise CallError(row, f"{error}{_ended(process)}") from None
 
     def _at(self) -> int:
-        """The number of the row at work."""
+        """The number of the row that the process computes now."""
         return int.from_bytes(self._progress[:8], "little", signed=True)
 
     def _kill(self) -> None:
@@ -196,15 +196,15 @@ class FunctionProcess:
 
 
 class _LostError(Exception):
-    """The process gives no answer any more; why."""
+    """The process sends no answer any more; the text says why."""
 
 
 class _Patience:
     """Waits for a process as long as it advances from row to row.
 
     Args:
-        limit_s: seconds that one row may take. at: gives the number of the row at work.
-        over: gives whether the peer ends.
+        limit_s: seconds that one row may take. at: returns the number of the row at work. over:
+            whether the peer ends.
     """
 
     def __init__(self, limit_s: float, at: Callable[[], int], over: Callable[[], bool]) -> None:
@@ -269,9 +269,9 @@ def _ended(process: subprocess.Popen[bytes]) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """The variables of a function: none of the peer's secrets."""
+    """The environment variables of a function's process: they have none of the peer's secrets."""
     passed = {name: os.environ[name] for name in _PASSED if name in os.environ}
-    here = str(Path(__file__).parents[3])  # the same release as this one
+    here = str(Path(__file__).parents[3])  # the process runs the same release of Medusa
     paths = [here, *filter(None, [passed.get("PYTHONPATH")])]
     return {**passed, **_OWN, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -29,23 +29,23 @@ import pyarrow as pa
 from medusa.engine.functions.code import digest, read_code
 
 HEAD: Final = struct.Struct("<cQQ")
-"""Of an answer: kind, CPU nanoseconds, bytes that follow."""
+"""The head of an answer: kind, CPU nanoseconds, bytes that follow."""
 
 LENGTH: Final = struct.Struct("<Q")
-"""Of a request: bytes that follow."""
+"""The head of a request: bytes that follow."""
 
 READY: Final = b"S"
 RESULTS: Final = b"R"
 FAILED: Final = b"E"
 
 SPARE_BYTES: Final = 2**26
-"""Memory beyond the limit, to say that it was passed."""
+"""Memory beyond the limit, in which the process reports that it passed the limit."""
 
 ORPHAN_S: Final = 1.0
-"""Between two looks whether the peer is still there, seconds."""
+"""Seconds between two checks whether the peer still runs."""
 
 SAID: Final = 500
-"""Characters of an error."""
+"""Most characters of an error."""
 
 
 class Start(msgspec.Struct, frozen=True):
@@ -88,7 +88,7 @@ def main() -> None:
     source = os.fdopen(os.dup(0), "rb")
     sink = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):  # the function has no part in our talk
+    for number in (0, 1, 2):  # the function must not read or write our pipes
         os.dup2(nothing, number)
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     start = msgspec.json.decode(_request(source), type=Start)
@@ -192,7 +192,7 @@ class _Caller:
     def _first_failing(
         self, columns: Sequence[pa.Array], rows: int, error: BaseException
     ) -> _RowError:
-        """The first row without which the rows before it pass."""
+        """The first row that fails: a call over the rows before it succeeds."""
         passes, fails = 0, rows
         while fails - passes > 1:
             middle = (passes + fails) // 2
@@ -212,7 +212,7 @@ class _Loader(SourceFileLoader):
         self._text = text
 
     def get_code(self, fullname: str) -> CodeType:
-        """The compiled text; no file of compiled code is looked at."""
+        """The compiled text; files of compiled code are not read."""
         return self.source_to_code(self._text, self.get_filename(fullname))
 
 
@@ -236,7 +236,8 @@ def _load(start: Start) -> Callable[..., Any]:
 
 
 def _warm(kind: pa.DataType, form: str) -> None:
-    """Load what the first call needs besides the function: that is not the function's time."""
+    """Load the modules that the first call needs besides the function, so that loading does not
+    count as the function's time."""
     column = pa.array([None], kind)
     column.to_pylist()
     _read(_serialised(column))
@@ -286,7 +287,7 @@ def _serialised(results: pa.Array) -> bytes:
 def _request(source: BinaryIO) -> bytes:
     head = source.read(LENGTH.size)
     if len(head) < LENGTH.size:
-        os._exit(0)  # the peer has gone, or has no more
+        os._exit(0)  # the peer has ended, or sends no further request
     (length,) = LENGTH.unpack(head)
     return source.read(length)
 

@@ -29,7 +29,8 @@ def check_constant(function: AggregateFunction, constant: Constant) -> None:
     """Check the constant of a call; None: it has none.
 
     Raises:
-        InvalidInputError: it is missing, too many, or out of its range; names what it should be.
+        InvalidInputError: it is missing, too many, or out of its range; the message says which
+            constant the function takes.
     """
     wanted = function.constant
     if wanted is None:
@@ -48,7 +49,7 @@ def split_parameter(inside: str) -> tuple[str, int | float | str | None]:
     """The argument and the constant that stand in the parentheses of a call; None: there is none.
 
     Raises:
-        InvalidInputError: what is behind the last comma is no constant.
+        InvalidInputError: the text after the last comma is no constant.
     """
     at = _last_comma(inside)
     if at is None:

@@ -80,7 +80,7 @@ class Sources:
         Raises:
             NotFoundError: this peer is not its leader.
             ConflictError: it is read; names its readers.
-            StorageError: the disk does not let it go.
+            StorageError: the disk does not allow it.
             UnavailableError: no majority of its voters answers.
         """
         async with self._changing.of(stream):

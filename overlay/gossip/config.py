@@ -85,7 +85,7 @@ class GossipConfig:
 
     def confirmations(self, voices: int) -> int:
         """Independent confirmations that shorten a suspicion to its shortest, if so many voices
-        (the suspect's included) could be heard. 0: it is the shortest from the start."""
+        (the suspect's included) could answer. 0: it is the shortest from the start."""
         wanted = self.suspicion_mult - 2
         return wanted if 0 < wanted <= voices - 2 else 0
 

@@ -40,7 +40,7 @@ class Kind(IntEnum):
     PING_REQUEST = 3
     """Ping `peer` for the sender, and pass on its answer."""
     NACK = 4
-    """The helper is there and hears the asker, but has no answer from the peer yet."""
+    """The helper is alive and receives the asker's packets, but has no answer from the peer yet."""
 
 
 class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -193,7 +193,7 @@ class Verdicts:
         return self._become(subject, member, Health.LEFT if leaves else Health.ALIVE, now)
 
     def _on_accusation(self, claim: Claim, now: float) -> list[Effect]:
-        # the roster may be ahead of its news
+        # the roster may have a newer incarnation before this class learns of it
         effects = self.joined(claim.subject, now)
         member, health = self._members.get(claim.subject), self._members.health(claim.subject)
         if health is Health.LEFT or (member and not self._voices.is_news(member, claim, now)):

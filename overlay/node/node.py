@@ -429,7 +429,7 @@ async def _reachable(config: OverlayConfig) -> Address:
 
 
 class _Keeper:
-    """Saves news in the home. `tell` says that there is some.
+    """Saves news in the home. `tell` starts a write.
 
     Args:
         gap_s: between two writes; see `OverlayTiming.save_gap_s`.

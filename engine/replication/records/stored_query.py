@@ -143,7 +143,7 @@ class QueryFiles:
         self._files.save(self._name(stored.name), stored)
 
     def remove(self, query: str) -> None:
-        """Remove the file of a deleted query. Raises: StorageError: the disk does not let it go."""
+        """Remove the file of a deleted query. Raises: StorageError: the disk does not allow it."""
         self._files.remove(self._name(query))
         with storing(self._folder):
             self._left(query).unlink(missing_ok=True)
@@ -155,7 +155,7 @@ class QueryFiles:
             given: by stream, the boundary up to which it was emitted here, microseconds.
 
         Raises:
-            StorageError: the disk does not let it go.
+            StorageError: the disk does not allow it.
         """
         # This makes room, and must not fail; a damaged file stays, for `given` to name.
         with suppress(StorageError, DamagedError):
