@@ -81,18 +81,18 @@ def _last_comma(text: str) -> int | None:
 
 
 def call_of(each: AggregateCall) -> str:
-    """The function as a document has it."""
+    """The call of a function, as a document writes it."""
     argument = each.argument or ""
     if each.descending:
         argument = f"{argument} desc"
     elif aggregate_named(each.function).ordered and _DESCENDING.fullmatch(argument):
-        argument = f"({argument})"  # its last field is called desc
+        argument = f"({argument})"  # the last field of the argument is called desc
     constant = constant_of(each)
     return f"{each.function}({argument}{'' if constant is None else f', {constant}'})"
 
 
 def constant_of(each: AggregateCall) -> str | None:
-    """The constant of a function as texts have it."""
+    """The constant of a function, as texts write it."""
     match each.parameter:
         case None:
             return None
@@ -107,7 +107,7 @@ _DESCENDING = re.compile(r"(.*\S)\s+desc\s*", re.DOTALL | re.IGNORECASE)
 
 
 def function_of(text: str, output: str) -> AggregateCall:
-    """The function of a call, as `call_of` writes it.
+    """The aggregate that a text calls; `call_of` writes such texts.
 
     Raises:
         InvalidInputError: it is no call of an aggregate function.

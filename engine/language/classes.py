@@ -41,16 +41,18 @@ from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.identity import parse_peer_id
 
 MIN_BOUND_S: Final = 0.1
-"""No detector tells a dead peer from a slow one sooner."""
+"""The least bound, seconds: no detector tells a dead peer from a slow one sooner."""
 
 MAX_BOUND_S: Final = 86_400.0
-"""A day: a longer bound is a slip of the unit."""
+"""The greatest bound, a day: a longer one is a mistake in the unit."""
 
 MIN_CHECKPOINT_S: Final = 0.05
-"""More than twenty checkpoints a second would take more than the epochs they copy."""
+"""The least time between checkpoints, seconds: more than twenty checkpoints a second would take
+more than the epochs they copy."""
 
 MAX_CHECKPOINT_S: Final = 3_600.0
-"""An hour: producers of the inputs keep as much, and precise results wait as long."""
+"""The greatest time between checkpoints, an hour: producers of the inputs keep as much, and precise
+results wait as long."""
 
 
 _CLASSES: Final = tuple(BoxClass)
@@ -67,8 +69,8 @@ def class_of(box: Box, functions: Sequence[UserFunction] = ()) -> BoxClass:
       agrees from the first window that begins after its start (as Borealis' aggregate with
       `independent-window-alignment`; Balazinska et al., Fault-Tolerance in the Borealis Distributed
       Stream Processing System, TODS 2008). That holds for all its functions: counts, extremes and
-      sums of integers know no order, floats are summed in ascending order, firstval and lastval
-      use the canonical order. So it is with a rank, whose windows are the same.
+      sums of integers do not depend on the order, floats are summed in ascending order, firstval
+      and lastval use the canonical order. A rank has the same windows, so the same holds for it.
       Sessions agree, too, once their horizon has passed.
     * A union is arbitrary in ICDE 2005: it interleaves its inputs as they arrive. Ours is the
       SUnion of TODS 2008: it waits for the boundary of every input, and emits the tuples up to the
@@ -77,8 +79,8 @@ def class_of(box: Box, functions: Sequence[UserFunction] = ()) -> BoxClass:
     * The matches of a pattern are those that begin with each tuple. Restarted empty, it agrees from
       `within` after its start.
     * Windows of tuples, totals and the first tuples of a table depend on all tuples before them.
-    * A join is as a union: in ICDE 2005 its results depend on the order in which its inputs
-      interleave; here on the stimes of their tuples.
+    * A join is like a union: in ICDE 2005 its results depend on the order in which its inputs
+      interleave; here they depend on the stimes of their tuples.
 
     Args:
         functions: those of the box's query.
@@ -144,7 +146,7 @@ def applied(query: Query, request: AvailabilityRequest) -> Query:
     """The query with its availability changed as asked, and checked.
 
     A new mode sets its strongest recovery and the default checkpoint, unless `request` has others.
-    A checkpoint interval that is not asked for is at most half the bound.
+    The default checkpoint interval is at most half the bound.
 
     Raises:
         InvalidInputError: as `check_availability`.

@@ -16,10 +16,10 @@ _NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 
 
 def number(text: str) -> Constant:
-    """The number that a text denotes: an int, if that holds it, a long, or a double.
+    """The number that a text denotes, as an int if it fits, else as a long, else as a double.
 
     Raises:
-        ValueError: it denotes none, or none that fits; says which.
+        ValueError: it denotes no number, or none that fits; the message says which.
     """
     digits = text.removeprefix("-")
     if _NUMBER.fullmatch(digits) is None:
@@ -36,10 +36,10 @@ def number(text: str) -> Constant:
 
 
 def folded(constant: Constant, target: FieldType) -> Constant | None:
-    """The constant as a `target`; None where only a cast can make it.
+    """The constant as a constant of type `target`; None if it needs a cast.
 
     Raises:
-        ValueError: a text that is to be a timestamp is none.
+        ValueError: a text cannot be read as a timestamp.
     """
     value = constant.value
     if target is FieldType.TIMESTAMP and isinstance(value, str):
@@ -54,7 +54,7 @@ def folded(constant: Constant, target: FieldType) -> Constant | None:
 
 
 def widened(expression: Expression, target: FieldType) -> Expression:
-    """The expression as a wider type; of a constant a constant."""
+    """The expression, widened to a type; a constant stays a constant."""
     if expression.type is target:
         return expression
     if not isinstance(expression, Constant):

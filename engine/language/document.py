@@ -17,9 +17,9 @@ class Document:
     """The definitions of a document, in the order in which to create them.
 
     Attributes:
-        explain: it asks for the plans of its queries, and is not to be created: a script that
-            begins with EXPLAIN.
-        remarks: what its author should know of how it is meant here, one sentence each.
+        explain: whether its author asks for the plans of its queries only, and nothing is to be
+            created: a script that begins with EXPLAIN. remarks: sentences for its author on the
+            meaning that parts of it have here.
     """
 
     schemas: tuple[Schema, ...] = ()
@@ -30,7 +30,8 @@ class Document:
     remarks: tuple[str, ...] = ()
 
     def views_by_streams(self) -> tuple[list[View], list[View]]:
-        """Views of streams that are there before the queries, and views of the queries' streams."""
+        """Two lists: views of streams that exist before the queries, and views of the queries'
+        streams."""
         made = frozenset(stream for query in self.queries for stream in streams_written(query))
         return (
             [view for view in self.views if view.stream not in made],
@@ -39,7 +40,8 @@ class Document:
 
 
 class Draft(Protocol):
-    """A text that has been read, and may need the schemas of streams that others have defined."""
+    """A text that has been read. To complete it may need the schemas of streams that others have
+    defined."""
 
     @property
     def reads(self) -> frozenset[str]:
@@ -58,11 +60,11 @@ class Draft(Protocol):
         """What the text defines.
 
         Args:
-            streams: the schemas of `reads`, by stream, as far as there are such streams.
-            schemas: those of `uses`, as far as they are there.
+            streams: the schemas of the streams of `reads`, by stream, as far as these streams
+                exist. schemas: the schemas of `uses`, as far as they exist.
             tables: the streams among `reads` that are tables.
 
         Raises:
-            InvalidInputError: it does not type-check, or reads or uses what is not there; names the
-                place and the reason.
+            InvalidInputError: it does not type-check, or a stream or schema does not exist; the
+                message names the place and the reason.
         """

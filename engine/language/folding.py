@@ -31,7 +31,7 @@ def check_panes(query: Query) -> None:
     """Check the widths of a query's panes.
 
     Raises:
-        InvalidInputError: one is for no window of the query, or does not divide it.
+        InvalidInputError: a width belongs to no window of the query, or does not divide the window.
     """
     boxes = {box.name: box for box in query.boxes}
     with about(f"query {query.name}"):
@@ -44,6 +44,6 @@ def check_panes(query: Query) -> None:
 
 
 def widths(query: Query) -> Mapping[str, int]:
-    """The width of the panes by the stream that is folded from them, microseconds."""
+    """The widths of panes, microseconds, by the stream that is folded from them."""
     given = dict(query.panes)
     return {box.outputs[0]: given[box.name] for box in query.boxes if box.name in given}

@@ -20,9 +20,9 @@ class FunctionInWords:
 
     Attributes:
         subject: the title of its table. call: as a query writes it.
-        takes: the operands. constant: what that of an aggregate may be; "": it takes none.
+        takes: the operands. constant: the constants that an aggregate takes; "": it takes none.
         result: the type of an aggregate's result.
-        nulls: when it may give null.
+        nulls: when its result may be null.
     """
 
     name: str

@@ -11,7 +11,7 @@ from medusa.engine.operators.registry import operator_of
 
 
 def gaps(queries: Iterable[Query]) -> tuple[str, ...]:
-    """A sentence for each kind of windows with gaps between them."""
+    """A remark for each kind of window that leaves gaps between its windows."""
     found = (_gap(box) for query in queries for box in query.boxes)
     return tuple(dict.fromkeys(each for each in found if each))
 

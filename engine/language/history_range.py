@@ -61,7 +61,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
     query = Query(
         name,
         tuple(box.renamed(new_name) for box in original.boxes),
-        # streams of revisions come beside these, as of any query
+        # as with any query, streams of revisions are added
         tuple(names[stream] for stream in entry.outputs if stream in names),
         Availability(),
         after=after,
@@ -74,7 +74,7 @@ def copy_of(entry: QueryEntry, name: str, after: int, until: int) -> Query:
 
 
 def _within(stream: str, query: str) -> str:
-    """A stream's path, without the query's name if it is within that."""
+    """A stream's path, relative to the query's name if it begins with that name."""
     if stream.startswith(f"{query}/"):
         return stream.removeprefix(f"{query}/")
     return ObjectName.parse(stream).path

@@ -23,7 +23,8 @@ def labels(
     A stream with declared readers has no policy whose `declassify` names the query's owner.
 
     Args:
-        inputs: streams that it reads from elsewhere. declared: readers of streams that it makes.
+        inputs: the streams that others make and it reads. declared: readers of streams that it
+            makes.
 
     Raises:
         InvalidInputError: a stream would have more than `MAX_POLICIES`.

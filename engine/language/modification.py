@@ -26,7 +26,7 @@ class BoxChange(Struct, frozen=True):
 
     Attributes:
         box: its name. parameters: (name, value) pairs as in XML; the others stay.
-        whole: these are all that it shall have: the others are left out.
+        whole: the box loses all parameters that are not among these.
     """
 
     box: str
@@ -38,8 +38,8 @@ class ModifyQuery(Struct, frozen=True):
     """Change parameters of boxes of a running query, from one boundary on.
 
     Attributes:
-        changes: all count from the same boundary on.
-        at: that boundary, microseconds: tuples with stime > at change; None: the earliest safe one.
+        changes: all take effect at the same boundary. at: that boundary, microseconds: the changes
+            concern tuples with stime > at; None: the earliest safe boundary.
         alone: peers of the query that cannot be reached are gone for good.
     """
 
@@ -53,7 +53,7 @@ class Modified(Struct, frozen=True):
     """The modification survives any crash; ADR 13 says what a network split may do.
 
     Attributes:
-        since: the boundary from which on it counts, microseconds.
+        since: the boundary at which it takes effect, microseconds.
     """
 
     query: str
@@ -68,11 +68,13 @@ _PARAMETER: Final = "parameter"
 
 
 _ALIASES: Final = {"nexpression": "expression"}
-"""Names of the first paper's dialect, and those of `Operator.parameters`."""
+"""Names of parameters in the first paper's dialect, and the names in `Operator.parameters` that
+they mean."""
 
 
 class _Given(Node):
-    """A parameter or a box of a message: its errors have its name, as it has no line."""
+    """A parameter or a box of a message: its errors have its name, because a message has no
+    lines."""
 
     def error(self, reason: str) -> InvalidInputError:
         name = self.attributes["name"][:64]
@@ -112,7 +114,7 @@ def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
 
 
 def told(changes: Sequence[BoxChange]) -> str:
-    """The boxes and parameters of the changes, for people."""
+    """The boxes and parameters that the changes name, as text for people."""
     parts = (
         f"box {change.box[:64]!a}, {', '.join(name[:64] for name, _ in change.parameters[:8])}"
         for change in changes[:8]
@@ -121,7 +123,7 @@ def told(changes: Sequence[BoxChange]) -> str:
 
 
 class ParameterChange(Struct, frozen=True):
-    """How one parameter of a box differs. before, after: None: it is not there."""
+    """How one parameter of a box differs. before, after: None: the box does not have it."""
 
     box: str
     parameter: str
@@ -143,10 +145,11 @@ def differences(
     """The parameters of the boxes in which an edited query differs.
 
     Args:
-        named: a box, by its name, in the words of who edited it.
+        named: turns a box's name into the words of the text that was edited.
 
     Raises:
-        InvalidInputError: it differs in more: other boxes, other streams, outputs or readers.
+        InvalidInputError: it differs in other ways too: other boxes, other streams, outputs or
+            readers.
     """
     before = {box.name: box for box in query.boxes}
     after = {box.name: box for box in edited.boxes}
@@ -193,7 +196,8 @@ def _others(query: Query, edited: Query) -> list[str]:
 
 
 def changes_to(edited: Query, differing: Sequence[ParameterChange]) -> tuple[BoxChange, ...]:
-    """The modification that makes a query the edited one. differing: of `differences`."""
+    """The modification that turns a query into the edited one. differing: the result of
+    `differences`."""
     names = {each.box for each in differing}
     return tuple(
         BoxChange(box.name, tuple(operator_of(box).parameters()), whole=True)

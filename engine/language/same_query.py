@@ -36,7 +36,7 @@ def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:
 
 
 def _plain(query: Query) -> Query:
-    """The query without expressions, and its parts in one order."""
+    """The query without expressions, its parts in a canonical order."""
     read = streams_read(query)
     return msgspec.structs.replace(
         query,

@@ -9,14 +9,15 @@ from sqlglot import exp
 from medusa.engine.language.expressions.printing import expression_sql, name_text
 
 Sides = Mapping[str, tuple[str, Mapping[str, str]]]
-"""By the name of a side, its new name, and the new names of its fields; the others stay."""
+"""For each side of a join, by name: its new name, and the new names of its fields; fields that are
+missing here keep theirs."""
 
 
 def renamed(text: str, sides: Sides) -> str:
     """The expression with these names; nothing else of it changes.
 
     Raises:
-        InvalidInputError: it is no expression.
+        InvalidInputError: the text is no expression.
     """
 
     def turned(node: exp.Expr) -> str | None:

@@ -19,7 +19,7 @@ def span_us(span: Span) -> int:
     """Microseconds.
 
     Raises:
-        InvalidInputError: it is no whole number and a unit of one length.
+        InvalidInputError: the text is not a whole number and a unit of fixed length.
     """
     if isinstance(span, timedelta):
         return span // timedelta(microseconds=1)
@@ -34,7 +34,7 @@ def span_us(span: Span) -> int:
 
 
 def in_units(microseconds: int) -> tuple[int, str]:
-    """The number and its unit: the longest unit, up to a day, of which it is a whole number."""
+    """The length as a whole number of a unit: the longest unit, up to a day, that divides it."""
     units = [unit for unit in UNITS_US if unit != "week"]
     unit = next(each for each in reversed(units) if microseconds % UNITS_US[each] == 0)
     return (0, "second") if microseconds == 0 else (microseconds // UNITS_US[unit], unit)

@@ -16,15 +16,15 @@ def tables_read(query: Query) -> frozenset[str]:
 
 
 def made_of_tables(query: Query) -> frozenset[str]:
-    """The outputs of its totals and windows of tuples, each of which is made of a table beside
-    it."""
+    """The outputs of its totals and windows of tuples, each of which has a second output, a
+    table."""
     return frozenset(box.outputs[0] for box in query.boxes if operator_of(box).made_of_table)
 
 
 @lru_cache(maxsize=64)  # called for each stream of a query
 def tables_of(query: Query, inputs: frozenset[str] = frozenset()) -> frozenset[str]:
-    """The streams that are kept as tables, of those that it makes: what its boxes keep up to date
-    and what that is made of, maps of tables, and what it reads as a table.
+    """The streams of the query that are kept as tables: tables that its boxes keep up to date and
+    the tables behind these, maps of tables, and streams that it reads as tables.
 
     Args:
         inputs: the tables among the streams that it reads from elsewhere.

@@ -22,8 +22,8 @@ class FieldRef:
     """The value of a field of the input tuple (`stime` included, as a timestamp).
 
     Attributes:
-        nodes: of the expression that makes the field, if an earlier step of the task does: Spark
-            may put that expression in the field's place.
+        nodes: the number of nodes of the expression that makes the field, if an earlier step of the
+            task makes it: Spark may substitute that expression for the field.
     """
 
     name: str
@@ -42,10 +42,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A sign or function of the rows over typed operands, widened to a common type.
+    """An operator or scalar function over typed operands, widened to a common type.
 
     Attributes:
-        nodes: operations, constants and fields that a walk over it visits, itself included.
+        nodes: the number of operations, constants and fields that a walk over it visits, itself
+            included.
     """
 
     operator: str
@@ -68,7 +69,7 @@ class Call:
     """The result of a user's function over typed operands, widened to its arguments' types.
 
     Attributes:
-        nodes: as of an `Operation`.
+        nodes: as in `Operation`.
     """
 
     function: UserFunction
@@ -103,12 +104,12 @@ def fields_in(expression: Expression) -> Iterator[str]:
 
 
 def calls_in(expression: Expression) -> Iterator[Call]:
-    """The calls of an expression, each behind those that are its arguments."""
+    """The calls of an expression, each after the calls in its arguments."""
     return (each for each in parts_of(expression) if isinstance(each, Call))
 
 
 def without_calls(expression: Expression, results: Mapping[Call, FieldRef]) -> Expression:
-    """The expression with the fields of their results in the place of calls."""
+    """The expression with each call replaced by the field of its result."""
     match expression:
         case FieldRef(name=name, type=type_):
             return FieldRef(name, type_)
@@ -122,7 +123,7 @@ def without_calls(expression: Expression, results: Mapping[Call, FieldRef]) -> E
 
 
 def nullable(expression: Expression, fields: Callable[[str], bool]) -> bool:
-    """Return whether the expression may give null. `fields(name)` says whether a field may."""
+    """Return whether the expression may be null. `fields(name)` says whether a field may."""
     match expression:
         case FieldRef():
             return fields(expression.name)

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 
 class Unsaid:
-    """What one text leaves unsaid.
+    """The defaults that hold because a text does not mention them.
 
-    What is late, and how much is kept, changes no answer in silence: late rows are counted wherever
-    they come, and a reader of what is no longer kept gets an error.
+    Only bounds that change answers are noted. Lateness and retention change none silently: late
+    rows are counted wherever they arrive, and a reader of dropped tuples gets an error.
     """
 
     def __init__(self) -> None:
         self._sessions: dict[str, int] = {}
 
     def sessions(self, stream: str, longest_us: int) -> None:
-        """Sessions of a stream last no longer than this."""
+        """Note that sessions of a stream last no longer than this."""
         self._sessions[stream] = longest_us
 
     def remarks(self) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ def check_declared(query: Query) -> None:
 
 
 def check_names(functions: Sequence[UserFunction]) -> None:
-    """Check that they are no names of the language. Raises: InvalidInputError: one is."""
+    """Check that the functions have no names of the language. Raises: InvalidInputError: one is."""
     from medusa.engine.language.expressions.grammar import KEYWORDS  # it imports sqlglot
 
     for each in functions:
@@ -54,7 +54,7 @@ def called_by(box: Box, functions: Declared) -> tuple[UserFunction, ...]:
     """The functions that a box calls, each once. A text that is no expression calls none."""
     if not functions:
         return ()
-    from sqlglot import exp  # imported with the first text
+    from sqlglot import exp  # imported with the first text only
 
     from medusa.engine.language.expressions.parsing import tree_of
 
@@ -74,7 +74,8 @@ def without_unused(query: Query) -> Query:
 
 
 def refuse_calls(expression: Expression, where: str) -> None:
-    """Refuse a call. Raises: InvalidInputError: there is one, in such a place."""
+    """Refuse calls of users' functions. where: the place, for the message. Raises:
+    InvalidInputError: the expression has one."""
     for call in calls_in(expression):
         raise InvalidInputError(
             f"{where} cannot call {call.function.name}: call it in a map before it"

@@ -14,7 +14,8 @@ from medusa.overlay.errors import InvalidInputError
 
 
 class Alteration(Struct, frozen=True, omit_defaults=True):
-    """New values for some attributes of a `StreamDefinition`, as there; UNSET: unchanged."""
+    """New values for some attributes of a `StreamDefinition`, which describes them; UNSET:
+    unchanged."""
 
     readers: tuple[str, ...] | UnsetType = UNSET
     writers: tuple[str, ...] | UnsetType = UNSET
@@ -45,7 +46,7 @@ class Alteration(Struct, frozen=True, omit_defaults=True):
 
 
 def value_in_words(name: str, value: object) -> str:
-    """The value of a stream's attribute, for people."""
+    """The value of a stream's attribute as text for people."""
     if isinstance(value, tuple):
         return ", ".join(map(str, value)) or "nobody"
     if name.endswith("_us") and isinstance(value, int):
@@ -54,11 +55,12 @@ def value_in_words(name: str, value: object) -> str:
 
 
 OF_OUTPUTS = frozenset({"readers", "history_us"})
-"""Attributes of a query's output that can change: it takes no posts; its inputs have its time."""
+"""The attributes of a query's output that can change. The others concern posts, which it does not
+take, or time, which comes from its inputs."""
 
 
 def altered(stream: StreamDefinition, alteration: Alteration) -> StreamDefinition:
-    """The definition of the next edition; the same one where nothing changes.
+    """The definition of the next edition; the same definition if nothing changes.
 
     Raises:
         InvalidInputError: an invalid definition, or an attribute that the stream does not have.
@@ -87,12 +89,12 @@ def altered(stream: StreamDefinition, alteration: Alteration) -> StreamDefinitio
 
 
 SHOWN = 5
-"""Things that are named in one error."""
+"""Most differences that one error names."""
 
 
 def streams_differ(existing: StreamDefinition, asked: StreamDefinition) -> str:
-    """The differing attributes, with both values; "": none. `edition` does not count, nor `leader`
-    unless it is asked for, nor readers that are not: an existing stream keeps its own."""
+    """The differing attributes, with both values; "": none. `edition` does not count, nor do a
+    `leader` or readers that the request does not name: an existing stream keeps its own."""
     ours = {"edition"}
     ours |= set() if asked.leader else {"leader"}
     ours |= {"readers"} if asked.readers is UNSET else set()
@@ -112,7 +114,7 @@ def _said(stream: StreamDefinition, name: str) -> object:
 
 
 def schemas_differ(existing: Schema, asked: Schema) -> str:
-    """The differing fields, time and key; "": none."""
+    """The differences in fields, time and key, in words; "": none."""
     fields = _parts_differ("field", "fields", existing.fields, asked.fields)
     time = [f"its time is {existing.time}"] if existing.time != asked.time else []
     key = [f"its key is {', '.join(existing.key) or 'none'}"] if existing.key != asked.key else []
@@ -120,12 +122,12 @@ def schemas_differ(existing: Schema, asked: Schema) -> str:
 
 
 _DECIDED: Final = {"name", "boxes", "panes"}
-"""Attributes of a query that do not say what it is, or are compared apart."""
+"""Attributes of a query that do not define it, or that are compared separately."""
 
 
 def queries_differ(existing: Query, asked: Query) -> str:
-    """The differing boxes and attributes; "": none. Panes are decided by the query's peer,
-    and so are the functions that a document does not declare."""
+    """The differing boxes and attributes, in words; "": none. Panes are decided by the query's
+    peer, and so are the functions that a document does not declare."""
     boxes = _parts_differ("box", "boxes", existing.boxes, asked.boxes)
     others = [
         f"{name} is another"

@@ -23,14 +23,14 @@ class Mode(StrEnum):
     NONE = "none"
     """There is no secondary: the query waits for its peer."""
     AMNESIA = "amnesia"
-    """Its definition: open windows are lost."""
+    """The secondary keeps the query's definition only: open windows are lost."""
     UPSTREAM_BACKUP = "upstream_backup"
-    """Also the position that its consumers have reached. The producers of its inputs keep the
-    tuples that are needed from there on."""
+    """It also keeps the position that the query's consumers have reached. The producers of the
+    inputs keep the tuples that the query needs from there on."""
     PASSIVE_STANDBY = "passive_standby"
-    """Also a copy of inputs and outputs, as of the last checkpoint."""
+    """It also keeps a copy of inputs and outputs, as of the last checkpoint."""
     ACTIVE_STANDBY = "active_standby"
-    """Also the outputs, which it computes itself."""
+    """It also keeps the outputs, which it computes itself."""
 
 
 class Recovery(StrEnum):
@@ -41,7 +41,7 @@ class Recovery(StrEnum):
     ROLLBACK = "rollback"
     """No tuple is missing; some may come twice."""
     PRECISE = "precise"
-    """As if nothing had failed."""
+    """Consumers get the same tuples as without a failure."""
 
 
 class Availability(Struct, frozen=True, omit_defaults=True):
@@ -49,9 +49,9 @@ class Availability(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         bound_s: how long results may stand still, or wait for a missing input, before there are
-            tentative ones, seconds. 0: for ever.
+            tentative ones, seconds. 0: without limit.
         checkpoint_s: between two checkpoints of a passive standby, seconds.
-        secondary: id (hex) of the peer that takes over; "": one is chosen.
+        secondary: id (hex) of the peer that takes over; "": the primary chooses one.
     """
 
     mode: Mode = Mode.NONE
@@ -71,7 +71,7 @@ MODE_WORDS: Final = {
 
 
 class AvailabilityRequest(Struct, frozen=True):
-    """The given parts of an `Availability`; null: not given.
+    """The parts of an `Availability` that a request names; null: not named.
 
     `medusa.engine.language.classes.applied` completes them.
 
@@ -88,14 +88,14 @@ class AvailabilityRequest(Struct, frozen=True):
 
 
 def parse_mode(text: str) -> Mode:
-    """The mode by its word. Raises: InvalidInputError."""
+    """The mode that a word names. Raises: InvalidInputError."""
     if text not in MODE_WORDS:
         raise InvalidInputError(f"ha is {', '.join(Mode)}, not {text[:40]!a}")
     return MODE_WORDS[text]
 
 
 def parse_recovery(text: str) -> Recovery:
-    """The type of recovery by its word. Raises: InvalidInputError."""
+    """The type of recovery that a word names. Raises: InvalidInputError."""
     if text not in set(Recovery):
         raise InvalidInputError(f"recovery is {', '.join(Recovery)}, not {text[:40]!a}")
     return Recovery(text)

@@ -23,14 +23,15 @@ from medusa.overlay.errors import DecodeError, InvalidInputError, NotFoundError
 from medusa.overlay.names import ObjectName
 
 SCHEMA: Final = Kind("schema", Schema, is_private=lambda _: True)
-"""Readable by the readers of any stream of this schema; it is created before those streams."""
+"""Schemas. A record is readable by the readers of any stream of this schema; it is created before
+those streams."""
 
 STREAM: Final = Kind("stream", StreamEntry, is_private=lambda entry: bool(entry.stream.policies))
 QUERY: Final = Kind("query", QueryEntry, is_private=lambda entry: bool(entry.label))
-"""Readable by participants that may read all inputs of the query."""
+"""Queries. A record is readable by participants that may read all inputs of the query."""
 
 VIEW: Final = Kind("view", View, is_private=lambda _: True)
-"""Readable by its owner's peers; others see the stream of that name."""
+"""Views. A record is readable by its owner's peers; others see the stream of that name."""
 
 PRODUCER: Final = Kind("producer", Producer, many=True)
 
@@ -59,7 +60,7 @@ async def lookup(
 async def find(
     catalog: Catalog, kind: Kind[Definition], name: ObjectName
 ) -> Published[Definition] | None:
-    """As `lookup`, with None for an object that is not there."""
+    """As `lookup`, but None if the object does not exist."""
     try:
         return await lookup(catalog, kind, name)
     except NotFoundError:

@@ -22,14 +22,14 @@ PANES = "panes"
 """The last segment of the name of the stream of panes that a query's stream is folded from."""
 
 ANY = "*"
-"""In `readers` and `writers`: every member of the federation."""
+"""The entry of `readers` and `writers` that means every member of the federation."""
 
 CONTRACT = "contract"
-"""In `readers`: every participant that has a content contract in force with the owner for that
-stream. No participant has this name."""
+"""The entry of `readers` that means every participant that has a content contract in force with the
+owner for that stream. No participant has this name."""
 
 MAX_SPAN_US = 10 * 366 * 86_400 * 1_000_000
-"""Ten years: a longer slack or history is a slip of the unit."""
+"""The greatest slack or history, ten years: a longer one is a mistake in the unit."""
 
 MAX_MEMBERS = 64
 """Names in one list of readers or writers: the entry must stay small."""
@@ -39,27 +39,30 @@ MAX_POLICIES = 256
 the longest lists they take half of an entry."""
 
 MAX_K_SAFETY = 3
-"""Seven voters: with more, posts wait longer for little more safety."""
+"""The greatest k-safety; it has seven voters: with more, posts wait longer for little more
+safety."""
 
 DEFAULT_HISTORY_US = 3_600_000_000
-"""An hour of stime behind the boundary stays readable unless the stream says otherwise."""
+"""The default history: an hour of stime behind the boundary stays readable unless the stream says
+otherwise."""
 
 DEFAULT_MAX_AHEAD_US = 3_600_000_000
-"""An hour: clocks and time zones are off by less, slips of a unit by years."""
+"""The default of `max_ahead_us`, an hour: clocks and time zones are wrong by less, mistakes in a
+unit by years."""
 
 
 DEFAULT_IDLE_TIMEOUT_US = 30_000_000
-"""Half a minute: a client that was killed is back in some seconds; and results of the others wait
-for one that is gone no longer than people bear."""
+"""The default idle timeout, half a minute: a killed client is back in some seconds, and the results
+of the others do not wait too long for a client that is gone."""
 
 
 class Idle(StrEnum):
     """The way in which a source stream's boundary moves without posts."""
 
     EXPLICIT = "explicit"
-    """Only by posts and the boundaries that clients send."""
+    """It moves only by posts, and by boundaries that clients send."""
     CLOCK = "clock"
-    """With the leader's clock, less the slack: for streams whose stime is the present."""
+    """It follows the leader's clock, less the slack: for streams whose stime is the present."""
 
 
 class Policy(Struct, frozen=True, omit_defaults=True, order=True):
@@ -68,7 +71,7 @@ class Policy(Struct, frozen=True, omit_defaults=True, order=True):
 
     Attributes:
         stream: its owner sets the policy.
-        readers: as in its definition; the owner may always read.
+        readers: the readers in the stream's definition; the owner may always read.
         declassify: participants that the policy does not bind, in their queries' declared outputs.
     """
 
@@ -91,7 +94,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
             be inserted, as a revision, microseconds; 0: none is.
         history_us: how much stime behind the boundary stays readable, microseconds.
         readers, writers: participants that may subscribe / post; the owner always may. A new stream
-            whose `readers` are UNSET is its owner's alone: `create_stream` writes that down.
+            whose `readers` are UNSET is its owner's alone: `create_stream` stores that.
         declassify: participants that may make this stream's tuples readable by others: by queries
             whose outputs have declared readers.
         label: policies of the streams that it is made from; its readers must satisfy them too.
@@ -106,9 +109,11 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
             for generated or recorded tuples.
         edition: grows with each alteration: of two definitions the one with the higher counts.
         idle_timeout_us: how long the boundary of a source stream waits for a producer that stands
-            still, microseconds; 0: for none, so that the one who has come farthest decides.
-        table: it is a table: of each key of its schema the newest tuple counts. What history and
-            readers have passed is folded: of each key the newest tuple of it stays.
+            still, microseconds; 0: it waits for none, so the producer with the latest stime
+            decides.
+        table: whether it is a table: the newest tuple of each key of its schema counts. The part
+            that is older than its history, and that no reader needs, is folded: only the newest
+            tuple of each key stays.
     """
 
     name: str
@@ -142,8 +147,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Return all policies that its readers must satisfy, sorted: also the label of streams made
-        from it."""
+        """Return all policies that its readers must satisfy, sorted: they are also the label of
+        streams made from it."""
         if ANY in self.admitted:
             return self.label
         own = Policy(base_of(self.name), self.admitted, self.declassify)
@@ -256,7 +261,7 @@ def may_write(stream: StreamDefinition, participant: str) -> bool:
 
 
 def is_revised(schema: Schema, lateness_us: int) -> bool:
-    """Whether a source stream has revisions: posted ones by its key, or late tuples."""
+    """Whether a source stream can have revisions: posted ones (it has a key), or late tuples."""
     return bool(schema.key) or lateness_us > 0
 
 
@@ -268,7 +273,7 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def revised_schema(self) -> Schema:
-        """The schema; of a table without its key, as no tuple of it is revised."""
+        """The schema; a table's is without its key, because its tuples are never revised."""
         return structs.replace(self.schema, key=()) if self.stream.table else self.schema
 
     @property
@@ -289,7 +294,7 @@ class StreamEntry(Struct, frozen=True):
 
 
 class AlteredOutput(Struct, frozen=True, omit_defaults=True):
-    """The alterations of a stream that a query produces; None: as the query makes it.
+    """The alterations of a stream that a query produces; None: the query's own value.
 
     Attributes:
         edition: see `StreamDefinition`.
@@ -325,7 +330,7 @@ class QueryEntry(Struct, frozen=True, omit_defaults=True):
 
     @property
     def results(self) -> tuple[str, ...]:
-        """Return its outputs, without panes: those are for its own windows."""
+        """Return its outputs, without panes, which only its own windows read."""
         return tuple(name for name in self.outputs if not is_panes(name))
 
 
@@ -335,7 +340,8 @@ class Producer(Struct, frozen=True):
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
-        term_number: of the publisher's term; a producer with a lower number than another is over.
+        term_number: of the publisher's term; a producer with a lower number than another is
+            obsolete.
         edition: of the query that makes it.
     """
 

@@ -34,5 +34,6 @@ class SchemaFiles:
 
 
 def file_name(name: str, suffix: str = "") -> str:
-    """An object name as the name of a file: reversible, as no name has a comma, and not longer."""
+    """An object name as the name of a file. It is no longer, and can be turned back, because no
+    name has a comma."""
     return name.removeprefix("medusa://").replace("/", ",") + suffix

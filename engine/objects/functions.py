@@ -71,7 +71,7 @@ def check_functions(functions: Sequence[UserFunction]) -> None:
 
 
 def check_function(function: UserFunction) -> None:
-    """Check one of them. Raises: InvalidInputError: names the function and the reason."""
+    """Check one function. Raises: InvalidInputError: names the function and the reason."""
     if not _NAME.fullmatch(function.name):
         raise InvalidInputError(
             f"{function.name[:64]!a} is no name of a function: letters a to z, digits and _, at "

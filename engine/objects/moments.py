@@ -21,7 +21,7 @@ MOMENT_FORM: Final = (
     r"(?::(?P<minute>[0-5]\d)(?::(?P<second>[0-5]\d)(?:[.,](?P<fraction>\d+))?)?)?"
     r"(?P<zone> ?(?:[Zz]|UTC|GMT|[+-](?:[01]\d|2[0-3])(?::?[0-5]\d)?))?)?"
 )
-"""A moment as a text, also for RE2; February has 29 days in it."""
+"""A regular expression, for Python and RE2, for a moment as text; it allows February 29 days."""
 
 CYCLE_YEARS: Final = 400
 CYCLE_US: Final = 146_097 * 86_400 * 1_000_000
@@ -36,7 +36,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 AMBIGUOUS_NUMBER: Final = r"(?:19|20)\d\d(?:0[1-9]|1[0-2])(?:0[1-9]|[12]\d|3[01])"
-"""A number that may be a date without its signs, or seconds; also for RE2."""
+"""A regular expression, for Python and RE2, for a number that may be a date without its signs, or
+seconds."""
 
 TOO_FAR: Final = "times are within 292,000 years of 1970"
 _NO_DAY: Final = "there is no such day, or time of day"
@@ -67,7 +68,7 @@ def moment_of(text: str) -> int:
     """The moment that a text denotes, microseconds since 1970.
 
     Raises:
-        ValueError: it denotes none, or may denote two; says the reason.
+        ValueError: it denotes none, or may denote two; the message has the reason.
     """
     match = _FORM.fullmatch(text)
     if match is None:
@@ -116,7 +117,7 @@ def moment_text(moment: int) -> str:
 
 
 def boundary_in_words(boundary: int) -> str:
-    """A boundary for people: a moment, or a number where it can be none of a calendar's."""
+    """A boundary for people: a moment, or a number if it is beyond the calendar."""
     if boundary == BEGINNING:
         return "its beginning"
     if boundary == END:
@@ -125,9 +126,10 @@ def boundary_in_words(boundary: int) -> str:
 
 
 _EARLIEST_US: Final = 10**15
-"""A moment in 2001: a stream whose numbers are smaller may count something else than time."""
+"""The earliest plausible time, a moment in 2001: a stream whose numbers are smaller may count
+something else than time."""
 
 _LATEST_US: Final = 10 * _EARLIEST_US
-"""In 2286."""
+"""The latest plausible time, a moment in 2286."""
 
 _MOST_CYCLES: Final = (END - BEGINNING) // CYCLE_US

@@ -31,7 +31,7 @@ class OneStream(Struct, frozen=True):
         return (self.output,)
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
-        """The same box, its streams under other names."""
+        """The same box with other names of its streams."""
         return replace(self, input=new_name(self.input), output=new_name(self.output))
 
 
@@ -60,12 +60,12 @@ class Filter(Struct, frozen=True, tag="filter"):
         return self.predicates
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
-        """The same box, its streams under other names."""
+        """The same box with other names of its streams."""
         outputs = tuple(map(new_name, self.outputs))
         return replace(self, input=new_name(self.input), outputs=outputs)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, predicates=())
 
 
@@ -81,7 +81,7 @@ class Map(OneStream, frozen=True, tag="map"):
         return tuple(text for _, text in self.expressions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, expressions=())
 
 
@@ -102,12 +102,12 @@ class Union(Struct, frozen=True, tag="union"):
         return ()
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
-        """The same box, its streams under other names."""
+        """The same box with other names of its streams."""
         inputs = tuple(map(new_name, self.inputs))
         return replace(self, inputs=inputs, output=new_name(self.output))
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return self
 
 
@@ -132,16 +132,16 @@ def _arguments(functions: Sequence[AggregateCall]) -> tuple[str, ...]:
 
 
 def _named(functions: Sequence[AggregateCall]) -> tuple[AggregateCall, ...]:
-    """The functions without their arguments."""
+    """The calls without their arguments."""
     return tuple(AggregateCall(each.function, None, each.output) for each in functions)
 
 
 class Aggregate(OneStream, frozen=True, tag="aggregate"):
     """Windows of stime, [k * advance, k * advance + size) aligned to the epoch, by group.
 
-    A window is emitted when the boundary passes its last microsecond, which is its tuples' stime.
-    A window without tuples emits nothing. Output fields: `window_start` (timestamp), the group-by
-    fields, the functions' outputs.
+    A window is emitted when the boundary passes its last microsecond, which is the stime of its
+    results. A window without tuples emits nothing. Output fields: `window_start` (timestamp), the
+    group-by fields, the functions' outputs.
 
     Attributes:
         order_on: the author's order: "", stime or the input's time field; others are refused.
@@ -159,19 +159,18 @@ class Aggregate(OneStream, frozen=True, tag="aggregate"):
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, functions=_named(self.functions), order_on="")
 
 
 class Sessions(OneStream, frozen=True, tag="sessions"):
-    """Sessions of each group: tuples of which each comes no more than `gap_us` after the one
-    before.
-
-    A session is emitted `gap_us` after its last tuple, which is its tuples' stime. One that lasts
+    """Sessions of each group: in a session, each tuple comes no more than `gap_us` after the one
+    before. Its result is emitted `gap_us` after its last tuple, and has that stime. One that lasts
     longer than `longest_us` from its first to its last tuple is cut at the multiples of
     `longest_us` since the epoch. So a result depends on no more of the input than `longest_us` and
-    two gaps before it, wherever reading began. The first part is emitted with the first tuple that
-    makes the session too long, each further one with the first tuple behind its cut.
+    two gaps before it, wherever the reading of the input began. The first part is emitted with the
+    first tuple that makes the session too long, each further one with the first tuple behind its
+    cut.
 
     Output fields: `window_start` (its first tuple's stime), `window_end` (its last tuple's stime
     plus the gap, or the cut), the group-by fields, the functions' outputs.
@@ -188,7 +187,7 @@ class Sessions(OneStream, frozen=True, tag="sessions"):
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, functions=_named(self.functions))
 
 
@@ -196,16 +195,16 @@ HOUR_US: Final = 3_600_000_000
 
 
 def longest_session(gap_us: int) -> int:
-    """`Sessions.longest_us` where nobody says it: an hour, or the gap if that is longer."""
+    """The default of `Sessions.longest_us`: an hour, or the gap if that is longer."""
     return max(gap_us, HOUR_US)
 
 
 class Cumulate(OneStream, frozen=True, tag="cumulate"):
     """Windows that grow: [k * size, k * size + n * step) of stime, n = 1, 2... up to the size.
 
-    Each is emitted when the boundary passes its last microsecond, which is its tuples' stime, with
-    all tuples since k * size; one without tuples emits nothing. Output fields: `window_start`,
-    `window_end` (timestamps), the group-by fields, the functions' outputs.
+    The result of each covers all tuples since k * size. It is emitted when the boundary passes the
+    window's last microsecond, which is its stime. A window without tuples emits nothing. Output
+    fields: `window_start`, `window_end` (timestamps), the group-by fields, the functions' outputs.
     """
 
     step_us: int
@@ -219,7 +218,7 @@ class Cumulate(OneStream, frozen=True, tag="cumulate"):
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, functions=_named(self.functions))
 
 
@@ -227,8 +226,8 @@ class OrderBy(Struct, frozen=True):
     """A field of an order: `price DESC NULLS LAST`.
 
     Attributes:
-        nulls_first: whether tuples without a value are before all others. Unless it is said they
-            are first in an ascending order and last in a descending one, as in Flink and Spark.
+        nulls_first: whether tuples without a value are before all others. By default they are first
+            in an ascending order and last in a descending one, as in Flink and Spark.
     """
 
     field: str
@@ -237,22 +236,22 @@ class OrderBy(Struct, frozen=True):
 
 
 def order_by(field: str, *, descending: bool = False, nulls_first: bool | None = None) -> OrderBy:
-    """A field of an order. nulls_first: None: see `OrderBy`."""
+    """Make a field of an order. nulls_first: None: the default of `OrderBy`."""
     return OrderBy(field, descending, not descending if nulls_first is None else nulls_first)
 
 
 class Rank(OneStream, frozen=True, tag="rank"):
-    """Of the tuples of each window of stime, [k * size, (k + 1) * size) aligned to the epoch, and
-    of each partition, the first few in an order: SQL's `ROW_NUMBER() OVER (...) <= most`.
+    """The first few tuples, in an order, of each partition and of each window of stime, [k * size,
+    (k + 1) * size) aligned to the epoch: SQL's `ROW_NUMBER() OVER (...) <= most`.
 
     They are emitted when the boundary passes the window's last microsecond, which is their stime.
     Equal tuples are in the order of the stream: by stime, then by arrival if it is a source stream,
     else by their fields. If the order has the stream's time descending, they are in the reverse.
 
     Attributes:
-        size_us: of the window; 1: of the tuples of one stime, such as a window's results.
-        order_by: none: the order of the stream.
-        most: tuples of a window and partition that are emitted.
+        size_us: the size of the window; 1: it has the tuples of one stime, such as a window's
+            results. order_by: empty: the order of the stream. most: tuples of a window and
+            partition that are emitted.
         place: the output's last field, the tuple's place from 1; "": it has none.
     """
 
@@ -268,12 +267,12 @@ class Rank(OneStream, frozen=True, tag="rank"):
         return ()
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return self
 
 
 class JoinKind(StrEnum):
-    """Which tuples a join gives.
+    """Which tuples a join emits.
 
     t is a tuple of the left stream, u one of the right; a pair is within the bounds of time, and
     its predicate is true.
@@ -304,15 +303,15 @@ class JoinKind(StrEnum):
 
 
 class Join(Struct, frozen=True, tag="join", omit_defaults=True):
-    """Pairs of tuples t of `left` and u of `right`, with
-    `t.stime - before_us <= u.stime <= t.stime + after_us`, for which the predicate is true.
+    """Pairs of tuples t of `left` and u of `right`, with `t.stime - before_us <= u.stime <= t.stime
+    + after_us`, for which the predicate is true.
 
-    A pair's stime is that of its later tuple. A tuple that is in no pair is emitted when none can
-    come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us, 0)`. SEMI and
-    ANTI are emitted at that time, too.
+    A pair's stime is that of its later tuple. A tuple that is in no pair is emitted as soon as no
+    partner can come any more: t at `t.stime + max(after_us, 0)`, u at `u.stime + max(before_us,
+    0)`. SEMI and ANTI are emitted at that time, too.
 
-    A join as of looks one way: back, to the newest u, or forward (`after_us` > 0), to the first.
-    Of several with one stime it takes the last looking back, the first looking forward.
+    An as-of join looks one way: back, to the newest u, or forward (`after_us` > 0), to the first.
+    If several u have that stime, it takes the last one looking back, the first one looking forward.
 
     With `table`, u is any tuple of the table `right` that is valid at t.stime: the newest of its
     key up to then, unless that says that the key is deleted. Results have t's stime.
@@ -349,12 +348,12 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
         return (self.predicate, *(text for _, text in self.expressions))
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
-        """The same box, its streams under other names."""
+        """The same box with other names of its streams."""
         left, right, output = map(new_name, (self.left, self.right, self.output))
         return replace(self, left=left, right=right, output=output)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, predicate="", expressions=())
 
 
@@ -362,9 +361,9 @@ class Contiguity(StrEnum):
     """Which tuples of the partition may lie between those of a match."""
 
     STRICT = "strict"
-    """None: the tuples of a match follow each other in their partition, as in SQL."""
+    """None may: the tuples of a match follow each other in their partition, as in SQL."""
     SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
-    """Those that no variable takes which could take them, as in SASE."""
+    """Tuples that the next variable of the pattern cannot take may lie between, as in SASE."""
 
 
 class PatternStep(Struct, frozen=True, omit_defaults=True):

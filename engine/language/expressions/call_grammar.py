@@ -12,10 +12,10 @@ from sqlglot.parsers.spark import SparkParser
 from medusa.engine.language.expressions.type_grammar import TypeParser
 
 BLANK: Final = " "
-"""What the trims take off."""
+"""The character that trim, ltrim and rtrim remove."""
 
 TRIMS: Final = {"both": "trim", "leading": "ltrim", "trailing": "rtrim"}
-"""The functions that take blanks off, by the words that stand for their sides."""
+"""The functions that remove blanks, by the keyword for the side."""
 
 ONLY_BLANKS: Final = (
     "trim takes blanks off: trim(both ' ' from s); for other signs say "
@@ -40,13 +40,13 @@ _SIDES: Final = tuple(each.upper() for each in TRIMS)
 _AFTER_SIDE: Final = frozenset(
     {TokenType.FROM, TokenType.STRING, TokenType.VAR, TokenType.IDENTIFIER}
 )
-"""What may follow the word for a side: behind a field of that name comes something else."""
+"""Tokens that may follow the keyword for a side; behind a field of that name others follow."""
 
 _NULLS: Final = {
     "IGNORE": "leave the nulls out by WHERE",
     "RESPECT": "leave it out, as firstval and lastval keep the nulls",
 }
-"""The mends for words before NULLS."""
+"""How to mend a word before NULLS."""
 
 
 class CallParser(TypeParser):
@@ -141,10 +141,10 @@ class CallParser(TypeParser):
     def _called(
         self, start: Token, operands: list[exp.Expr | None], takes: str, name: str = ""
     ) -> exp.Expr:
-        """The call of a function, whose name `start` is unless it has another one.
+        """The call of a function. Its name is the token `start`, unless `name` is given.
 
         Args:
-            takes: why it is refused if an operand is missing.
+            takes: the reason of the refusal if an operand is missing.
         """
         if None in operands:
             self._refuse(takes)
@@ -152,7 +152,7 @@ class CallParser(TypeParser):
         return self.expression(call, start)
 
     def _parse_respect_or_ignore_nulls(self, this: exp.Expr | None) -> exp.Expr | None:
-        """Refuse these words, in a call and behind it."""
+        """Refuse RESPECT NULLS and IGNORE NULLS, in a call and behind it."""
         start = self._curr
         for word, mend in _NULLS.items():
             if self._match_text_seq(word, "NULLS"):

@@ -22,10 +22,11 @@ KEYWORDS: Final = frozenset(
     {"and", "or", "not", "is", "null", "true", "false", "in", "like", "rlike", "between"}
     | {"case", "when", "then", "else", "end", "as"}
 )
-"""The words that are no names of fields, unless they are quoted."""
+"""Words that name no field unless they are quoted."""
 
 _WORDS: Final = KEYWORDS | {"interval", "escape"}
-"""The words that have a meaning beside the names of types; others have one in some places only."""
+"""Words that always have a meaning, besides the names of types; other words have one in some places
+only."""
 
 
 class ExpressionParser(CallParser):
@@ -36,7 +37,7 @@ class ExpressionParser(CallParser):
     def _parse_csv(
         self, parse_method: Callable[[], T | None], sep: TokenType = TokenType.COMMA
     ) -> list[T]:
-        """Parse a list. sqlglot takes one whose first or last member is not there."""
+        """Parse a list. sqlglot accepts a list that begins or ends with a comma."""
         if self._curr and self._curr.token_type is sep:
             self._refuse("something is missing before the comma")
         made: list[T] = super()._parse_csv(parse_method, sep)
@@ -45,7 +46,7 @@ class ExpressionParser(CallParser):
         return made
 
     def _advance_any(self, ignore_reserved: bool = False) -> Token | None:
-        """A word, whichever it is; not a text, which sqlglot takes for a name."""
+        """Take any word; refuse a string, which sqlglot accepts as a name."""
         self._refuse_text()
         return super()._advance_any(ignore_reserved)
 
@@ -60,7 +61,7 @@ class ExpressionParser(CallParser):
     def _parse_interval(
         self, require_interval: bool = True, parse_function_unit: bool = True
     ) -> exp.Interval | None:
-        """`INTERVAL '5' MINUTE` or `INTERVAL '5 minute'`: sqlglot loses words behind these. Before
+        """`INTERVAL '5' MINUTE` or `INTERVAL '5 minute'`: sqlglot drops words that follow. Before
         other words than an amount, `interval` is a name."""
         start = self._curr
         if start.token_type is not TokenType.INTERVAL or self._next.token_type not in _AMOUNTS:
@@ -83,7 +84,8 @@ _AMOUNTS: Final = frozenset({TokenType.STRING, TokenType.NUMBER})
 class Expressions(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
 
-    SAFE_DIVISION = False  # both are said once, in docs, and not by each / and ||
+    # the documentation states both once, instead of an option of each / and ||
+    SAFE_DIVISION = False
     STRICT_STRING_CONCAT = True
 
     class Tokenizer(Spark.Tokenizer):

@@ -20,7 +20,7 @@ def interval_us(node: exp.Expr, source: Text) -> int:
     """The length of an INTERVAL, microseconds.
 
     Raises:
-        InvalidInputError: of `source`: it has no fixed length, or is no interval.
+        InvalidInputError: an error of `source`: the node has no fixed length, or is no interval.
     """
     unit = node.args.get("unit")
     if not (isinstance(node, exp.Interval) and isinstance(node.this, exp.Literal)) or unit is None:

@@ -37,14 +37,15 @@ _ELSEWHERE: Final = {
         "GROUP BY",
     ),
 }
-"""Functions of SQL that are no values of a row, and where they stand."""
+"""Functions of SQL that are no scalar functions, and where a query may have them."""
 
 
 def check_call(node: exp.Expr, text: Text) -> None:
-    """Refuse the call of a function that there is not, or that takes no `*`.
+    """Refuse the call of an unknown function, or of one that takes no `*`.
 
     Raises:
-        InvalidInputError: of `text`; names what is alike, or where it stands.
+        InvalidInputError: an error of `text`; the message lists similar names, or says where a
+            query may have the function.
     """
     name = node.name.lower()
     if name in _ELSEWHERE:

@@ -25,10 +25,10 @@ BINARY: Final[dict[type[exp.Expr], str]] = {
     exp.NullSafeEQ: "is not distinct from",
     exp.NullSafeNEQ: "is not distinct from",
 }
-"""The operators of two operands, by their nodes."""
+"""The binary operators, by their nodes."""
 
 CHAINS: Final[dict[type[exp.Expr], str]] = {exp.And: "and", exp.Or: "or", exp.DPipe: "concat"}
-"""The operators of many operands."""
+"""The operators of two or more operands, by their nodes."""
 
 _KINDS: Final[frozenset[type[exp.Expr]]] = frozenset(
     {
@@ -76,14 +76,14 @@ def check_kind(node: exp.Expr, text: Text) -> None:
     """Refuse a node that no expression has, with the mend.
 
     Raises:
-        InvalidInputError: of `text`, in its own words.
+        InvalidInputError: an error of `text`, in its own words.
     """
     if isinstance(node, exp.Between) and node.args.get("symmetric"):
         raise text.refusal("SYMMETRIC is not part of the language", node)
     if type(node) in _KINDS:
         return
     if isinstance(node, exp.Window) and not isinstance(node.this, exp.Anonymous):
-        node = node.this  # what stands before OVER
+        node = node.this  # the part before OVER
     mend = next((each for of, each in _MENDS.items() if isinstance(node, of)), "")
     raise text.no_part(node, mend)
 

@@ -56,7 +56,7 @@ _NOT_IN_XML: Final = re.compile(r"[\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """Characters that XML cannot carry: no expression has one, so each can be written as XML."""
 
 _CHAINS: Final = (exp.And, exp.Or, exp.DPipe, exp.Union)
-"""sqlglot nests these to the left, and our code walks them in a loop."""
+"""sqlglot nests chains of these operators to the left, and our code walks them in a loop."""
 
 _OPENING: Final = frozenset({TokenType.L_PAREN, TokenType.CASE, TokenType.L_BRACKET})
 
@@ -85,29 +85,31 @@ _PREFIXES: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, Tok
 
 _FOREIGN: Final = {
     TokenType.HINT: "hints are not part of the language: /* a comment */",
-    TokenType.COLON: "`:` is not part of the language: say json_value",  # a path of JSON
+    # sqlglot reads it as a path of JSON
+    TokenType.COLON: "`:` is not part of the language: say json_value",
     TokenType.PIPE_GT: "`|>` is not part of the language: say SELECT ... FROM ... WHERE ...",
 }
-"""Signs that sqlglot would read, and the mends."""
+"""Signs that sqlglot reads and the language does not have, and how to mend them."""
 
 _TWICE: Final = "Found multiple"
-"""How sqlglot begins to say that a clause of a query is there twice."""
+"""The beginning of sqlglot's message that a query has a clause twice."""
 
 
 def tree_of(text: str) -> exp.Expr:
-    """The tree of an expression, to be read once.
+    """The tree of an expression, for one reader: reading marks its nodes.
 
     Raises:
-        ExpressionError: it is not of the grammar, or beyond a limit; names the place.
+        ExpressionError: the text has a syntax error, or exceeds a limit; the message names the
+            place.
     """
     if len(text) > SHORT_TEXT:
         return _parsed(text)
-    return tree_of_short_text(text).copy()  # readers note in a tree what they have read
+    return tree_of_short_text(text).copy()  # readers mark the nodes that they have read
 
 
 @lru_cache(maxsize=512)
 def tree_of_short_text(text: str) -> exp.Expr:
-    """A tree that is remembered, and must not be changed: copy it."""
+    """The tree of a text, from a cache: a caller copies it before a change."""
     return _parsed(text)
 
 
@@ -139,7 +141,7 @@ def parsed(
     """The one tree that `parse` makes of the tokens.
 
     Raises:
-        InvalidInputError: of `source`; it names the place.
+        InvalidInputError: an error of `source`, which names the place.
     """
     start = tokens[0].start if tokens else 0
     try:
@@ -149,7 +151,8 @@ def parsed(
     except RecursionError:
         raise source.refusal("nested too deeply", start) from None
     except (SqlglotError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-        # sqlglot fails so on some texts that are nothing of ours: still the sender's mistake
+        # sqlglot fails with these on some texts that are not of our language: the author's mistake
+        # all the same
         raise source.refusal("it cannot be parsed", start) from None
     if len(trees) != 1 or trees[0] is None:
         raise source.refusal("it is not one statement or expression", start)
@@ -159,10 +162,11 @@ def parsed(
 
 
 def tokens_of(source: Text, dialect: Dialect, most: int) -> list[Token]:
-    """The words and signs of a text. most: their number.
+    """The words and signs of a text. most: the greatest number of them.
 
     Raises:
-        InvalidInputError: of `source`: a limit is passed, or a sign is not allowed.
+        InvalidInputError: an error of `source`: the text exceeds a limit, or has a sign that is not
+            allowed.
     """
     for found in _CONTROLS.finditer(source.text):
         raise source.refusal(f"character {found.group()!a} is not allowed", found.start())
@@ -185,8 +189,8 @@ def tokens_of(source: Text, dialect: Dialect, most: int) -> list[Token]:
 
 
 def _check_pair(source: Text, token: Token, following: Token) -> None:
-    """Refuse what sqlglot takes in silence: a list that begins or ends with a comma, a text for a
-    name beside a dot, and `0x1F` for a 0 that is called x1F."""
+    """Refuse mistakes that sqlglot accepts silently: a list that begins or ends with a comma, a
+    string as a name beside a dot, and `0x1F` for a 0 that is called x1F."""
     kind, next_kind = token.token_type, following.token_type
     if kind is TokenType.COMMA and next_kind in _AFTER_LIST:
         raise source.refusal("something is missing after the comma", token.start)
@@ -202,7 +206,7 @@ def _check_pair(source: Text, token: Token, following: Token) -> None:
 
 
 def _endless(text: str) -> int:
-    """Where the first string, name or comment begins that does not end."""
+    """The position of the first string, name or comment that does not end; None: all end."""
     place = 0
     while opening := _OPENINGS.search(text, place):
         rest = _REST[opening.group()].match(text, opening.end())
@@ -213,7 +217,7 @@ def _endless(text: str) -> int:
 
 
 def _check_nesting(source: Text, tokens: Collection[Token]) -> None:
-    """Refuse what is nested too deeply for the parser's recursion."""
+    """Refuse a text that is nested too deeply for the parser's recursion."""
     depth = prefixes = 0
     for token in tokens:
         kind = token.token_type
@@ -228,7 +232,7 @@ def _check_nesting(source: Text, tokens: Collection[Token]) -> None:
 
 
 def _check_closed(source: Text, tokens: Collection[Token]) -> None:
-    """Refuse a parenthesis that does not close: sqlglot does not miss that of a CAST."""
+    """Refuse a parenthesis that does not close: sqlglot accepts a CAST without one."""
     opened: list[Token] = []
     for token in tokens:
         if token.token_type is TokenType.L_PAREN:
@@ -242,7 +246,7 @@ def _check_closed(source: Text, tokens: Collection[Token]) -> None:
 
 
 def _check_depth(source: Text, tree: exp.Expr) -> None:
-    """Refuse a tree that signs without parentheses nest too deeply: `a + a + a + ...`."""
+    """Refuse a tree that operators without parentheses nest too deeply: `a + a + a + ...`."""
     level = [tree]
     for _ in range(MAX_DEPTH):
         level = [each for node in level for each in _below(node)]
@@ -252,14 +256,14 @@ def _check_depth(source: Text, tree: exp.Expr) -> None:
 
 
 def _check_whole(source: Text, tree: exp.Expr) -> None:
-    """Refuse a list of which a member is missing: sqlglot does not miss it."""
+    """Refuse a list with a missing member, which sqlglot accepts."""
     for node in tree.walk():
         if any(isinstance(each, list) and None in each for each in node.args.values()):
             raise source.refusal("something is missing in this list", node)
 
 
 def _below(node: exp.Expr) -> Iterator[exp.Expr]:
-    """The nodes one level below; those of a whole chain."""
+    """The child nodes; of a chain like `a and b and c`, all its operands."""
     stack = [node]
     while stack:
         each = stack.pop()

@@ -18,23 +18,23 @@ from medusa.engine.language.expressions.texts import ExpressionText, Text
 from medusa.engine.language.expressions.type_grammar import TypeName, type_of
 
 Substitute = Callable[[exp.Expr], str | None]
-"""The text that stands for a node, or None: the node is printed as it is.
+"""A function: the text to print in place of a node; None: the node is printed as it is.
 
 Raises:
-    InvalidInputError: the node cannot be here.
+    InvalidInputError: the node is not allowed at this place.
 """
 
 _PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _RESERVED: Final = (
     KEYWORDS
-    | {"match_recognize"}  # of scripts alone
+    | {"match_recognize"}  # a keyword in scripts only
     | {word.lower() for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()}
 )
 """Words that have a meaning somewhere: as names they are quoted."""
 
 _SIDES: Final = frozenset({"left", "right"})
-"""The sides of a join are called by these keywords."""
+"""The names of the sides of a join, which are keywords."""
 
 
 def name_text(name: str) -> str:
@@ -53,27 +53,25 @@ def expression_text(node: exp.Expr, source: Text, substitute: Substitute) -> str
     """The text of a node.
 
     Raises:
-        InvalidInputError: of `source`: a part of it has no form in the language.
+        InvalidInputError: an error of `source`: the language has no form for a part of the node.
     """
     return _Printer(source, substitute).sql(node)
 
 
 def expression_sql(text: str, substitute: Substitute = lambda _: None) -> str:
-    """The text of an expression as a box of SQL keeps it.
-
-    Raises:
-        InvalidInputError: it is none.
+    """The text of an expression as a box made of SQL keeps it. Raises: InvalidInputError: the text
+    is no expression.
     """
     return printed(tree_of(text), substitute)
 
 
 def printed(tree: exp.Expr, substitute: Substitute = lambda _: None) -> str:
-    """The text of a tree that was an expression's."""
+    """The text of an expression's tree."""
     return expression_text(tree, ExpressionText(""), substitute)
 
 
 class _Printer(Generator):
-    """Prints the nodes of the language; of others it makes errors."""
+    """Prints the nodes of the language; any other node is an error."""
 
     def __init__(self, source: Text, substitute: Substitute) -> None:
         super().__init__(dialect=_DIALECT, normalize_functions="lower", comments=False)
@@ -94,7 +92,8 @@ class _Printer(Generator):
         return str(made)
 
     def binary(self, expression: exp.Expr, op: str) -> str:
-        """`a op b`, each of which may have a substitute; of `||` all operands."""
+        """Print `a op b`; each operand may have a substitute. A chain of `||` is printed with all
+        its operands."""
         if isinstance(expression, exp.DPipe):
             return f" {op} ".join(map(self.sql, chain(expression)))
         return f"{self.sql(expression.this)} {op} {self.sql(expression.expression)}"

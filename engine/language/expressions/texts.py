@@ -12,7 +12,7 @@ from medusa.overlay.errors import InvalidInputError
 
 
 class Text(ABC):
-    """A text of a person, and how its mistakes are shown.
+    """A text that a person wrote; makes the errors that show its mistakes.
 
     Attributes:
         functions: the names of users' functions that it may call, in small letters; None: any.
@@ -24,7 +24,7 @@ class Text(ABC):
 
     @abstractmethod
     def error(self, reason: str, position: int) -> InvalidInputError:
-        """The error of a mistake at a character, from 0."""
+        """The error for a mistake. position: the number of the character, from 0."""
 
     def refusal(self, reason: str, at: exp.Expr | int) -> InvalidInputError:
         """The error that points at a node, or at a position."""
@@ -34,7 +34,7 @@ class Text(ABC):
         """Note the text that a node is printed as: errors of it are shown where the node is."""
 
     def no_part(self, node: exp.Expr, mend: str = "") -> InvalidInputError:
-        """The error of a node that the language does not have, in the words of the text."""
+        """The error for a node that the language does not have; it quotes the text."""
         words, at = own_words(self.text, node)
         return self.refusal(f"`{words}` is not part of the language here{mend}", at)
 
@@ -43,7 +43,8 @@ class ExpressionError(InvalidInputError, code=None):
     """An expression is refused.
 
     Attributes:
-        text: of the expression. reason: without the text. position: of a character, from 0.
+        text: the expression's. reason: the message without the text. position: the number of a
+            character, from 0.
     """
 
     def __init__(self, text: str, reason: str, position: int) -> None:

@@ -32,10 +32,10 @@ _SYNONYMS: Final = {
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIMESTAMP_NTZ": "TIMESTAMP",
 }
-"""All times are UTC."""
+"""Other names of types. A timestamp with a time zone is one, because all times are UTC."""
 
 _SUFFIXES: Final = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT", "D": "DOUBLE", "F": "FLOAT"}
-"""Of numbers."""
+"""The types of numbers, by their suffixes."""
 
 _KNOWN: Final = ", ".join(TYPES)
 
@@ -48,7 +48,7 @@ _MENDS: Final = {
 }
 
 MOST_DIGITS: Final = 9
-"""Of the size of a type: more than any text has characters."""
+"""Digits in the size of a type: more than the length of any text has."""
 
 
 class TypeName(exp.Expression):
@@ -58,7 +58,7 @@ class TypeName(exp.Expression):
 
 
 class RefusingParser(NotingParser, SparkParser):
-    """Has errors of our own."""
+    """A parser of sqlglot that raises our errors."""
 
     def _refuse(self, reason: str, token: Token | None = None) -> NoReturn:
         """Raise a syntax error with a reason of ours."""
@@ -67,7 +67,7 @@ class RefusingParser(NotingParser, SparkParser):
 
 
 class TypeParser(RefusingParser):
-    """Parses types, and what has one."""
+    """Parses types, and the expressions that name one: constants and casts."""
 
     STRICT_CAST: ClassVar = True
 
@@ -97,12 +97,12 @@ class TypeParser(RefusingParser):
         allow_identifiers: bool = True,
         with_collation: bool = False,
     ) -> exp.Expr | None:
-        """The type of a constant like TIMESTAMP '2026-01-01'; others are no types but names."""
+        """The type of a constant like TIMESTAMP '2026-01-01'; other words are names here."""
         constant = self._next and self._next.token_type is TokenType.STRING
         return self._type_name() if constant and self._curr.token_type in self.TYPE_TOKENS else None
 
     def _parse_dcolon(self) -> exp.Expr | None:
-        """The type behind `::`; sqlglot has a number like 10L as 10::L."""
+        """The type behind `::`; sqlglot makes 10::L of a number like 10L."""
         return self._type_name(_SYNONYMS | _SUFFIXES)
 
     def _parse_cast(self, strict: bool, safe: bool | None = None) -> exp.Expr:
@@ -118,7 +118,7 @@ class TypeParser(RefusingParser):
 
 
 def type_of(node: TypeName, text: Text) -> tuple[FieldType, int | None]:
-    """The type, and the size of a text; None: it has none.
+    """The type, and the size if it is a text with one; else None.
 
     Raises:
         PointedError: a type has no such size.
@@ -146,4 +146,4 @@ _SIZED: Final = {
     "FLOAT": "say REAL, or DOUBLE",
     **dict.fromkeys(("STRING", "VARCHAR", "TEXT"), "a text has room for one character at least"),
 }
-"""By type, why it has not this size."""
+"""By type, the refusal of any size but the one allowed."""

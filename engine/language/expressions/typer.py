@@ -28,13 +28,14 @@ from medusa.engine.scalars.type_rules import INTEGER_RANGE, Literal, common_type
 T = TypeVar("T")
 
 Typed: TypeAlias = Expression | None
-"""None: a bare `null`; it gets the type of its neighbours."""
+"""A typed expression; None: a bare `null`, which gets the type of its neighbours."""
 
 Plain = bool | int | float | str
-"""The constants that short forms have."""
+"""The types of constants that have a short form."""
 
 MAX_DEPTH: Final = 100
-"""Levels of a typed expression: code that walks it recurses. A chain of `and`, `or`, `||`: one."""
+"""Levels of a typed expression: code that walks it recurses. A chain of `and`, `or` or `||` is one
+level."""
 
 MAX_NODES: Final = 4096
 """Nodes of a typed expression: a text that is within the limits of
@@ -60,8 +61,8 @@ def parse_expression(
         functions: those of users that it may call.
 
     Raises:
-        InvalidInputError: it is not of the language, or does not type-check; names the part, the
-            reason and the position in `text`.
+        InvalidInputError: it has a syntax error, or does not type-check; the message names the
+            part, the reason and the position in `text`.
     """
     source = ExpressionText(text, functions or ())
     tree = tree_of(text)
@@ -305,7 +306,7 @@ class _Typer:
         return self._operation("not", [operation], node) if negative else operation
 
     def _moved(self, node: exp.Expr, moment: exp.Expr, interval: exp.Expr, depth: int) -> Typed:
-        """A timestamp plus or minus an interval."""
+        """The operation for a timestamp plus or minus an interval."""
         length = interval_us(interval, self._source)
         if isinstance(node, exp.Sub):
             if moment is not node.this:
@@ -355,7 +356,7 @@ class _Typer:
         return [null if operand is None else operand for operand in operands]
 
     def _said(self, make: Callable[[], T], node: exp.Expr) -> T:
-        """What `make` makes; its ValueError is the reason of a refusal."""
+        """The result of `make`; its ValueError becomes the reason of a refusal."""
         try:
             return make()
         except ValueError as error:

@@ -16,14 +16,16 @@ from typing import Any, Final
 from sqlglot import exp
 
 _WRITING: Final = frozenset({(exp.Identifier, "quoted"), (exp.Literal, "is_string")})
-"""How a word is written, not what it means: a name in quotes is the same name."""
+"""Arguments that say how a word is written, not what it means: a name in quotes is the same
+name."""
 
 _SAID_BY_FALSE: Final = frozenset({(exp.CTE, "materialized")})
-"""Arguments that are false if the text denies them, and None if it says nothing of them."""
+"""Arguments of nodes that are false if the text denies them, and None if the text does not mention
+them."""
 
 
 class _Arguments(dict[str, Any]):
-    """The arguments of a node, and the names by which they were asked for."""
+    """The arguments of a node, and the names that readers asked for."""
 
     def __init__(self, given: dict[str, Any]) -> None:
         super().__init__(given)
@@ -43,7 +45,7 @@ class Unread:
     """An argument that nobody asked for.
 
     Attributes:
-        node: whose it is. name: as sqlglot calls it.
+        node: the node that has it. name: sqlglot's name for it.
     """
 
     node: exp.Expr
@@ -57,11 +59,12 @@ class Unread:
 
 
 def watch(tree: exp.Expr) -> list[exp.Expr]:
-    """Make all nodes of a tree note the names by which they are read from now on; return them, from
-    the root."""
-    hash(tree)  # nodes keep their hashes: so comparing them asks for no argument later
+    """Make all nodes of a tree note which of their arguments are read from now on; return the
+    nodes, the root first."""
+    hash(tree)  # nodes keep their hashes: later comparisons ask for no argument
     nodes = [tree]
-    for node in nodes:  # it grows. tree.walk() takes twice as long, and a query has many trees
+    # the list grows in the loop; tree.walk() takes twice as long, and a query has many trees
+    for node in nodes:
         for value in node.args.values():
             nodes += nodes_of(value)
         node.args = _Arguments(node.args)
@@ -69,7 +72,7 @@ def watch(tree: exp.Expr) -> list[exp.Expr]:
 
 
 def unread(nodes: Iterable[exp.Expr]) -> Iterator[Unread]:
-    """The arguments of watched nodes that were given and not read."""
+    """The arguments that the text gave to watched nodes, and that nobody has read."""
     for node in nodes:
         arguments = node.args
         assert isinstance(arguments, _Arguments), "it is watched"
@@ -80,14 +83,14 @@ def unread(nodes: Iterable[exp.Expr]) -> Iterator[Unread]:
 
 
 def read_whole(tree: exp.Expr) -> None:
-    """Note that a part is read: it was found equal to one that is."""
+    """Note that a whole part is read, because it equals a part that was read."""
     for node in tree.walk():
         if isinstance(node.args, _Arguments):
             node.args.read.update(node.args)
 
 
 def read_whole_parts(node: exp.Expr, names: Sequence[str]) -> None:
-    """The same of some arguments of a node."""
+    """Call `read_whole` for some arguments of a node."""
     for name in names:
         for part in nodes_of(node.args.get(name)):
             read_whole(part)

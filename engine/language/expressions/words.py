@@ -17,21 +17,24 @@ from sqlglot.parser import Parser
 E = TypeVar("E", bound=exp.Expr)
 
 OURS: Final = "medusa: "
-"""Before the reason of an error that a parser of ours has sqlglot raise."""
+"""The prefix of a reason that our parsers pass through sqlglot's errors."""
 
 MAX_SHOWN: Final = 60
 """Characters of a part of the text in an error, which points at the place as well."""
 
 _FIRST: Final = "first"
 _LAST: Final = "last"
-"""In the `meta` of a node, beside sqlglot's own `start` and `end`."""
+"""The key, in a node's `meta`, of the end of its last word; sqlglot's own keys are `start` and
+`end`."""
 
 _AROUND: Final = frozenset("()[]{},")
 
 
 class NotingParser(Parser):
-    """Notes where each node begins and ends, for one more frame of Python a level: texts that are
-    nested as deeply as they may be use most of the frames."""
+    """Notes where each node begins and ends.
+
+    It takes one more Python frame a level: a text that is nested as deeply as allowed uses most of
+    the frames."""
 
     def expression(self, instance: E, *args: Any, **named: Any) -> E:  # noqa: ANN401 - sqlglot's
         """Note the last word of a node that is made."""
@@ -66,14 +69,15 @@ def _places(node: exp.Expr, keys: Sequence[str]) -> Iterator[int]:
 
 
 def span_of(node: exp.Expr) -> tuple[int, int] | None:
-    """Return where a node begins and ends, as far as its parts know; None: none does."""
+    """Return where a node begins and ends, as far as its parts have positions; None: no part has
+    one."""
     begin = min(_places(node, ("start", _FIRST)), default=None)
     ends = max(_places(node, ("end", _LAST)), default=None)
     return None if begin is None or ends is None else (begin, ends + 1)
 
 
 def own_words(text: str, node: exp.Expr) -> tuple[str, int]:
-    """The words of a node that are not its parts', as they are written, and where they begin: `DIV`
+    """The words of a node that belong to none of its parts, as written, and where they begin: `DIV`
     of `a DIV b`; all words of a node that has only parentheses and commas of its own."""
     begin, end = span_of(node) or (0, 0)
     written = text[begin:end]

@@ -47,10 +47,10 @@ Make = Callable[[str, tuple[str, ...], tuple[str, ...]], Box]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A box before its streams have names: two steps are never the same.
+    """A box before its streams have names: no two steps are equal.
 
     Attributes:
-        word: what it does; the beginning of its name if it is given none.
+        word: a word for its work; the beginning of its name if the program names none.
         ports: the number of its outputs.
     """
 
@@ -62,7 +62,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream of a network: one that is there already, or the output of a box.
+    """A stream of a network: one that exists already, or the output of a box.
 
     Attributes:
         name: `medusa://participant/path`; "": `query` gives it one.
@@ -99,10 +99,8 @@ class Stream:
         return self.split(predicate)[0]
 
     def split(self, *predicates: str, rest: bool = False) -> tuple[Stream, ...]:
-        """Streams of the tuples for which each predicate is true, and none before it.
-
-        Args:
-            rest: one stream more, of the tuples for which none is.
+        """A stream for each predicate: the tuples for which it is true, and no earlier one is.
+        Args: rest: whether to add a stream of the tuples for which no predicate is true.
         """
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
@@ -112,7 +110,7 @@ class Stream:
         return tuple(Stream(_step=step, _port=port) for port in range(step.ports))
 
     def map(self, fields: Mapping[str, str] | None = None, /, **more: str) -> Stream:
-        """Tuples of other fields: `map(a="x + 1")`, or `map({"a": "x + 1"})`."""
+        """The tuples with new fields: `map(a="x + 1")`, or `map({"a": "x + 1"})`."""
         expressions = tuple({**(fields or {}), **more}.items())
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
@@ -121,11 +119,11 @@ class Stream:
         return _made("map", (self,), make)
 
     def select(self, *fields: str, **more: str) -> Stream:
-        """Tuples of some of the fields, and of others: `select("a", b="x + 1")`."""
+        """The tuples with some of their fields, and with new ones: `select("a", b="x + 1")`."""
         return self.map({**{name: name for name in fields}, **more})
 
     def union(self, *others: Stream) -> Stream:
-        """The tuples of all of them, in the order of their time."""
+        """The tuples of all these streams, in the order of their time."""
 
         def make(name: str, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> Box:
             return Union(name, inputs, outputs[0])
@@ -137,10 +135,8 @@ class Stream:
 
         Args:
             size, advance: a length of time, like `"10 seconds"`, or a timedelta. advance: from the
-                beginning of one window to that of the next; None: a size.
-
-        Raises:
-            InvalidInputError: one is no length of time.
+                beginning of one window to that of the next; None: as long as the size. Raises:
+                InvalidInputError: a text is no length of time.
         """
         size_us = span_us(size)
         advance_us = size_us if advance is None else span_us(advance)
@@ -148,27 +144,26 @@ class Stream:
         return Windows(self, Aggregate, (size_us, advance_us), length_us)
 
     def instants(self) -> Windows:
-        """The tuples of each instant; all results of a window have one."""
+        """Windows that each hold the tuples of one stime; all results of a window have the same
+        stime."""
         return self.window(timedelta(microseconds=1))
 
     def sessions(self, gap: Span, longest: Span | None = None) -> Windows:
-        """Tuples of which each comes no more than `gap` after the one before.
+        """Sessions: each tuple comes no more than `gap` after the one before.
 
         Args:
             longest: where longer sessions are cut; None: an hour, or the gap if that is longer.
 
         Raises:
-            InvalidInputError: one is no length of time.
+            InvalidInputError: a text is no length of time.
         """
         gap_us = span_us(gap)
         longest_us = longest_session(gap_us) if longest is None else span_us(longest)
         return Windows(self, Sessions, (gap_us, longest_us))
 
     def cumulate(self, step: Span, size: Span) -> Windows:
-        """Windows of a size that are emitted at each step with all of their tuples so far.
-
-        Raises:
-            InvalidInputError: one is no length of time.
+        """Windows of a size that emit a result at each step, over all of their tuples so far.
+        Raises: InvalidInputError: a text is no length of time.
         """
         return Windows(self, Cumulate, (span_us(step), span_us(size)))
 
@@ -179,12 +174,12 @@ class Stream:
 
         Args:
             size, advance: tuples. advance: from the beginning of one window to that of the next;
-                None: a size.
-            partial: those that begin before the first tuple are emitted as well, with what they
-                have.
+                None: as many as the size.
+            partial: whether windows that begin before the first tuple are emitted as well, with the
+                tuples that they have.
 
         Raises:
-            InvalidInputError: one is no whole number.
+            InvalidInputError: a size is no whole number.
 
         Example:
             `s.tuple_windows(1).group_by("k").numbered("n").aggregate(x="lastval(x)")` gives each
@@ -194,10 +189,9 @@ class Stream:
         return WindowsOfTuples(self, sizes, partial)
 
     def group_by(self, *fields: str, table: bool = False) -> Groups:
-        """The tuples apart by the values of these fields, for tables of what has come so far.
-
-        Args:
-            table: this stream is read as a table, whose newest tuple of each key counts alone.
+        """The tuples, grouped by the values of these fields, for tables over all tuples so far.
+        Args: table: whether this stream is read as a table: only the newest tuple of each key
+        counts.
         """
         return Groups(self, fields, table)
 
@@ -217,12 +211,12 @@ class Stream:
             within: how much later than its first tuple the last one of a match may be.
             where: the conditions of variables; one without a condition takes any tuple.
             measures: fields of the result: names, and calls like `"last(B.price)"`.
-            partition_by: fields; a match is of tuples that are equal in them.
+            partition_by: fields; all tuples of a match have equal values in them.
             contiguity: strict, or skip_till_next_match.
 
         Raises:
-            InvalidInputError: the pattern, a measure or `within` is none, or a variable of `where`
-                is not in the pattern.
+            InvalidInputError: the pattern, a measure or `within` is invalid, or a variable of
+                `where` is not in the pattern.
         """
         if contiguity not in set(Contiguity):
             known = ", ".join(Contiguity)
@@ -256,7 +250,7 @@ class Stream:
             kind: inner, left, right, full, semi, anti, asof or left_asof.
 
         Raises:
-            InvalidInputError: there is no such kind, or one of `within` is no length of time.
+            InvalidInputError: there is no such kind, or a bound of `within` is no length of time.
         """
         least, most = map(span_us, within)
         return self._joined(other, kind, (-least, most), on, select)
@@ -296,7 +290,7 @@ class Stream:
         """Each tuple of this stream, `left`, with the rows of a table, `right`, at its time.
 
         Args:
-            other: it is read as a table: of each key of its schema the newest tuple counts.
+            other: the table: the newest tuple of each key of its schema counts.
             on, select: see `join`.
             kind: inner, left, semi or anti.
 
@@ -333,7 +327,8 @@ class Windows:
 
     Attributes:
         _spans_us: the box's two lengths of time, microseconds.
-        _length_us: of windows that follow each other; None: of others.
+        _length_us: the length of windows that follow each other without overlap; None for other
+            windows.
     """
 
     _of: Stream
@@ -343,17 +338,15 @@ class Windows:
     _groups: tuple[str, ...] = ()
 
     def group_by(self, *fields: str) -> Windows:
-        """The windows' tuples apart by the values of these fields."""
+        """The windows, with their tuples grouped by the values of these fields."""
         return replace(self, _groups=(*self._groups, *fields))
 
     def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
         """A tuple for each window and group: `aggregate(conns="count()", most="max(bytes)")`.
 
-        Its fields are `window_start`, of sessions and growing windows `window_end`, those grouped
-        by, and these.
-
-        Raises:
-            InvalidInputError: one is no call of an aggregate function.
+        Its fields are `window_start`, for sessions and growing windows also `window_end`, the
+        fields of the group, and these results. Raises: InvalidInputError: a text is no call of an
+        aggregate function.
         """
         made = _functions(functions, more)
 
@@ -363,15 +356,15 @@ class Windows:
         return _made(self._kind.__name__.lower(), (self._of,), make)
 
     def first(self, most: int, *, order: Iterable[str] = (), place: str = "") -> Stream:
-        """Of each window and group the first `most` tuples, as they are.
+        """The first `most` tuples of each window and group, unchanged.
 
         Args:
             order: fields, each with `desc` behind it if the greatest is first, and with `nulls
-                first` or `nulls last`; none: the order of the stream.
-            place: a field more, with the tuple's place from 1; "": none.
+                first` or `nulls last`; none: the order of the stream. place: the name of a new
+                field for the tuple's place, from 1; "": no such field.
 
         Raises:
-            InvalidInputError: the windows overlap, or are sessions, or the order is none.
+            InvalidInputError: the windows overlap, or are sessions, or the order is invalid.
         """
         if self._length_us is None:
             raise InvalidInputError("the first tuples are those of windows that follow each other")
@@ -398,20 +391,20 @@ class WindowsOfTuples:
     _number: str = ""
 
     def group_by(self, *fields: str) -> WindowsOfTuples:
-        """The tuples apart by the values of these fields: each group has windows of its own."""
+        """The windows, with tuples grouped by the values of these fields: each group has its own
+        windows."""
         return replace(self, _groups=(*self._groups, *fields))
 
     def numbered(self, field: str) -> WindowsOfTuples:
-        """The windows with one field more: the number of their last tuple in its group, from 1."""
+        """The windows with one more field in their results: the number of their last tuple in its
+        group, from 1."""
         return replace(self, _number=field)
 
     def aggregate(self, functions: Mapping[str, str] | None = None, /, **more: str) -> Stream:
         """A tuple for each window, with the stime of its last one: `aggregate(most="max(bytes)")`.
 
-        Its fields are those grouped by, these, and the number.
-
-        Raises:
-            InvalidInputError: one is no call of an aggregate function.
+        Its fields are the fields of the group, these results, and the number. Raises:
+        InvalidInputError: a text is no call of an aggregate function.
         """
         made = _functions(functions, more)
 
@@ -424,7 +417,7 @@ class WindowsOfTuples:
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The groups of a stream, before it is known what is kept of each, as a table."""
+    """The groups of a stream; its methods make a table with a few rows for each group."""
 
     _of: Stream
     _fields: tuple[str, ...]
@@ -434,7 +427,7 @@ class Groups:
         """A table of the totals of each group so far: `totals(conns="count()")`.
 
         Raises:
-            InvalidInputError: one is no call of an aggregate function.
+            InvalidInputError: a text is no call of an aggregate function.
         """
         made = _functions(functions, more)
 
@@ -447,11 +440,9 @@ class Groups:
         """A table of the first `most` tuples of each group so far.
 
         Args:
-            order: see `Windows.first`. place: the field of the place from 1; it must be there if
-                `most` is over 1.
-
-        Raises:
-            InvalidInputError: the order is none, or the stream is read as a table.
+            order: see `Windows.first`. place: the name of the field for the place, from 1; needed
+                if `most` is over 1. Raises: InvalidInputError: the order is invalid, or the stream
+                is read as a table.
         """
         if self._table:
             raise InvalidInputError("the first tuples are those of a stream, not of a table")
@@ -471,7 +462,7 @@ def _functions(
 
 
 def stream(name: str) -> Stream:
-    """A stream that is there already.
+    """A stream that exists already.
 
     Args:
         name: `medusa://participant/path`.
@@ -483,7 +474,8 @@ def stream(name: str) -> Stream:
 
 
 def step_of(made: Stream) -> tuple[Step | None, int]:
-    """The box that makes a stream, and which of its outputs it is; None: it is there already."""
+    """The box that makes a stream, and the number of its output; None: the stream exists
+    already."""
     return made._step, made._port
 
 

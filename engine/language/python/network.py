@@ -91,7 +91,8 @@ class _Network:
         self._names: dict[tuple[Step, int], str] = {}
 
     def note(self, given: Stream) -> None:
-        """Note what a stream is made of. Raises: InvalidInputError: two names for one stream."""
+        """Note the steps that a stream is made of. Raises: InvalidInputError: two names for one
+        stream."""
         waiting = [given]
         while waiting:
             each = waiting.pop()
@@ -123,7 +124,7 @@ class _Network:
         return each.name if step is None else self._names[step, port]
 
     def readers(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """The streams with readers of their own, and those."""
+        """The streams that declare readers, with these."""
         return tuple(
             (self._names[key], each.readers)
             for key, each in self._streams.items()

@@ -24,14 +24,14 @@ def query_as_python(query: Query) -> str:
     """The program; it leaves the query, without its panes, in the variable `query`.
 
     Raises:
-        InvalidInputError: it is no query, or one of its names is no object name.
+        InvalidInputError: the query is invalid, or one of its names is no object name.
     """
     return f"import {_MODULE}\n\n{_Printer(query).text()}"
 
 
 def document_as_python(document: Document) -> str:
-    """The program of a document's definitions: `schemas`, `streams`, `queries` and `views` are the
-    lists of them, each there if there are some.
+    """The program of a document's definitions: `schemas`, `streams`, `queries` and `views` are
+    lists; a list without members is left out.
 
     Raises:
         InvalidInputError: see `query_as_python`.
@@ -74,7 +74,7 @@ def _value(value: object) -> str:
 
 
 class _Printer:
-    """Prints one query; each stream has a variable."""
+    """Prints one query; each stream gets a variable."""
 
     def __init__(self, query: Query) -> None:
         self._query = query
@@ -105,7 +105,7 @@ class _Printer:
         return "\n".join([*lines, ""])
 
     def _variable(self, stream: str) -> str:
-        """A new variable for a stream, called like the last part of its name."""
+        """A new variable for a stream, named after the last part of the stream's name."""
         last = ObjectName.parse(stream).path.rpartition("/")[2]
         base = re.sub(r"\W+", "_", last, flags=re.ASCII).strip("_").lower() or "stream"
         base = f"stream_{base}" if base[0].isdigit() or keyword.iskeyword(base) else base

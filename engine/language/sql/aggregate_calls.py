@@ -22,7 +22,7 @@ from medusa.engine.objects.query import AggregateCall
 Constant = int | float | str | None
 
 MAX_DIGITS: Final = 40
-"""Of a function's constant: a double has 17, a long 19."""
+"""Digits of a function's constant: a double has 17, a long 19."""
 
 
 def is_aggregate(node: exp.Expr) -> bool:
@@ -45,7 +45,8 @@ def aggregates_in(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 
 def is_last_number(node: exp.Expr) -> bool:
-    """Whether the node is ROW_NUMBER() without OVER: of a window of rows that of its last one."""
+    """Whether the node is ROW_NUMBER() without OVER: for a window of rows, the number of its last
+    row."""
     return isinstance(node, exp.Anonymous) and node.name.upper() == "ROW_NUMBER"
 
 
@@ -68,7 +69,7 @@ class Argument:
     descending: bool = False
 
     def of(self, function: AggregateFunction, output: str) -> AggregateCall:
-        """The function of this argument."""
+        """The function, applied to this argument."""
         return AggregateCall(function.name, self.text, output, self.constant, self.descending)
 
 
@@ -78,7 +79,7 @@ class _Call:
     [FILTER (WHERE condition)]`.
 
     Attributes:
-        within: the order is that of WITHIN GROUP.
+        within: whether the order comes from WITHIN GROUP.
     """
 
     name: str
@@ -110,7 +111,7 @@ def _taken_apart(node: exp.Expr, source: Source) -> _Call:
 
 
 class Values:
-    """The texts that stand for nodes of a SELECT, and for those that are equal to them."""
+    """The texts that replace nodes of a SELECT, and all nodes equal to these."""
 
     def __init__(self) -> None:
         self._found: dict[exp.Expr, tuple[exp.Expr, str]] = {}
@@ -119,12 +120,13 @@ class Values:
         return node in self._found
 
     def __setitem__(self, node: exp.Expr, text: str) -> None:
-        first, _ = self._found.get(node, (node, ""))  # which is the one that is translated
+        # the first of equal nodes is the one that is translated
+        first, _ = self._found.get(node, (node, ""))
         self._found[node] = first, text
 
     def of(self, node: exp.Expr) -> str | None:
-        """The text that stands for a node. It is read by that, if it is only equal to the node
-        that was translated."""
+        """The text that replaces a node. If only an equal node was translated, this one counts as
+        read, too."""
         translated, text = self._found.get(node, (None, None))
         if translated is not None and translated is not node:
             read_whole(node)
@@ -146,7 +148,7 @@ def substitute_of(relation: Relation, source: Source) -> Substitute:
 
 
 def _check_one_window(window: Window, time: str, node: exp.Expr, source: Source) -> None:
-    """Refuse a window's time where it is one of each row's, and rows are in several windows."""
+    """Refuse a window's time in an expression over rows if a row is in several windows."""
     if window.is_tumbling:
         return
     why = "a row is in several of these windows"
@@ -160,8 +162,8 @@ def _check_one_window(window: Window, time: str, node: exp.Expr, source: Source)
 
 
 def time_of_window(node: exp.Expr, relation: Relation, source: Source) -> str | None:
-    """The time of a window that a call gives, which is one for all its rows, like
-    `max(window_end)`; None: it gives something else."""
+    """The time of the window, if the call is an aggregate of it, like `max(window_end)`: all rows
+    of a window have the same. None: the call is another one."""
     call = _taken_apart(node, source)
     plain = call.condition is None and call.order is None and not call.distinct
     if not plain or len(call.given) != 1 or not NAMES[call.name.lower()].chosen:
@@ -187,7 +189,7 @@ def function_of(node: exp.Expr, source: Source) -> AggregateFunction:
 def argument_of(
     node: exp.Expr, function: AggregateFunction, relation: Relation, source: Source
 ) -> Argument:
-    """The argument of a call, and its constant. relation: whose columns it names.
+    """The argument of a call, and its constant. relation: has the columns that it names.
 
     Raises:
         PointedError: the function takes no such argument.
@@ -197,7 +199,7 @@ def argument_of(
     given = list(call.given)
     key = None if call.order is None else _key(call, call.order, function, source)
     if key is not None and call.within and function.within_group:
-        given.insert(0, key.this)  # percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
+        given.insert(0, key.this)  # it is percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
     if len(given) > 2:
         raise source.refusal(f"{call.name} takes an argument and a constant", node)
     if function.within_group and len(given) == 1 and isinstance(given[0], exp.Literal):
@@ -219,7 +221,7 @@ def argument_of(
     descending = key is not None and bool(key.args.get("desc"))
     if call.condition is None:
         return Argument(text, constant, descending)
-    if not function.skips_nulls:  # so no CASE leaves a tuple out
+    if not function.skips_nulls:  # it counts nulls, so no CASE can leave a tuple out
         raise source.refusal(f"{function.name} takes no FILTER: filter in a subquery", node)
     chosen = expression_text(call.condition, source, substitute)
     kept = "1" if text is None else text

@@ -19,7 +19,7 @@ _CLAUSES: Final = {
     "union": "UNION",
     "join": "JOIN",
 }
-"""By the last word of a box's name."""
+"""The clause that made a box, by the last word of the box's name."""
 
 _STEP: Final = re.compile(r"(?P<stream>.+)\.(?P<step>[a-z]+)(_\d+)?")
 

@@ -40,7 +40,7 @@ Default = TypeVar("Default")
 
 
 class Options:
-    """The options of a WITH clause; `finish` refuses those that were not taken."""
+    """The options of a WITH clause; `finish` refuses options that nobody has read."""
 
     def __init__(self, node: Definition, source: Source) -> None:
         self._source = source
@@ -77,8 +77,8 @@ class Options:
         return interval_us(node, self._source)
 
     def within(self, otherwise: Within) -> Within:
-        """Return the bound for joins and sessions without one; `otherwise`, if the options have
-        none."""
+        """Return the bound for joins and sessions without one; `otherwise` if the options have no
+        bound."""
         given = self._given.get(WITHIN)
         bound_us = self.us(WITHIN)
         return otherwise if given is None else Within(bound_us, given)
@@ -209,7 +209,7 @@ def function_of(node: FunctionDefinition, source: Source) -> UserFunction:
 
 
 def _unsized(node: TypeName, source: Source) -> FieldType:
-    """The type of an argument or a result."""
+    """The type of an argument or a result, which must have no size."""
     type_, size = type_of(node, source)
     if size is not None:
         raise source.refusal(f"texts of a function have no size: say {node.name}", node)

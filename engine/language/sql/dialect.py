@@ -21,15 +21,15 @@ class Definition(exp.Expression):
     """`CREATE SCHEMA | STREAM | TABLE | QUERY name ...`."""
 
     arg_types: ClassVar = {
-        "this": True,  # the name: a Table
+        "this": True,  # a Table: the name
         "kind": True,
         "temporary": False,
         "fields": False,  # FieldDefinition, Watermark, Key
         "schema": False,  # a Table: `USING schema`
-        "options": False,  # (Identifier, value) pairs of WITH, as EQ
-        "query": False,  # what follows AS
+        "options": False,  # the options of WITH: (Identifier, value) pairs, as EQ
+        "query": False,  # the query, behind AS
         "body": False,  # the definitions between BEGIN and END, added by `parse`
-        "more": False,  # further names, of a SPLIT's streams
+        "more": False,  # further names, of SPLIT's streams
     }
 
 
@@ -37,11 +37,11 @@ class FunctionDefinition(exp.Expression):
     """`CREATE FUNCTION f(a type, ...) RETURNS type [DETERMINISTIC] LANGUAGE PYTHON AS 'code'`."""
 
     arg_types: ClassVar = {
-        "this": True,  # the name: an Identifier
+        "this": True,  # an Identifier: the name
         "arguments": True,  # TypeNames
         "result": True,
         "deterministic": False,
-        "source": True,  # a string: the place of its code
+        "source": True,  # a string: the source of its code
     }
 
 
@@ -89,7 +89,7 @@ class MedusaParser(WindowParser):
     def parse_set_operation(
         self, this: exp.Expr | None, consume_pipe: bool = False, intersect_only: bool = False
     ) -> exp.SetOperation | None:
-        """A UNION, before which sqlglot skips words of a join."""
+        """Parse a UNION; refuse the words of a join before it, which sqlglot skips."""
         index, start = self._index, self._curr
         self._parse_join_parts()
         if self._index > index and self._curr and self._curr.token_type in self.SET_OPERATIONS:
@@ -103,7 +103,7 @@ class MedusaParser(WindowParser):
         parse_bracket: bool = False,
         alias_tokens: Collection[TokenType] | None = None,
     ) -> exp.Join | None:
-        """A join; behind a comma, where sqlglot takes nothing as well, is a stream."""
+        """Parse a join. Behind a comma a stream must follow; sqlglot accepts none."""
         if not self._match(TokenType.COMMA):
             return super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
         table = self._parse_table(alias_tokens=alias_tokens)
@@ -112,7 +112,7 @@ class MedusaParser(WindowParser):
     def _parse_table_alias(
         self, alias_tokens: Collection[TokenType] | None = None
     ) -> exp.TableAlias | None:
-        """The name of a stream in a SELECT, for which sqlglot does not wait after AS."""
+        """Parse the alias of a stream. Behind AS a name must follow; sqlglot accepts none."""
         if self._prev.token_type is TokenType.STAR:
             self._refuse("* stands behind SELECT, and not behind a stream", self._prev)
         made = super()._parse_table_alias(alias_tokens)
@@ -123,7 +123,8 @@ class MedusaParser(WindowParser):
     def _parse_ordered(
         self, parse_method: Callable[[], exp.Expr | None] | None = None
     ) -> exp.Ordered | None:
-        """An expression of ORDER BY. Whether NULLS FIRST or LAST is said decides: None, if not."""
+        """Parse an expression of ORDER BY. `nulls_first` becomes None unless the text has NULLS
+        FIRST or NULLS LAST."""
         this = parse_method() if parse_method else self._parse_disjunction()
         if this is None:
             return None
@@ -140,7 +141,8 @@ class MedusaParser(WindowParser):
         return made
 
     def _parse_cte(self) -> exp.CTE | exp.FunctionSpecification | None:
-        """A member of WITH, between which sqlglot takes a WITH for a comma."""
+        """Parse a member of WITH. sqlglot accepts a WITH in place of the comma between two
+        members."""
         before = self._tokens[max(self._index - 2, 0)].token_type
         if self._prev.token_type is TokenType.WITH and before is TokenType.R_PAREN:
             self._refuse("a query has one WITH: say WITH a AS (...), b AS (...) SELECT", self._prev)
@@ -180,7 +182,7 @@ class MedusaParser(WindowParser):
         if self._match_pair(TokenType.WITH, TokenType.L_PAREN):
             made.set("options", self._parse_csv(self._option))
             self._match_r_paren()
-        # without more of a QUERY, BEGIN follows, of which `parse` takes care
+        # if only QUERY follows, so does BEGIN, which `parse` handles
         if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
             made.set("query", self._made_of())
         return self.expression(made)
@@ -191,7 +193,7 @@ class MedusaParser(WindowParser):
             self._refuse("IF NOT EXISTS is not part of the language: leave it out", start)
 
     def _function(self) -> exp.Expr:
-        """Parse a CREATE FUNCTION, behind these two words."""
+        """Parse a CREATE FUNCTION, from the third word on."""
         start = self._curr
         self._refuse_if_not_exists()
         name = self._parse_id_var(any_token=True)
@@ -233,7 +235,7 @@ class MedusaParser(WindowParser):
         return self.expression(made, start)
 
     def _argument_type(self, named: set[str]) -> TypeName:
-        """The type of an argument. named: those before it, in small letters."""
+        """The type of an argument. named: the names of earlier arguments, in small letters."""
         start, name = self._curr, self._parse_id_var(any_token=True)
         if name is None:
             self._refuse("a function takes arguments, each a name and a type: f(a INT)")
@@ -247,7 +249,7 @@ class MedusaParser(WindowParser):
         return self._type_name()
 
     def _made_name(self) -> exp.Table:
-        """`[TEMPORARY] name`, of a statement that may make several streams."""
+        """Parse `[TEMPORARY] name` in a statement that may make several streams."""
         temporary = self._match_text_seq("TEMPORARY")
         name = self._name()
         name.set("temporary", bool(temporary))
@@ -321,4 +323,4 @@ _STATEMENTS: Final = {
     "INSERT": "; `medusa post` posts rows, and CREATE STREAM s AS SELECT ... makes a query",
     "DROP": "; `medusa stream delete` and `medusa query delete` delete",
 }
-"""The mends for statements of other languages, by their first words."""
+"""How to mend statements of other languages, by their first words."""

@@ -23,7 +23,7 @@ class Source(Text):
     """The text of a script: makes the errors that point into it.
 
     Attributes:
-        unsaid: the bounds that hold because the script names none.
+        unsaid: the default bounds that hold because the script names none.
         declared: the names of the functions that the script declares, in small letters.
     """
 
@@ -43,7 +43,7 @@ class Source(Text):
         self._fields[field] = position_of(node)
 
     def error(self, reason: str, position: int) -> PointedError:
-        """The error of a mistake, which names its line and its column."""
+        """The error for a mistake; its text names the line and the column."""
         place = min(max(position, 0), len(self.text))
         line = self.text.count("\n", 0, place) + 1
         column = place - self.text.rfind("\n", 0, place)
@@ -61,8 +61,9 @@ class Source(Text):
             raise self._translated(error, place) from None
 
     def _translated(self, error: InvalidInputError, place: int) -> InvalidInputError:
-        """The error of a box or an expression that was made of a part of the text, which begins at
-        `place`: without the words that the text does not have, and at the part it is about."""
+        """Translate the error of a box or an expression that was made of a part of the text. The
+        new error points at that part (by default at `place`), and has no words that the text does
+        not have."""
         cause = _expression_error(error)
         if cause is not None:
             return self.refusal(cause.reason, self._place_of(cause, place))
@@ -87,7 +88,7 @@ class Source(Text):
 
 
 def _expression_error(error: BaseException | None) -> ExpressionError | None:
-    """The error of the expression that is the reason of an error."""
+    """The error of an expression that caused this error."""
     while error is not None and not isinstance(error, ExpressionError):
         error = error.__context__
     return error
@@ -101,6 +102,6 @@ _BOX: Final = re.compile(
 
 
 def _word_at(text: str, place: int) -> str:
-    """The word or sign at a place of an expression."""
+    """The word or sign at this place of the expression."""
     found = re.compile(r"\w+|'(?:[^']|'')*'|[^\w\s]+").match(text, place)
     return found.group() if found else ""

@@ -37,7 +37,7 @@ _ENDLESS: Final = (
 
 
 def framed(items: Sequence[Item]) -> list[exp.Window]:
-    """The aggregates with OVER, in order."""
+    """The aggregates with OVER among the items, in order."""
     return [
         each
         for node, _ in items
@@ -48,10 +48,8 @@ def framed(items: Sequence[Item]) -> list[exp.Window]:
 
 @dataclass(frozen=True, slots=True)
 class Framed:
-    """Rows, each with the aggregates of the last ones.
-
-    Attributes:
-        values: what stands for a node of the SELECT.
+    """Rows, each with the aggregates of the last rows. Attributes: values: the texts that replace
+    nodes of the SELECT.
     """
 
     relation: Relation
@@ -75,7 +73,7 @@ class Framing:
     """Plans the aggregates with OVER of a SELECT.
 
     Args:
-        relation: what FROM and WHERE leave.
+        relation: the rows that FROM and WHERE leave.
     """
 
     def __init__(self, boxes: Boxes, source: Source, relation: Relation) -> None:
@@ -85,7 +83,7 @@ class Framing:
         self._substitute = substitute_of(relation, source)
 
     def plan(self, select: exp.Select, items: Sequence[Item], calls: list[exp.Window]) -> Framed:
-        """The box of these calls. calls: of `framed`.
+        """The box that computes these calls. calls: the result of `framed`.
 
         Raises:
             PointedError: their rows are not the last few of a partition, or not the same.
@@ -118,10 +116,8 @@ class Framing:
         return Framed(_dated(of_stream(schema, ""), columns), values)
 
     def _number(self, items: Sequence[Item], call: exp.Window, values: Values) -> str:
-        """The field of the row's number, if it is among the items; "": it is not.
-
-        Args:
-            call: one of the aggregates. values: what stands for a node; the numbers are added.
+        """The field for the row's number, if an item asks for it; else "". Args: call: one of the
+        aggregates. values: the texts that replace nodes; the numbers are added.
         """
         number = ""
         for node in (each for item, _ in items for each in item.find_all(exp.Window)):
@@ -157,7 +153,7 @@ class Framing:
             raise self._source.refusal("GROUP BY in a subquery, and OVER around it", call)
 
     def _size(self, calls: Sequence[exp.Window]) -> int:
-        """The rows that all calls are over."""
+        """The number of rows that each call aggregates; it is the same for all calls."""
         first, *others = calls
         parts = ("partition_by", "order", "spec")
         said = [[call.args.get(part) for part in parts] for call in calls]
@@ -176,7 +172,7 @@ class Framing:
         return self._rows(first) + 1
 
     def _rows(self, call: exp.Window) -> int:
-        """The rows before the current one."""
+        """The number of rows before the current one."""
         spec = call.args.get("spec")
         if spec is None:
             raise self._source.refusal(_ENDLESS, call)
@@ -216,8 +212,8 @@ class Framing:
         groups: Sequence[tuple[exp.Expr, str, str]],
         functions: dict[str, AggregateCall],
     ) -> tuple[str, tuple[str, ...]]:
-        """The stream with the partition's fields, and their names; and the arguments as fields, if
-        it has to be made."""
+        """The stream with the partition's fields, their names, and the fields of the arguments, if
+        a map has to compute them."""
         fields = {name_text(each.name): each.name for each in self._relation.schema.fields}
         if all(text in fields for _, _, text in groups):
             return self._relation.stream, tuple(fields[text] for _, _, text in groups)

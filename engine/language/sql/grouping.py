@@ -62,13 +62,14 @@ _GROUP_WINDOWS: Final = {"TUMBLE": 1, "HOP": 2, "SESSION": 1}
 many intervals each takes."""
 
 Called = tuple[AggregateFunction, exp.Expr | None, str]
-"""A function, its call (None: nobody calls it, and a window has some), and its output's name."""
+"""A function, its call (None: no call asks for it, but a window needs one function), and its
+output's name."""
 
 Arguments = dict[exp.Expr | None, Argument]
-"""By call."""
+"""The arguments of calls, by call."""
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
-"""The window of all tuples of one stime: those that a window has made, all at its end."""
+"""A window of the tuples of one stime, such as the results of a window, which all have its end."""
 
 
 @dataclass(slots=True)
@@ -76,9 +77,9 @@ class Grouped:
     """A SELECT's tuples after its GROUP BY.
 
     Attributes:
-        relation: its columns are the grouped ones. before: what was grouped.
-        values: what stands for a node of the SELECT.
-        natural: the fields of the aggregate's output, in order.
+        relation: the groups; its columns are the grouped ones. before: the tuples before the
+            grouping. values: the texts that replace nodes of the SELECT. natural: the fields of the
+            aggregate's output, in order.
     """
 
     relation: Relation
@@ -115,7 +116,7 @@ class Grouping:
     """Plans one GROUP BY.
 
     Args:
-        relation: what FROM and WHERE leave.
+        relation: the tuples that FROM and WHERE leave.
         names: the output names of the calls that are SELECT items, in order, by call.
         within: how long a session may last.
     """
@@ -137,7 +138,7 @@ class Grouping:
         self._window: Window | RowWindow | None = relation.window
         self._is_sparks = False
         self._times: list[tuple[exp.Expr, Column]] = []
-        self._groups: list[tuple[exp.Expr, str, str]] = []  # node, name, text
+        self._groups: list[tuple[exp.Expr, str, str]] = []  # (node, name, text)
         self._number = ""
 
     def plan(
@@ -203,7 +204,7 @@ class Grouping:
             column = self._relation.find(node, self._source)
             of_rows = isinstance(self._relation.window, RowWindow)
             if of_rows or (self._relation.window is not None and column.shown):
-                # not of the window, though a time
+                # a time of the row, not of the window
                 self._groups.append((node, column.name, column.text))
                 return
             if column.pane is not None:
@@ -218,7 +219,8 @@ class Grouping:
             return
         if isinstance(node, exp.Paren) and isinstance(node.this, exp.Column):
             column = self._relation.find(node.this, self._source)
-            self._groups.append((node.this, column.name, column.text))  # no window, though a time
+            # parentheses make it a field, even if it is a time
+            self._groups.append((node.this, column.name, column.text))
             return
         if isinstance(node, exp.Literal):
             raise self._source.refusal("GROUP BY takes expressions, not numbers of columns", node)
@@ -245,7 +247,7 @@ class Grouping:
         self._window = window
 
     def _sparks(self, node: exp.Anonymous) -> Window:
-        """`window(ts, '1 minute' [, '10 seconds'])`."""
+        """The window of Spark's `window(ts, '1 minute' [, '10 seconds'])`."""
         time, *spans = node.expressions or [None]
         if not isinstance(time, exp.Column) or not 1 <= len(spans) <= 2:
             raise self._source.refusal("window takes (time field, '1 minute', '10 seconds')", node)
@@ -254,7 +256,7 @@ class Grouping:
         return Window("HOP", lengths[0], lengths[-1])
 
     def _window_of(self, node: exp.Anonymous) -> Window:
-        """`TUMBLE(ts, size)`, `HOP(ts, advance, size)` or `SESSION(ts, gap)`."""
+        """The window of `TUMBLE(ts, size)`, `HOP(ts, advance, size)` or `SESSION(ts, gap)`."""
         kind = node.name.upper()
         time, *spans = node.expressions or [None]
         if not isinstance(time, exp.Column) or len(spans) != _GROUP_WINDOWS[kind]:
@@ -271,7 +273,8 @@ class Grouping:
         return Window(kind, lengths[-1], lengths[0])
 
     def _check_partition(self, window: Window | RowWindow, select: exp.Expr) -> None:
-        """Check that sessions, and windows of rows, are grouped by the fields that they are of."""
+        """Check that sessions, and windows of rows, are grouped by the fields of their PARTITION
+        BY."""
         of_rows = isinstance(window, RowWindow)
         if isinstance(window, RowWindow):
             checked = bool(window.partition)
@@ -304,12 +307,12 @@ class Grouping:
             )
 
     def _functions(self, calls: Sequence[exp.Expr]) -> list[Called]:
-        """A call once for each name that it has."""
+        """The calls to compute: each one as often as the SELECT names it."""
         found: list[Called] = []
         times: Counter[exp.Expr] = Counter()
         for node in calls:
             if time_of_window(node, self._relation, self._source) is not None:
-                continue  # the result of the window has it
+                continue  # the window's result has this time
             names = self._names.get(node) or [f"agg_{len(found)}"]
             if times[node] < len(names):
                 self._source.makes(node, names[times[node]])
@@ -318,7 +321,7 @@ class Grouping:
         return found or [(COUNT, None, "agg_0")]
 
     def _prepared(self, select: exp.Expr, functions: Sequence[Called]) -> tuple[str, Arguments]:
-        """The aggregate's input, and the arguments by the calls."""
+        """The aggregate's input stream, and the arguments by call."""
         arguments: Arguments = {None: Argument(None)}
         for function, node, _ in functions:
             if node is not None:
@@ -344,7 +347,7 @@ class Grouping:
         return schema.name, fields
 
     def _made(self, stream: str, window: Window | RowWindow | None) -> Relation:
-        """Return the results of a window as a relation. window: None: the totals so far."""
+        """Return the results of a window as a relation. window: None: of totals."""
         schema = self._boxes.schemas[stream]
         if window is None:
             return _without_deletions(of_stream(schema, ""), self._is_table)
@@ -400,7 +403,8 @@ class Grouping:
 
 
 def _without_deletions(relation: Relation, is_table: bool) -> Relation:
-    """The totals of a table, whose rows say whether they are deleted without being asked."""
+    """The totals of a table, without the column that says whether a row is deleted, which no SELECT
+    asks for."""
     columns = tuple(
         replace(each, shown=each.shown and not (is_table and each.name == DELETED))
         for each in relation.columns
@@ -409,7 +413,7 @@ def _without_deletions(relation: Relation, is_table: bool) -> Relation:
 
 
 def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[exp.Expr, str]:
-    """Return the text for `SESSION_START(...)` and the like. times: of the window."""
+    """Return the text that replaces `SESSION_START(...)` and similar calls. times: the window's."""
     named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
     found: dict[exp.Expr, str] = {}
     for word, column in named.items():
@@ -430,10 +434,8 @@ def _interval(node: exp.Expr) -> exp.Expr:
 
 
 def refuse_groupings(clause: exp.Group, source: Source) -> None:
-    """Refuse groupings of several kinds at once, which stand among the groups or behind them.
-
-    Raises:
-        PointedError: there is one.
+    """Refuse GROUPING SETS, ROLLUP and CUBE, among the groups or behind them. Raises: PointedError:
+    the clause has one.
     """
     several = [each for each in clause.expressions if type(each) in _GROUPINGS]
     several += [each for name in ("rollup", "cube") for each in clause.args.get(name) or ()]

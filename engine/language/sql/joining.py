@@ -50,7 +50,7 @@ class Bounds:
     most: int | None = None
 
     def add(self, least: int | None, most: int | None) -> None:
-        """Let both bounds count."""
+        """Combine these bounds with the present ones: both hold."""
         if least is not None:
             self.least = least if self.least is None else max(self.least, least)
         if most is not None:
@@ -72,7 +72,8 @@ class Joining:
         within: the bound of time that counts where the conditions have none.
 
     Attributes:
-        relation: what its tuples are called; the columns' texts are for the join itself.
+        relation: the names of its tuples; the texts of its columns are for expressions of the join
+            itself.
     """
 
     def __init__(
@@ -117,11 +118,11 @@ class Joining:
 
     @property
     def takes_where(self) -> bool:
-        """Whether a condition of WHERE is one of the join's."""
+        """Whether the join may take conditions of WHERE."""
         return self.kind is JoinKind.INNER
 
     def knows(self, node: exp.Expr) -> bool:
-        """Whether all columns of a condition are among those joined."""
+        """Whether the joined streams have all columns of a condition."""
         names = {(table, each.name) for each in self.relation.columns for table in each.tables}
         bare = {each.name for each in self.relation.columns}
         return all(
@@ -180,7 +181,7 @@ class Joining:
         return replace(made, columns=columns)
 
     def all(self) -> Relation:
-        """The pairs with all fields of both sides, called as before."""
+        """The pairs with all fields of both sides, under their names."""
         columns = [each for each in self._usable() if each.name != STIME]
         names: list[str] = []
         for each in columns:
@@ -241,7 +242,7 @@ class Joining:
             return False
         if isinstance(node, exp.EQ) and (size := self._same_pane(node)):
             self._of_panes.add(1 - size, size - 1)
-            return False  # the condition counts, too
+            return False  # the condition stays in the predicate, too
         one, other = self._time(node.this), self._time(node.expression)
         if one is None or other is None or one.right == other.right:
             return False
@@ -262,7 +263,8 @@ class Joining:
         return True
 
     def _same_pane(self, node: exp.EQ) -> int | None:
-        """The size of the windows that both tuples are in, if the condition says so."""
+        """The size of the windows, if the condition says that both tuples are in the same
+        window."""
         sides = []
         for each in (node.this, node.expression):
             if not isinstance(each, exp.Column):
@@ -274,7 +276,7 @@ class Joining:
         return one.pane[0]
 
     def _time(self, node: exp.Expr) -> Sided | None:
-        """The time that an expression means: a column, plus or minus intervals."""
+        """The time that an expression denotes: a column, plus or minus intervals."""
         if isinstance(node, exp.Paren):
             return self._time(node.this)
         if isinstance(node, (exp.Add, exp.Sub)) and isinstance(node.expression, exp.Interval):
@@ -359,7 +361,7 @@ class Joining:
         )
 
     def _offsets(self, least: int, most: int) -> dict[str, int]:
-        """The texts that are the joined stime plus something: that of the later tuple."""
+        """The texts that equal a pair's stime, which is the later tuple's, plus a constant."""
         found: dict[str, int] = {}
         left = len(self._sides[0].columns)
         for number, each in enumerate(self.relation.columns):
@@ -393,7 +395,7 @@ def conjuncts(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _sided(column: Column, side: str) -> Column:
-    """A column of one side, as the join's expressions call it."""
+    """A column of one side, as the join's expressions name it."""
     if column.offset is not None and column.text.startswith("cast(cast("):
         return replace(column, text=column.text.replace(STIME, f"{side}.{STIME}", 1))
     return replace(column, text=f"{side}.{column.text}")

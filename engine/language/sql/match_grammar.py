@@ -15,7 +15,7 @@ class MatchTable(exp.Expression):
     ...)`."""
 
     arg_types: ClassVar = {
-        "this": True,  # the pattern's text
+        "this": True,  # a string: the pattern
         "skips": False,  # PATTERN SEQ: other tuples may lie between
         "partition": False,
         "order": False,
@@ -59,7 +59,8 @@ class MatchParser(ExpressionParser):
         return self.expression(made, start)
 
     def _measure(self) -> exp.Expr:
-        self._match_texts(("FINAL", "RUNNING"))  # the same where a match is one row
+        # for a match of one row FINAL and RUNNING mean the same
+        self._match_texts(("FINAL", "RUNNING"))
         start = self._curr
         measured = self._parse_disjunction()
         if measured is None or not self._match(TokenType.ALIAS):
@@ -67,7 +68,8 @@ class MatchParser(ExpressionParser):
         return self.expression(exp.Alias(this=measured, alias=self._parse_id_var()))
 
     def _refuse_earlier(self, before: str = "") -> None:
-        """Refuse a clause that belongs before this one; before the end, unless one is named."""
+        """Refuse a clause that belongs before this one; `before`: that clause; the end by
+        default."""
         words = (each.text.upper() for each in self._tokens[self._index : self._index + 4])
         here = " ".join(words)
         for clause in _CLAUSES[: _CLAUSES.index(before) if before else None]:
@@ -120,7 +122,7 @@ _CLAUSES: Final = (
     "WITHIN",
     "DEFINE",
 )
-"""Of MATCH_RECOGNIZE, in their order."""
+"""The clauses of MATCH_RECOGNIZE, in their order."""
 
 _PAST: Final = (
     "PAST LAST ROW makes each match depend on all before it, without end: say "

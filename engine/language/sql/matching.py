@@ -35,8 +35,7 @@ class Matching:
     """One MATCH_RECOGNIZE.
 
     Args:
-        relation: what it reads.
-        within: bounds a match if it says no WITHIN.
+        relation: the rows that it reads. within: the bound of a match without WITHIN.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Matching:
     def _check_order(self) -> None:
         order = self._node.args.get("order")
         if order is None:
-            return  # it is that of the stream
+            return  # the order of the stream
         first, *more = order.expressions
         inner = first.this
         if not isinstance(inner, exp.Column) or not self._read.find(inner, self._source).time:
@@ -194,7 +193,7 @@ class Matching:
         )
 
     def _measure_text(self, node: exp.Alias) -> str:
-        """The expression over the match's outputs that gives a measure."""
+        """The expression over the match's outputs that computes a measure."""
         if (measure := self._measure(node.this)) is not None:
             return self._added(*measure, node.alias)
 
@@ -211,7 +210,8 @@ class Matching:
         return name_text(name)
 
     def _measure(self, node: exp.Expr) -> tuple[str, str, str] | None:
-        """The function, the variable and the field of a measure; None: it is another expression."""
+        """The function, the variable and the field of a measure; None: the node is another
+        expression."""
         if isinstance(node, exp.Column):
             return "lastval", self._variable(node) or "", self._field(node)
         if not isinstance(node, exp.Anonymous) or node.name.upper() not in _FUNCTIONS:
@@ -230,7 +230,7 @@ class Matching:
         return function, self._variable(given) or "", self._field(given)
 
     def _variable(self, node: exp.Column) -> str | None:
-        """The variable before a field; None: there is none."""
+        """The variable before a field; None: the field has none."""
         if not node.table:
             return None
         if node.table.lower() not in self._variables:

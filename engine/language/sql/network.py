@@ -28,12 +28,12 @@ class Boxes:
     """The boxes of one query.
 
     Args:
-        known: schemas of the streams that are there before the query.
-        tables: those of them that are tables. functions: those of users.
+        known: the schemas of streams that exist before the query. tables: those of these streams
+            that are tables. functions: the functions of users.
 
     Attributes:
         schemas: of all streams, those of the boxes included.
-        tables: the streams of which of each key the newest tuple counts.
+        tables: the streams that are tables: of each key the newest tuple counts.
     """
 
     def __init__(
@@ -64,15 +64,14 @@ class Boxes:
         return any(each.name.lower() in known for each in node.find_all(exp.Anonymous))
 
     def begin(self, stream: str) -> None:
-        """Note whose steps follow: their streams' names begin with the stream's."""
+        """Note that the steps of this stream follow: the names of their streams begin with its
+        name."""
         self._prefix = stream
         self._found = set()
 
     def add(self, box: Box, at: exp.Expr | int) -> Schema:
-        """Add a step, with a name and an output of its own; or find one that does the same.
-
-        Args:
-            box: with one output; its name is a word for what it does.
+        """Add a step, with a new name and output; or find an equal step. Args: box: a box with one
+        output; its name is a word for its work.
             at: the part of the text that it stands for.
 
         Returns:
@@ -91,7 +90,7 @@ class Boxes:
         return self._add(box, at)[0]
 
     def add_split(self, box: Filter, at: exp.Expr | int) -> None:
-        """Add a filter with the outputs and the name that it has."""
+        """Add a filter that keeps its name and its outputs."""
         self._named.update(box.outputs)
         self._add(box, at)
 
@@ -99,7 +98,8 @@ class Boxes:
         """Give the last step of a statement the statement's stream as its output.
 
         Args:
-            schema: of the output of that step. stream: the output's name. name: the box's.
+            schema: the schema of the step's output. stream: the new name of the output. name: the
+                new name of the box.
         """
         for number, box in enumerate(self._boxes):
             if box.outputs != (schema.name,):
@@ -109,11 +109,11 @@ class Boxes:
                 self._boxes[number] = msgspec.structs.replace(self._boxes[number], name=name)
                 self._named.add(stream)
                 return self.schemas[stream]
-            if schema.name in self._found:  # an earlier statement says the same
+            if schema.name in self._found:  # an earlier statement made the same stream
                 self._named.add(stream)
                 made = msgspec.structs.replace(_made(box, stream), name=name)
                 return self._add(made, at)[0]
-        self._named.add(stream)  # it is another stream, as it is
+        self._named.add(stream)  # the output has a name already: it is another stream, unchanged
         if schema.name in self.tables:
             same = tuple((each.name, name_text(each.name)) for each in schema.fields)
             return self._add(Map(name, schema.name, stream, same), at)[0]
@@ -130,7 +130,7 @@ class Boxes:
         return [typed.schemas[stream] for stream in box.outputs]
 
     def _check_size(self, box: Box, at: exp.Expr | int) -> None:
-        """Refuse what would take long to type, before it does."""
+        """Refuse a box whose expressions would take long to type, before typing them."""
         if len(self._boxes) == MAX_BOXES:
             raise self._source.refusal(
                 f"the query is more than {MAX_BOXES} boxes: make several queries of it", at
@@ -165,6 +165,6 @@ def _blank(box: Box) -> Box:
 
 
 def _made(box: Box, stream: str) -> Box:
-    """The box with another output; it has one."""
+    """The box with another name of its one output."""
     own = box.outputs[0]
     return box.renamed(lambda name: stream if name == own else name)

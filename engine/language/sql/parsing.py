@@ -22,7 +22,8 @@ def parse(source: Source) -> tuple[list[exp.Expr], bool]:
     """The statements of a script, and whether EXPLAIN stands before them.
 
     Raises:
-        InvalidInputError: it is no SQL of ours, or beyond a limit; points at the place.
+        InvalidInputError: the script has a syntax error, or exceeds a limit; the error points at
+            the place.
     """
     if len(source.text) > MAX_TEXT:
         reason = f"it has {len(source.text):,} characters, at most {MAX_TEXT:,} allowed"
@@ -85,7 +86,7 @@ _DIALECT: Final = Medusa()
 
 
 def _check_selects(source: Source, tokens: list[Token]) -> None:
-    """Refuse other languages' words behind SELECT, which sqlglot takes for names or leaves out."""
+    """Refuse words of other languages behind SELECT, which sqlglot reads as names or drops."""
     for select, word, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if select.token_type is not TokenType.SELECT:
             continue

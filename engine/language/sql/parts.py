@@ -39,14 +39,15 @@ REASONS: Final = {
     "columns": "say the names of the columns in the SELECT",
     "version": "AS OF is for the second stream of a JOIN",
 }
-"""By the name of a part that is refused, what to write instead."""
+"""How to mend refused parts, by their names."""
 
 
 def refuse_unread(nodes: Sequence[exp.Expr], source: Source) -> None:
-    """Refuse what the translation of a statement did not read. nodes: of `watch`.
+    """Refuse the parts of a statement that its translation did not read. nodes: the result of
+    `watch`.
 
     Raises:
-        PointedError: names the part in the text's own words.
+        PointedError: the message quotes the part.
     """
     for part in unread(nodes):
         raise source.refusal(_reason(part, source.text), _place(part, source.text))
@@ -61,7 +62,7 @@ def _reason(part: Unread, text: str) -> str:
 
 
 def _words(part: Unread) -> str:
-    """An argument as SQL calls it."""
+    """An argument of a node in the words of SQL."""
     words = part.name.strip("_").replace("_", " ").upper()
     return f"NOT {words}" if part.value is False else words
 

@@ -51,10 +51,10 @@ def query_as_sql(query: Query, inputs: Schemas, tables: Collection[str] | None =
 
     Args:
         inputs: the schemas of the streams that it reads from elsewhere.
-        tables: those of them that are tables; None: those that it reads as tables.
+        tables: the tables among them; None: the streams that it reads as tables.
 
     Raises:
-        InvalidInputError: it does not type-check, or something of it has no form in SQL.
+        InvalidInputError: it does not type-check, or SQL has no form for a part of it.
     """
     text = _query(query, check_query(query, inputs))
     read = frozenset(streams_read(query) - streams_written(query))
@@ -64,9 +64,10 @@ def query_as_sql(query: Query, inputs: Schemas, tables: Collection[str] | None =
     try:
         (again,) = Script(text, None).complete(known, {}, given).queries
     except PointedError as error:
-        reason = str(error).rpartition(", at line ")[0]  # of a text that nobody has seen
+        # the query was never a text that a person saw
+        reason = str(error).rpartition(", at line ")[0]
         raise InvalidInputError(f"query {query.name} cannot be written as SQL: {reason}") from None
-    if not is_same(query, again, inputs):  # one test for all that could go wrong on the way
+    if not is_same(query, again, inputs):  # one check finds every mistake of the printing
         raise InvalidInputError(f"query {query.name} cannot be written as SQL")
     return text
 
@@ -78,10 +79,10 @@ def document_as_sql(
 
     Args:
         inputs: the schemas of the streams that its queries read and that it does not define.
-        tables: those of them that are tables; None: those that are read as tables.
+        tables: the tables among them; None: the streams that are read as tables.
 
     Raises:
-        InvalidInputError: it does not type-check, or has views, which SQL has not.
+        InvalidInputError: it does not type-check, or has views, for which SQL has no form.
     """
     if document.views:
         raise InvalidInputError(f"{document.views[0].name}: SQL has no views; XML has")
@@ -106,7 +107,7 @@ def schema_as_sql(schema: Schema) -> str:
     """A CREATE SCHEMA.
 
     Raises:
-        InvalidInputError: SQL does not read the same from it.
+        InvalidInputError: the printed statement does not read back as the same schema.
     """
     never = {schema.time, *schema.key}
     parts = []
@@ -128,7 +129,7 @@ def schema_as_sql(schema: Schema) -> str:
 
 
 def stream_as_sql(stream: StreamDefinition) -> str:
-    """The CREATE STREAM or TABLE of a source stream; what is usual is not said.
+    """The CREATE STREAM or TABLE of a source stream; defaults are left out.
 
     Raises:
         InvalidInputError: it is no source stream.
@@ -197,7 +198,7 @@ def _query(query: Query, schemas: Schemas) -> str:
 
 
 def _of_query(query: Query) -> list[tuple[str, str]]:
-    """The options of its availability and its part of the past."""
+    """The options for its availability and for the part of history that it reads."""
     asked, options = query.availability, []
     if asked.mode is not Mode.NONE:
         options += [("ha", string_text(asked.mode)), ("recovery", string_text(asked.recovery))]

@@ -28,7 +28,8 @@ class Projecting:
         self._source = source
 
     def items(self, node: exp.Select, relation: Relation) -> list[Item]:
-        """The expressions of a SELECT and their names; stars are written out."""
+        """The expressions of a SELECT and their names; each `*` becomes the columns that it stands
+        for."""
         items: list[Item] = []
         for each in node.expressions:
             inner = each.this if isinstance(each, exp.Alias) else each
@@ -56,7 +57,8 @@ class Projecting:
         return items
 
     def projected(self, node: exp.Select, relation: Relation, items: Sequence[Item]) -> Relation:
-        """Return the SELECT of these items; the tuples unchanged, if the items say so."""
+        """Return the SELECT of these items; if the items are exactly the columns, the tuples
+        themselves."""
         whole = [field.name for field in relation.schema.fields]
         shown = [each.name for each in relation.columns if each.shown]
         substitute = substitute_of(relation, self._source)
@@ -67,9 +69,10 @@ class Projecting:
         return self.mapped(node, relation, items, substitute)
 
     def narrowed(self, relation: Relation, items: Sequence[Item], free: str) -> Relation | None:
-        """The tuples as they are, of whose fields these items are seen; None: an item is no field,
-        or a field has the name that shall be free. So they keep their order of arrival, which
-        those of a map have not."""
+        """The same tuples, with only these items visible. They keep their order of arrival, which
+        the output of a map loses.
+
+        None: an item is no field, or a field is called `free`, a name that must be unused."""
         fields = {field.name for field in relation.schema.fields}
         if relation.stream in self._boxes.tables or free in fields:
             return None
@@ -94,7 +97,7 @@ class Projecting:
         items: Sequence[Item],
         substitute: Substitute,
     ) -> Relation:
-        """A map of these items. substitute: what stands for the names in them."""
+        """A map of these items. substitute: gives the texts that replace names in them."""
         outputs = []
         for each, name in items:
             text = expression_text(each, self._source, substitute)
@@ -120,7 +123,7 @@ class Projecting:
         return replace(made, columns=columns)
 
     def refuse_repeated(self, node: exp.Expr, items: Sequence[Item]) -> None:
-        """Refuse two columns of one name. Raises: PointedError: there are such."""
+        """Refuse two columns of one name. Raises: PointedError: two have the same name."""
         for name, times in Counter(name.lower() for _, name in items).items():
             if times > 1:
                 raise self._source.refusal(
@@ -136,20 +139,20 @@ def _unwindowed(relation: Relation) -> Relation:
 
 
 def _name_of(node: exp.Expr, number: int) -> str:
-    """The name of a column that the text gives none."""
+    """The name of a column that the text does not name."""
     if isinstance(node, exp.Column):
         return node.name
     return node.name.lower() if isinstance(node, exp.Anonymous) else f"column_{number}"
 
 
 def _as_before(column: Column, before: Column | None) -> Column:
-    """Return a column of a map's output, with the known properties of the one that it repeats."""
+    """Return a column of a map's output, with the known properties of the column that it copies."""
     if before is None:
         return column
     return replace(column, offset=before.offset, time=before.time, pane=before.pane)
 
 
 def _table_of(column: Column, relation: Relation) -> str:
-    """The table to name if other columns are called the same."""
+    """The table that must stand before the name, if other columns have the same name; else ""."""
     same = [each for each in relation.columns if each.name == column.name]
     return column.tables[0] if len(same) > 1 and column.tables else ""

@@ -31,7 +31,7 @@ from medusa.engine.objects.schema import STIME, Schema
 from medusa.engine.operators.top import MOST_PLACES
 
 NUMBERED_BY: Final = "rank_key_"
-"""The beginning of the names of expressions of a ROW_NUMBER that are no columns of its SELECT."""
+"""The prefix of fields for expressions of a ROW_NUMBER that are no columns of its SELECT."""
 
 
 def is_over(node: exp.Expr) -> bool:
@@ -51,8 +51,8 @@ class Numbered:
     """A SELECT with ROW_NUMBER.
 
     Attributes:
-        items: its other items, and the expressions that the numbers go by and that are no items.
-        place: the name of the number.
+        items: its other items, and those expressions of the numbers' order that are no items.
+            place: the name of the number.
         size_us, position: see `Ranking`.
     """
 
@@ -64,7 +64,7 @@ class Numbered:
     position: int
 
     def waiting(self, relation: Relation) -> Relation:
-        """The tuples of the items, which wait for the condition."""
+        """The relation of the items, which waits for the condition on the number."""
         columns = tuple(
             replace(each, shown=False) if each.name.startswith(NUMBERED_BY) else each
             for each in relation.columns
@@ -85,11 +85,13 @@ def numbered(
     """The items of a SELECT of which one is ROW_NUMBER.
 
     Args:
-        windows: the size of the window, microseconds, whose time a column is; None: of none.
+        windows: the size, microseconds, of the window whose time a column is; None: the column is
+            no time of a window.
         is_time: whether a column is the stream's time.
 
     Raises:
-        PointedError: it is more than a number, or of too much.
+        PointedError: an item computes with the number, or the numbers have no partition or order
+            that can be kept.
     """
     numbers = [(node, name) for node, name in items if is_number(node)]
     (node, place), *more = numbers
@@ -105,7 +107,8 @@ def numbered(
     for each in node.args.get("partition_by") or ():
         size = windows(each) if isinstance(each, exp.Column) else None
         if size is None:
-            partition.append(_named(each.unnest(), kept))  # (ts) is a field, though a time
+            # in parentheses (ts) is a field, even if it is a time
+            partition.append(_named(each.unnest(), kept))
         else:
             sizes.add(size)
     if len(sizes) > 1:
@@ -122,7 +125,7 @@ def numbered(
         )
     position = next(number for number, (each, _) in enumerate(items) if each is node)
     order = [_ordered(each, kept) for each in ordered]
-    first = {each.field: each for each in reversed(order)}  # one that is named twice counts once
+    first = {each.field: each for each in reversed(order)}  # the first mention of a field counts
     unique = tuple(first[name] for name in dict.fromkeys(each.field for each in order))
     size = sizes.pop() if sizes else None
     groups = tuple(dict.fromkeys(partition))
@@ -137,7 +140,7 @@ def _ordered(node: exp.Expr, items: list[Item]) -> OrderBy:
 
 
 def _named(node: exp.Expr, items: list[Item]) -> str:
-    """The name of an expression among the items, to which it is added if need be."""
+    """The name of an expression among the items, to which it is added if it is missing."""
     for each, name in items:
         if each == node:
             read_whole(node)
@@ -154,16 +157,18 @@ def _named(node: exp.Expr, items: list[Item]) -> str:
 def bounded(
     relation: Relation, conditions: Sequence[exp.Expr], source: Source, at: exp.Expr
 ) -> tuple[int | None, list[exp.Expr]]:
-    """How many places a WHERE leaves, and the conditions that are not said by that.
+    """The number of places that a WHERE leaves, and the conditions beside that bound.
 
     Args:
-        relation: its ranking waits. conditions: joined by AND. at: the SELECT.
+        relation: numbered tuples that wait for a bound. conditions: the conditions that AND joins.
+            at: the SELECT.
 
     Returns:
-        None and all conditions: the tuples are numbered, whatever it leaves; see `running`.
+        None and all conditions, if WHERE has no bound and the tuples can be numbered without one;
+            see `running`.
 
     Raises:
-        PointedError: it bounds them by nothing, and they are not numbered in the order of the time.
+        PointedError: WHERE has no bound, and the tuples are not numbered in the order of time.
     """
     assert relation.ranking is not None, "a relation with places"
     place = relation.ranking.place
@@ -190,7 +195,8 @@ def bounded(
 
 
 def _most(node: exp.Expr, place: Column) -> tuple[int | None, bool]:
-    """The greatest place that a condition allows, if it says one; and whether it says no more."""
+    """The greatest place that a condition allows (None: it does not bound the place), and whether
+    the condition says nothing else."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Between) and _is(node.this, place):
@@ -224,11 +230,11 @@ _TURNED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {
     exp.GT: exp.LT,
     exp.GTE: exp.LTE,
 }
-"""What a comparison is with its sides exchanged."""
+"""The comparison that means the same with its sides exchanged."""
 
 
 def _is(node: exp.Expr, place: Column) -> bool:
-    """Whether a node is the place, by whichever of its names."""
+    """Whether a node is the place, under any of its names."""
     if not isinstance(node, exp.Column) or node.name.lower() != place.name.lower():
         return False
     return not node.table or node.table in place.tables
@@ -245,11 +251,11 @@ def _number(node: exp.Expr) -> int | None:
 
 
 IN_ORDER: Final = ", or number them in the order of the stream's time"
-"""The end of a refusal of numbers without a bound: the other way to say it."""
+"""The end of the refusal of numbers without a bound; it names another way to write the query."""
 
 
 def is_running(relation: Relation) -> bool:
-    """Whether the numbers that wait are those of a stream's tuples in the order of its time."""
+    """Whether the relation numbers a stream's tuples in the order of its time."""
     ranking = relation.ranking
     if ranking is None or ranking.size_us is not None or len(ranking.order) != 1:
         return False
@@ -260,13 +266,13 @@ def is_running(relation: Relation) -> bool:
 
 
 def running(relation: Relation) -> TupleWindows:
-    """The box of a relation whose numbers wait and are those of all tuples: see `is_running`."""
+    """The box that numbers all tuples of a relation: see `is_running`."""
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
     names = [each.name for each in relation.schema.fields if not _is_order(each.name, ranking)]
     others = [name for name in names if name not in ranking.partition]
     functions = [AggregateCall("lastval", name_text(each), each) for each in others]
-    if not functions:  # a window has some
+    if not functions:  # a window needs a function
         name = f"{NUMBERED_BY}time"
         functions.append(AggregateCall("lastval", STIME, name))
     parts = (1, 1, ranking.partition, tuple(functions))
@@ -274,7 +280,7 @@ def running(relation: Relation) -> TupleWindows:
 
 
 def run(relation: Relation, schema: Schema) -> Relation:
-    """A relation whose tuples have been numbered. schema: of the output of `running`."""
+    """A relation whose tuples have been numbered. schema: of the output of `running`'s box."""
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
     columns = [each for each in relation.columns if not _is_order(each.name, ranking)]
@@ -285,15 +291,13 @@ def run(relation: Relation, schema: Schema) -> Relation:
 
 
 def _is_order(name: str, ranking: Ranking) -> bool:
-    """Whether a field is there only for the numbers to go by it."""
+    """Whether a field exists only for the order of the numbers."""
     return name.startswith(NUMBERED_BY) and name not in ranking.partition
 
 
 def rank_of(relation: Relation, most: int, *, shown: bool) -> Rank | Top:
-    """The box of a relation whose ranking waits.
-
-    Args:
-        shown: the output has the place; that of a table has it anyway, unless there is one.
+    """The box that ranks a relation. Args: shown: whether the output has the place. A table's
+    output has it anyway, unless its rows have one place only.
     """
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
@@ -317,7 +321,7 @@ def ranked(relation: Relation, schema: Schema, *, shown: bool) -> Relation:
     """A relation whose ranking has become a box.
 
     Args:
-        schema: of the box's output. shown: it has the place.
+        schema: of the box's output. shown: whether the output has the place.
     """
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
@@ -330,19 +334,20 @@ def ranked(relation: Relation, schema: Schema, *, shown: bool) -> Relation:
 
 
 def _of_table(column: Column) -> Column:
-    """A column of tuples whose stime is when they took their place."""
+    """A column of a table of ranks. A tuple's stime is when it took its place, so only `stime`
+    itself is a time."""
     return column if column.text == STIME else replace(column, offset=None, time=False, pane=None)
 
 
 def _at_the_end(column: Column, size_us: int) -> Column:
-    """A column of tuples that have the last microsecond of their window as stime."""
+    """A column of tuples whose stime is the last microsecond of their window."""
     if column.pane is not None and column.pane[0] == size_us:
         return replace(column, offset=column.pane[1], time=True, pane=None)
     return _of_table(column)
 
 
 def names_place(node: exp.Select, rest: Sequence[exp.Expr], place: str) -> bool:
-    """Whether a SELECT has the place, but for the condition that it is one of the first.
+    """Whether a SELECT uses the place beyond the condition that bounds it.
 
     Args:
         rest: its other conditions.

@@ -24,14 +24,14 @@ class Column:
     """A name that expressions may use.
 
     Attributes:
-        name: as the text calls it. tables: what may stand before it, with a dot.
-        text: the expression that gives it, over a tuple of the stream.
+        name: its name in the text. tables: the tables that may stand before it, with a dot. text:
+            the expression that gives it, over a tuple of the stream.
         offset: it is the tuple's stime plus this, microseconds; None: another value.
         time: it is the schema's time field, whatever its type.
         pane: the size of the tumbling window that the tuple is in, and what this column adds to
             that window's last microsecond; microseconds.
-        shown: `*` has it.
-        qualified: it is found with a table before its name alone: the window's has the bare name.
+        shown: whether `*` includes it. qualified: it is found only with a table before its name,
+            because a column of the window has the bare name.
     """
 
     name: str
@@ -56,16 +56,15 @@ class Window:
 
     @property
     def is_tumbling(self) -> bool:
-        """Whether each row is in one window, which its time alone tells."""
+        """Whether each row is in one window, which follows from the row's time."""
         return self.kind != "SESSION" and self.size_us == self.advance_us
 
 
 @dataclass(frozen=True, slots=True)
 class RowWindow:
-    """The windows of a table function that are of so many rows. They have no times of their own.
-
-    Attributes:
-        size, advance: rows. partial: those that begin before the first row are emitted as well.
+    """The windows of a table function that each have a number of rows. Such windows have no times.
+    Attributes: size, advance: rows. partial: whether windows that begin before the first row are
+    emitted as well.
     """
 
     size: int
@@ -80,9 +79,8 @@ class Ranking:
 
     Attributes:
         place: the name of the number.
-        size_us: of the window; 1: of the tuples of one stime; None: of all tuples so far.
-        partition: fields.
-        position: of the number among the shown columns.
+        size_us: the size of the window; 1: the tuples of one stime; None: all tuples so far.
+            partition: fields. position: where the number is among the shown columns.
     """
 
     place: str
@@ -98,8 +96,8 @@ class Relation:
 
     Attributes:
         schema: of the stream; its name is the stream's.
-        window: the tuples are in these windows, and wait for a GROUP BY.
-        ranking: the tuples have these numbers, and wait for a WHERE that bounds them.
+        window: the windows of the tuples, which wait for a GROUP BY. ranking: the numbers of the
+            tuples, which wait for a WHERE that bounds them.
     """
 
     schema: Schema
@@ -117,10 +115,8 @@ class Relation:
         return replace(self, columns=columns)
 
     def find(self, node: exp.Column, source: Source) -> Column:
-        """The column of a name in the text: by its exact name, else whatever the case.
-
-        Raises:
-            PointedError: there is none, or more than one.
+        """The column that a name in the text means: by its exact name, else without regard to case.
+        Raises: PointedError: no column has the name, or several have it.
         """
         name, table = node.name, node.table
         candidates = [
@@ -143,7 +139,7 @@ class Relation:
         return found[0]
 
     def time_of_window(self, node: exp.Expr, source: Source) -> str | None:
-        """Return which time of the waiting window the node is; None: none."""
+        """Return which time of the waiting window the node is; None: it is no time of it."""
         if not isinstance(node, exp.Column) or not isinstance(self.window, Window):
             return None
         column = self.find(node, source)
@@ -163,7 +159,7 @@ class Relation:
 
 
 def _mend(node: exp.Column) -> str:
-    """The mend of a name that no field has, if it is easily guessed; else empty."""
+    """How to mend a name that no field has, if the right one is easily guessed; else empty."""
     if node.this.args.get("quoted"):
         return "; a string stands in 'single quotes'"
     if not node.table and node.name.lower() in _CLOCKS:
@@ -177,7 +173,7 @@ _CLOCKS: Final = frozenset(
 
 
 def of_stream(schema: Schema, table: str) -> Relation:
-    """A stream as it is."""
+    """The relation of a whole stream."""
     tables = (table,)
     columns = []
     for field in schema.fields:
@@ -191,7 +187,7 @@ def of_stream(schema: Schema, table: str) -> Relation:
 
 
 def with_times(schema: Schema, table: str, offsets: dict[str, int]) -> Relation:
-    """A stream of which some fields are known to be the stime plus something."""
+    """The relation of a stream; some of its fields are known to be the stime plus a constant."""
     relation = of_stream(schema, table)
     columns = tuple(
         replace(each, offset=offsets[each.name], time=True) if each.name in offsets else each
@@ -209,7 +205,8 @@ def shifted(offset_us: int) -> str:
 
 
 def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
-    """The times of a window whose tuple has its last microsecond as stime, but for its start."""
+    """The columns for the times of a window, except its start. The tuple's stime is the window's
+    last microsecond."""
     return (
         Column(WINDOW_END, tables, shifted(1), 1, time=True, shown=False),
         Column(WINDOW_TIME, tables, STIME, 0, time=True, shown=False),
@@ -217,27 +214,28 @@ def window_columns(tables: tuple[str, ...], size_us: int) -> Sequence[Column]:
 
 
 def grouped_by_session(schema: Schema, table: str) -> Relation:
-    """The output of sessions."""
+    """The relation of the output of sessions."""
     relation = of_stream(schema, table)
     time = f"cast(cast({WINDOW_END} as long) - 1 as timestamp)"
     return _with_time(relation, Column(WINDOW_TIME, (table,), time, shown=False))
 
 
 def grouped_by_growing_window(schema: Schema, table: str) -> Relation:
-    """The output of windows that grow."""
+    """The relation of the output of growing windows."""
     relation = with_times(schema, table, {WINDOW_END: 1})
     return _with_time(relation, Column(WINDOW_TIME, (table,), STIME, 0, time=True, shown=False))
 
 
 def _with_time(relation: Relation, time: Column) -> Relation:
-    """The relation with the last microsecond of its windows, unless a field is called so."""
+    """The relation with a column for the last microsecond of its windows, unless a field has that
+    name."""
     if any(each.name == time.name for each in relation.columns):
         return relation
     return replace(relation, columns=(*relation.columns, time))
 
 
 def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:
-    """The output of an aggregate over windows of one size."""
+    """The relation of the output of an aggregate over windows of one size."""
     relation = with_times(schema, table, {WINDOW_START: 1 - size_us})
     own = {each.name for each in relation.columns}
     times = [each for each in window_columns((table,), size_us) if each.name not in own]
@@ -245,12 +243,12 @@ def grouped_by_window(schema: Schema, table: str, size_us: int) -> Relation:
 
 
 HIDDEN: Final = "key_"
-"""The beginning of the names of columns that a SELECT leaves out, and that are part of a key."""
+"""The prefix of columns that a SELECT leaves out and a key needs."""
 
 
 def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The (name, expression) pairs that a map of a table needs besides these outputs: those of its
-    key, and whether it is deleted."""
+    """The (name, expression) pairs that a map of a table needs besides these outputs: the fields of
+    its key, and whether the row is deleted."""
     texts, names = {text for _, text in outputs}, {name for name, _ in outputs}
     key = [name for name in relation.schema.key if name_text(name) not in texts]
     found = [(f"{HIDDEN}{name}", name_text(name)) for name in key]
@@ -260,10 +258,8 @@ def hidden_columns(relation: Relation, outputs: Sequence[tuple[str, str]]) -> li
 
 
 def check_time(relation: Relation, node: exp.Column, source: Source) -> Column:
-    """The column, which is the time of the stream.
-
-    Raises:
-        PointedError: it is another one.
+    """The column that the node names, checked to be the time of the stream. Raises: PointedError:
+    it is another column.
     """
     column = relation.find(node, source)
     if not column.time:

@@ -17,7 +17,7 @@ class _Named:
     """A query that WITH names.
 
     Attributes:
-        at: where. read: a FROM has the name.
+        at: its place in the text. read: whether a FROM reads it.
     """
 
     relation: Relation
@@ -26,7 +26,7 @@ class _Named:
 
 
 class Scopes:
-    """The names that a FROM may read, of the SELECT it is in and of those around it."""
+    """The names of WITH that a FROM may read: those of its SELECT, and of the SELECTs around it."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -34,10 +34,8 @@ class Scopes:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """A scope of a query, which has read all its names when it ends.
-
-        Raises:
-            PointedError: it has not read one.
+        """Open a scope for a query within the block; at its end all its names must have been read.
+        Raises: PointedError: a name was not read.
         """
         self._open.append({})
         try:
@@ -55,15 +53,14 @@ class Scopes:
     def add(self, name: str, relation: Relation, at: exp.Expr) -> None:
         """Name a query in the innermost scope.
 
-        Raises:
-            PointedError: it has the name already.
+        Raises: PointedError: the scope has the name already.
         """
         if name in self._open[-1]:
             raise self._source.refusal(f"{name[:80]} is defined twice", at)
         self._open[-1][name] = _Named(relation, at)
 
     def read(self, name: str) -> Relation | None:
-        """The query of a name in a FROM; None: there is none."""
+        """The query that a name in a FROM means; None: no WITH has the name."""
         for scope in reversed(self._open):
             if name in scope:
                 scope[name].read = True

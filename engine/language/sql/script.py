@@ -49,10 +49,9 @@ class Script:
     """A parsed script.
 
     Args:
-        base: `medusa://participant/`, the start of names without a participant; None: all have one.
-
-    Raises:
-        InvalidInputError: it is no SQL of ours; names the line and the column.
+        base: `medusa://participant/`, the prefix for names without a participant; None: every name
+            must have one. Raises: InvalidInputError: it has a syntax error; the message names the
+            line and the column.
     """
 
     def __init__(self, text: str, base: str | None) -> None:
@@ -93,11 +92,11 @@ class Script:
         schemas: Mapping[str, Schema],
         tables: Collection[str] = (),
     ) -> Document:
-        """What it defines: see `medusa.engine.language.document.Draft`.
+        """The document of the script's definitions: see `medusa.engine.language.document.Draft`.
 
         Raises:
-            InvalidInputError: it does not type-check, or asks for what an endless stream cannot
-                give; names the line and the column.
+            InvalidInputError: it does not type-check, or asks for a result that an endless stream
+                cannot have; the message names the line and the column.
         """
         named = {
             name: msgspec.structs.replace(schema, name=name) for name, schema in streams.items()
@@ -114,7 +113,8 @@ class Script:
         parts = [str(db), node.name] if isinstance(db, str) else [each.name for each in node.parts]
         if node.this.find(exp.Func) is not None:
             raise self._source.refusal(f"this is a call: {FROM_TAKES}", node)
-        read_whole_parts(node, ("this",))  # a name of more than three parts is a tree, walked here
+        # a name of more than three parts is a tree, which is read here
+        read_whole_parts(node, ("this",))
         with self._source.pointing(node):
             if parts[-1].startswith(SCHEME):
                 return str(ObjectName.parse(parts[-1]))
@@ -157,7 +157,7 @@ class _Definer:
         return Document(tuple(self._schemas), tuple(self._streams), tuple(self._queries))
 
     def add(self, node: exp.Expr) -> None:
-        """Add what a statement defines.
+        """Add the definition in a statement.
 
         Raises:
             PointedError: it defines nothing, or a part of it has no meaning here.
@@ -321,7 +321,7 @@ class _Definer:
         return streams
 
     def _check_key(self, relation: Relation, boxes: Boxes, at: exp.Expr) -> None:
-        """Refuse a table without all of its key: nobody could tell its rows apart."""
+        """Refuse a table that lacks a column of its key: its rows would be ambiguous."""
         if relation.stream not in boxes.tables:
             return
         shown = {each.text for each in relation.shown()}
@@ -339,12 +339,11 @@ class _Definer:
 
 
 def _readers(options: Options, streams: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The declared readers of a statement's streams: of all, and "readers.2" of the second alone.
-
-    An empty list is one as well: the owner alone reads the stream.
+    """The declared readers of a statement's streams: "readers" for all of them, "readers.2" for the
+    second alone. An empty list is a declaration, too: only the owner reads the stream.
     """
     found = {}
-    everyone = ("", "*")  # told apart from every list: a name is not empty
+    everyone = ("", "*")  # no list of names equals this one, because no name is empty
     of_all = options.members("readers", everyone)
     for number, stream in enumerate(streams, 1):
         declared = options.members(f"readers.{number}", of_all)

@@ -65,8 +65,8 @@ class Selecting:
 
     Args:
         resolve: see `Resolve`.
-        relations: what is known of streams that earlier statements made.
-        within: bounds what has no bound of its own.
+        relations: the streams that earlier statements made. within: the bound of joins, sessions
+            and matches that have none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class Selecting:
         self._scopes = Scopes(source)
 
     def relation(self, node: exp.Expr) -> Relation:
-        """The tuples of a SELECT, UNION ALL, or either in parentheses."""
+        """The relation of a SELECT, of a UNION ALL, or of either in parentheses."""
         made = self._nested(node)
         settled = self._settled(made, node)
         if settled is made:
@@ -95,13 +95,13 @@ class Selecting:
         return self._projecting.mapped(node, settled, shown, substitute_of(settled, self._source))
 
     def _nested(self, node: exp.Expr) -> Relation:
-        """The same within another SELECT, which may bound its places."""
+        """The relation of a query within another SELECT, which may bound its places."""
         with self._scopes.opened():
             self._with(node)
             return self._rows(node)
 
     def _rows(self, node: exp.Expr) -> Relation:
-        """The tuples of a query, with the names of its WITH in scope."""
+        """The relation of a query, with the names of its WITH in scope."""
         match node:
             case exp.Select():
                 return self._select(node)
@@ -171,7 +171,7 @@ class Selecting:
         return self._distinct(node, made) if places is None else places.waiting(made)
 
     def _kept(self, node: exp.Select, relation: Relation, rest: Sequence[exp.Expr]) -> Relation:
-        """The tuples that WHERE leaves. rest: its conditions that are not a join's."""
+        """The tuples that WHERE leaves. rest: the conditions of WHERE that no join took."""
         if relation.ranking is not None:
             relation, rest = self._first(node, relation, rest)
         if not rest:
@@ -190,7 +190,8 @@ class Selecting:
         *,
         grouped: bool,
     ) -> Numbered | None:
-        """The items of a SELECT with ROW_NUMBER, over what FROM and WHERE leave; None: without."""
+        """The numbered items of a SELECT, over the tuples that FROM and WHERE leave; None: it has
+        no ROW_NUMBER."""
         if not any(is_number(each) for each, _ in items):
             return None
         if node.args.get("distinct") is not None:
@@ -201,7 +202,8 @@ class Selecting:
         def size_of(column: exp.Column) -> int | None:
             found = relation.find(column, self._source)
             if isinstance(relation.window, RowWindow):
-                return None  # a time is a column like others: it is not that of the results
+                # the time of a window becomes a column like others, not the time of the results
+                return None
             is_grouped = column in groups or found.name in {WINDOW_START, WINDOW_END}
             if grouped:
                 is_time = found.offset is not None or found.pane is not None
@@ -230,7 +232,8 @@ class Selecting:
         return ranked(relation, schema, shown=shown), left
 
     def _settled(self, relation: Relation, node: exp.Expr) -> Relation:
-        """The relation with its numbers, if they wait for a bound that does not come."""
+        """The relation with all tuples numbered, if it waits for a bound that the SELECT does not
+        have."""
         if relation.ranking is None:
             return relation
         if not is_running(relation):
@@ -260,7 +263,7 @@ class Selecting:
         return replace(relation, schema=self._boxes.add(box, condition))
 
     def _kept_rows(self, relation: Relation, condition: exp.Expr, text: str) -> Relation:
-        """A table without the rows that do not fulfil a condition: they are deleted."""
+        """A table in which the rows that do not fulfil a condition are marked as deleted."""
         schema = relation.schema
         gone = f"not coalesce({text}, false)"
         if schema.deletes:
@@ -296,14 +299,14 @@ class Selecting:
     # -- groups ------------------------------------------------------------------------------------
 
     def _grouped(self, node: exp.Select, relation: Relation, items: Sequence[Item]) -> Grouped:
-        """The groups that HAVING leaves."""
+        """The relation of the groups that HAVING leaves."""
         clause, having = node.args.get("group"), node.args.get("having")
         conditions = [] if having is None else [having.this]
         calls = aggregates_in([*(each for each, _ in items), *conditions])
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
             refuse_groupings(clause, self._source)
-            if clause.args.get("all") is not None:  # False: DISTINCT
+            if clause.args.get("all") is not None:  # it is UNION DISTINCT if False
                 reason = "GROUP BY ALL and GROUP BY DISTINCT are not part of the language"
                 raise self._source.refusal(reason, clause)
         names: dict[exp.Expr, list[str]] = {}
@@ -324,7 +327,8 @@ class Selecting:
         items: Sequence[Item],
         relation: Relation,
     ) -> list[exp.Expr]:
-        """The groups, with the expressions that SELECT gives a name in the names' place."""
+        """The expressions of GROUP BY; a name that SELECT gives to an expression is replaced by the
+        expression."""
         fields = {each.name for each in relation.columns}
         named = {name: each for each, name in items if name not in fields}
         return [
@@ -333,7 +337,8 @@ class Selecting:
         ]
 
     def _results(self, node: exp.Select, grouped: Grouped, items: Sequence[Item]) -> Relation:
-        """Return the SELECT over the groups; the aggregate's output itself, if the items say so."""
+        """Return the SELECT over the groups; the aggregate's output itself, if the items are
+        exactly its fields."""
         substitute = grouped.substitute(self._source)
         if tuple(name for _, name in items) == grouped.natural:
             values = [grouped.values.of(each) for each, _ in items]
@@ -348,7 +353,8 @@ class Selecting:
     # -- FROM --------------------------------------------------------------------------------------
 
     def _from(self, node: exp.Select) -> tuple[Joining | None, Relation, list[exp.Expr]]:
-        """The last join, or else the tuples of FROM; and the conditions of WHERE that are left."""
+        """The last join, or the relation of a FROM without join; and the conditions of WHERE that
+        it did not take."""
         clause, where = node.args.get("from_"), node.args.get("where")
         if clause is None:
             raise self._source.refusal("SELECT reads a stream: FROM is missing", node)
@@ -383,7 +389,7 @@ class Selecting:
         return joining, relation, rest
 
     def _check_tables(self, join: exp.Join, left: Relation, right: Relation) -> None:
-        """Refuse a join in which a table is not read as of a time."""
+        """Refuse a join that does not read a table as of a time."""
         temporal = isinstance(join.this, exp.Table) and join.this.args.get("version") is not None
         if left.stream in self._boxes.tables:
             raise self._source.refusal(
@@ -413,7 +419,7 @@ class Selecting:
         return not node.args.get("having") and not aggregates_in(node.expressions)
 
     def _pairs(self, node: exp.Select, joining: Joining) -> Relation:
-        """A SELECT of a join is the join's own fields."""
+        """The relation of a SELECT over a join: its items become the join's own fields."""
         items = self._projecting.items(node, joining.relation)
         outputs = [
             (name, expression_text(each, self._source, joining.substitute()))

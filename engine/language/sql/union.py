@@ -16,13 +16,9 @@ from medusa.engine.objects.query import Map, Union
 def union_of(
     node: exp.Union, relation_of: Callable[[exp.Expr], Relation], boxes: Boxes, source: Source
 ) -> Relation:
-    """The tuples of all sides, under the names of the first.
-
-    Args:
-        relation_of: the tuples of a side.
-
-    Raises:
-        PointedError: it is no UNION ALL, or the sides do not go together.
+    """The relation with the tuples of all sides; the first side names the columns. Args:
+    relation_of: makes the relation of a side. Raises: PointedError: it is no UNION ALL, or the
+    sides have different columns.
     """
     if node.args.get("distinct"):
         raise source.refusal("UNION needs all rows of both sides: say UNION ALL", node.expression)

@@ -18,10 +18,10 @@ WINDOWS: Final = {
 """The windowing table functions, and the names of the lengths that each takes, in order."""
 
 _MOST_DIGITS: Final = 9
-"""Of a number of rows: more than any window may have."""
+"""Digits in a number of rows: more than any window may have."""
 
 _OF_ROWS: Final = frozenset({"TUMBLE", "HOP"})
-"""Those whose windows may be of so many rows."""
+"""The table functions whose size may be a number of rows."""
 
 _TAKES: Final = {
     "TUMBLE": "TABLE name, DESCRIPTOR(time field), INTERVAL size; or TABLE name, size ROWS",
@@ -35,10 +35,10 @@ _TAKES: Final = {
 
 
 class WindowTable(exp.Expression):
-    """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and its like."""
+    """`TUMBLE(TABLE s [PARTITION BY k], DESCRIPTOR(ts), INTERVAL ...)` and similar calls."""
 
     arg_types: ClassVar = {
-        "this": True,  # the kind, upper case
+        "this": True,  # the function's name, upper case
         "table": True,
         "time": True,
         "intervals": True,
@@ -52,7 +52,7 @@ class RowsTable(exp.Expression):
 
     arg_types: ClassVar = {
         "table": True,
-        "rows": True,  # Literal: whole numbers; two of HOP
+        "rows": True,  # Literals: whole numbers, two for HOP
         "partial": False,
         "partition": False,
         "alias": False,
@@ -163,7 +163,7 @@ class WindowParser(MatchParser):
         return fields
 
     def _argument(self, *names: str) -> None:
-        """Skip `NAME =>`."""
+        """Skip `NAME =>` if it is next."""
         if self._curr.text.upper() in names and self._next.token_type is TokenType.FARROW:
             self._advance(2)
 

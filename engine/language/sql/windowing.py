@@ -30,7 +30,7 @@ def in_windows(relation: Relation, node: WindowTable, source: Source, within: Wi
         within: how long a session may last.
 
     Raises:
-        PointedError: the time is not that of the stream, or a length is none.
+        PointedError: the time is not the stream's, or a length is invalid.
     """
     time = exp.column(node.args["time"].name)
     time.meta.update(node.args["time"].meta)
@@ -59,7 +59,8 @@ def in_windows(relation: Relation, node: WindowTable, source: Source, within: Wi
         for each in relation.columns
         if each.name not in TIMES_OF_WINDOWS or each.shown
     )
-    if any(each.qualified for each in own):  # s.window_start is the stream's own
+    # s.window_start is the stream's column, not the window's
+    if any(each.qualified for each in own):
         shared = {each.name for each in own if each.qualified}
         virtual = tuple(
             replace(each, tables=()) if each.name in shared else each for each in virtual
@@ -68,17 +69,15 @@ def in_windows(relation: Relation, node: WindowTable, source: Source, within: Wi
 
 
 def unsaid_longest(stream: str, gap_us: int, source: Source) -> int:
-    """How long a session of a stream may last where nothing says it, microseconds."""
+    """How long a session of a stream may last by default, microseconds; notes the default."""
     longest = longest_session(gap_us)
     source.unsaid.sessions(stream, longest)
     return longest
 
 
 def in_row_windows(relation: Relation, node: RowsTable, source: Source) -> Relation:
-    """The rows of a stream in windows of so many rows.
-
-    Raises:
-        PointedError: there are too few or too many in one, or too many windows.
+    """The rows of a stream in windows of a number of rows. Raises: PointedError: a window has too
+    few or too many rows, or a row is in too many windows.
     """
     numbers = node.args["rows"]
     size, advance = int(numbers[-1].name), int(numbers[0].name)
@@ -92,7 +91,8 @@ def with_window(relation: Relation, node: exp.Select, source: Source) -> Relatio
     """Rows with the window that each is in, without a GROUP BY.
 
     Raises:
-        PointedError: they are in none, in several, or not before all rows are known.
+        PointedError: a row is in no window, in several, or its window is known only after later
+            rows.
     """
     window = relation.window
     assert window is not None, "of a table function"
@@ -123,7 +123,8 @@ def with_window(relation: Relation, node: exp.Select, source: Source) -> Relatio
 
 
 def _of_row(name: str, window: Window) -> str:
-    """A time of the window that a row is in, over the row; if it may be in several, its name."""
+    """The expression, over a row, for a time of its window; if the row may be in several windows,
+    the name of the time."""
     size = window.size_us
     if not window.is_tumbling:
         return name
@@ -141,6 +142,6 @@ def _partition(node: exp.Expr) -> tuple[exp.Expr, ...]:
 
 
 def _aliased(relation: Relation, node: exp.Expr) -> Relation:
-    """The relation as the text calls it behind the table function."""
+    """The relation under the alias that follows the table function."""
     alias = node.args.get("alias")
     return relation if alias is None else relation.named(alias.name)

@@ -15,10 +15,8 @@ WITHIN: Final = "within"
 
 @dataclass(slots=True)
 class Within:
-    """The bound of a query, or of one of its streams, and whether anything takes it.
-
-    Attributes:
-        at: where it is said.
+    """The bound of a query, or of one of its streams, and whether any part uses it. Attributes: at:
+    its place in the text.
     """
 
     _us: int | None = None
@@ -26,12 +24,12 @@ class Within:
     _taken: bool = False
 
     def take(self) -> int | None:
-        """The bound, microseconds; None: none is said."""
+        """The bound, microseconds; None: the text has none."""
         self._taken = True
         return self._us
 
     def finish(self, source: Source) -> None:
-        """Refuse a bound that nothing took.
+        """Refuse a bound that no part of the query uses.
 
         Raises:
             PointedError: points at it.

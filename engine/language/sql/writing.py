@@ -31,7 +31,7 @@ def interval_sql(microseconds: int) -> str:
 
 
 def options_sql(options: Sequence[tuple[str, str]]) -> str:
-    """`WITH (...)` and a blank before it; nothing of none."""
+    """`WITH (...)` with a blank before it; "" if there are no options."""
     if not options:
         return ""
     told = ", ".join(f"{name_text(name)} = {value}" for name, value in options)

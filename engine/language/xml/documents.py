@@ -54,7 +54,7 @@ def read_medusa(root: Node, qualify: Qualify) -> Document:
 
 
 def _unsaid(nodes: Sequence[Node], qualify: Qualify) -> Unsaid:
-    """The bounds that these definitions, which have been read, leave unsaid."""
+    """The default bounds of these definitions, for which the document names none."""
     found = Unsaid()
     for box in (child for node in nodes for child in node.children if child.tag == "box"):
         given = {
@@ -82,7 +82,7 @@ def qualifier(base: str | None) -> Qualify:
 
 
 def refuse_repeated(root: Node, document: Document) -> None:
-    """Refuse two definitions of one name. Raises: InvalidInputError: there are."""
+    """Refuse two definitions of one name. Raises: InvalidInputError: a name is defined twice."""
     named = (document.schemas, document.streams, document.queries, document.views)
     seen: set[str] = set()
     for name in (each.name for definitions in named for each in definitions):

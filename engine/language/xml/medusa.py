@@ -75,10 +75,10 @@ HISTORY_RANGE: Final = ("from", "until", "version")
 """The attributes of a `<query>` that is computed over a part of the past."""
 
 NO_LIMIT: Final = "none"
-"""`max_ahead` of streams whose times are generated, or come from a recorded trace."""
+"""The value of `max_ahead` for streams whose times are generated, or come from a recorded trace."""
 
 Qualify = Callable[[str], str]
-"""An object name, checked, from a name in the document.
+"""A function: the checked object name for a name in the document.
 
 Raises:
     InvalidInputError: the name is invalid.
@@ -242,7 +242,7 @@ def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
     """The requested availability in the attributes of a query.
 
     Args:
-        given: attributes of a query, checked to be among those known.
+        given: the attributes of a query, all of which are known ones.
 
     Raises:
         InvalidInputError: names the attribute and the reason.
@@ -330,7 +330,7 @@ def over_history(query: Query, given: Mapping[str, str]) -> Query:
     """The query over the part of the past that its attributes name.
 
     Args:
-        given: attributes of the query, checked to be among those known.
+        given: the attributes of the query, all of which are known ones.
 
     Raises:
         InvalidInputError: names the attribute and the reason.

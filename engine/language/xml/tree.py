@@ -14,7 +14,7 @@ from xml.sax.xmlreader import AttributesImpl, Locator
 from medusa.overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 2**20
-"""Characters: a message carries no more (and a query of 256 boxes takes a tenth)."""
+"""Characters of a document: a message carries no more (and a query of 256 boxes takes a tenth)."""
 
 MAX_DEPTH: Final = 8
 """Elements within each other; the dialects need four."""
@@ -24,7 +24,7 @@ _BOREALIS_DTD: Final = re.compile(
     r"""(<!DOCTYPE\s+(?:borealis|deploy)\s+SYSTEM\s+(?:"[^"<>&%]{1,1000}"|'[^'<>&%]{1,1000}')\s*>)""",
     re.DOTALL,
 )
-"""The line with which Borealis' own files begin. It is taken out before the text is parsed, so that
+"""The line with which Borealis' own files begin. It is removed before the text is parsed, so that
 no parser ever sees it; a document type with declarations of its own is refused as any other."""
 
 
@@ -38,7 +38,7 @@ class Node:
     children: list[Node] = field(default_factory=list)
 
     def checked(self, required: tuple[str, ...], optional: tuple[str, ...] = ()) -> dict[str, str]:
-        """The element's attributes, if they are these.
+        """The element's attributes, checked against these lists.
 
         Raises:
             InvalidInputError: one is missing or unknown.
@@ -61,7 +61,7 @@ class Node:
 
     @contextmanager
     def about(self) -> Iterator[None]:
-        """Errors of the block that name no line get this element's."""
+        """Add this element's line to errors of the block that name no line."""
         try:
             yield
         except InvalidInputError as error:
@@ -77,7 +77,7 @@ def parse_xml(text: str) -> Node:
         InvalidInputError: too long, not well-formed, with a DTD, entities or text between elements;
             names line and reason.
     """
-    from defusedxml import DefusedXmlException  # late: most commands read no XML
+    from defusedxml import DefusedXmlException  # imported late: most commands read no XML
     from defusedxml.sax import make_parser
 
     if len(text) > MAX_TEXT:
@@ -107,7 +107,7 @@ def parse_xml(text: str) -> Node:
 
 
 def _without_dtd(text: str) -> str:
-    """The text with blanks where it names Borealis' DTD, so that lines and columns stay."""
+    """The text with blanks in place of Borealis' DTD, so that lines and columns stay."""
     found = _BOREALIS_DTD.match(text)
     if found is None:
         return text

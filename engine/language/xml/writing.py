@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import quoteattr  # writes, does not parse
+from xml.sax.saxutils import quoteattr  # this function writes XML, it does not parse
 
 import msgspec
 from msgspec import UNSET
@@ -60,7 +60,8 @@ def query_as_xml(query: Query) -> str:
 
 
 def _checked(lines: list[str], document: Document, what: str) -> str:
-    """The text. One test for all that could go wrong on the way: it must read back the same."""
+    """The text of these lines, checked: it must read back as the same document, which finds every
+    mistake of the writing."""
     text = "\n".join(lines)
     root = parse_xml(text)
     found = read_medusa(root, qualifier(None))
@@ -71,8 +72,8 @@ def _checked(lines: list[str], document: Document, what: str) -> str:
 
 
 def _plain(document: Document) -> tuple[object, ...]:
-    """Return the query without panes, and without outputs that no box reads: those are outputs
-    anyway."""
+    """Return the query without panes, and without outputs that no box reads: such streams are
+    outputs anyway."""
     return (
         document.schemas,
         document.streams,
@@ -190,7 +191,7 @@ def _element(
 
 
 def _availability(availability: Availability) -> list[tuple[str, str]]:
-    """The attributes from which the same is read; none for the default."""
+    """The attributes that are read back as this availability; none for the default."""
     found = []
     if availability.mode is not Mode.NONE:
         found += [("ha", availability.mode.value), ("recovery", availability.recovery.value)]
@@ -204,7 +205,8 @@ def _availability(availability: Availability) -> list[tuple[str, str]]:
 
 
 def _past(query: Query) -> list[tuple[str, str]]:
-    """The attributes from which the same is read; none for a query over everything."""
+    """The attributes that are read back as the query's part of history; none for a query over
+    everything."""
     found = []
     if query.after > BEGINNING:
         found.append(("from", us_to_seconds(query.after)))
