@@ -12,10 +12,9 @@ def read_draft(text: str, base: str | None = None) -> Draft:
     """Read XML, in either dialect, or SQL.
 
     Args:
-        base: `medusa://participant/`, the start of names without a participant; None: all have one.
-
-    Raises:
-        InvalidInputError: it is neither; names the place and the reason.
+        base: `medusa://participant/`, the prefix for names without a participant; None: every name
+            must have one. Raises: InvalidInputError: it is neither; the message names the place and
+            the reason.
     """
     if text.lstrip().startswith("<"):
         return XmlDraft(text, base)
@@ -27,7 +26,7 @@ def read_draft(text: str, base: str | None = None) -> Draft:
 
 
 class XmlDraft:
-    """An XML document; it needs no schemas of others to be read."""
+    """An XML document; to read it needs no schemas that others defined."""
 
     reads: frozenset[str] = frozenset()
     uses: frozenset[str] = frozenset()
@@ -49,13 +48,14 @@ def read_document(text: str, base: str | None = None) -> Document:
     """The schemas, streams, queries and views of an XML document.
 
     Args:
-        text: in either dialect; its root tells which.
-        base: `medusa://participant/`, the start of names without a scheme; None: all have one.
+        text: in either dialect; its root element tells which. base: `medusa://participant/`, the
+            prefix for names without a scheme; None: every name must have one.
 
     Raises:
         InvalidInputError: names the line and the reason.
     """
-    from medusa.engine.borealis.documents import read_borealis, read_deploy  # with the first text
+    # imported with the first such text
+    from medusa.engine.borealis.documents import read_borealis, read_deploy
     from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
     from medusa.engine.language.xml.tree import parse_xml
 

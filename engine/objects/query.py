@@ -370,11 +370,12 @@ class PatternStep(Struct, frozen=True, omit_defaults=True):
     """One variable of a pattern, and how many tuples it takes: `B{2,5}`.
 
     Attributes:
-        condition: which tuples it takes; over the fields of the tuple, over `V.f` of the last tuple
-            that V has taken before it, and over `prev.f` of the last tuple of the match before it.
-        least, most: so many tuples; `most` is None: any number.
+        condition: a predicate of the tuples that it takes, over the fields of the tuple, over `V.f`
+            of the last tuple that V has taken before it, and over `prev.f` of the last tuple of the
+            match before it.
+        least, most: numbers of tuples; `most` is None: any number.
         reluctant: it takes as few tuples as it can, instead of as many.
-        negated: no tuple of this condition may come here. It takes none.
+        negated: no tuple that fulfils the condition may come here; the variable takes none.
     """
 
     variable: str
@@ -390,8 +391,8 @@ class Measure(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         function: count, sum, min, max, avg, firstval or lastval.
-        variable: of its tuples; empty: of all tuples of the match.
-        field: empty: the tuples themselves are counted.
+        variable: the function is over its tuples; empty: over all tuples of the match. field:
+            empty: the function counts the tuples themselves.
     """
 
     function: str
@@ -403,11 +404,11 @@ class Measure(Struct, frozen=True, omit_defaults=True):
 class Match(OneStream, frozen=True, tag="match", omit_defaults=True):
     """Sequences of tuples of one partition that fit a pattern.
 
-    Each tuple may be the first of one match. Of several that begin with it, the preferred one
-    counts: the first variable takes as many tuples as it can (a reluctant one as few), then the
-    second... A match is emitted when no later tuple can make another one the preferred one: its
-    stime is that of the tuple that decides it, and `within_us` after its first tuple at the latest.
-    Output fields: those of the partition, the measures' outputs.
+    Each tuple may be the first of one match. If several begin with it, the preferred one counts:
+    the first variable takes as many tuples as it can (a reluctant one as few), then the second... A
+    match is emitted when no later tuple can change which one is preferred: its stime is that of the
+    tuple that decides this, `within_us` after its first tuple at the latest. Output fields: the
+    fields of the partition, the measures' outputs.
 
     Attributes:
         within_us: from the first to the last tuple of a match, microseconds, at most.
@@ -421,21 +422,21 @@ class Match(OneStream, frozen=True, tag="match", omit_defaults=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The texts of its expressions."""
         return tuple(step.condition for step in self.steps)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, steps=tuple(replace(each, condition="true") for each in self.steps))
 
 
 class Totals(OneStream, frozen=True, tag="totals", omit_defaults=True):
-    """A table of the totals of each group so far: a tuple of a group at each stime at which the
-    group has a new tuple. Its key is the group.
+    """A table of the totals of each group so far. Its key is the group. It gets a tuple at each
+    stime at which the group has a new tuple.
 
     Attributes:
-        changes: the input is read as a table: a tuple takes the place of the older one of its key,
-            which does not count any more. Of a group without tuples the total is deleted.
+        changes: whether the input is read as a table: a tuple replaces the older one of its key,
+            which does not count any more. When a group has no tuples left, its total is deleted.
     """
 
     group_by: tuple[str, ...]
@@ -448,18 +449,19 @@ class Totals(OneStream, frozen=True, tag="totals", omit_defaults=True):
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, functions=_named(self.functions))
 
 
 class Top(OneStream, frozen=True, tag="top", omit_defaults=True):
-    """A table of the first tuples of each partition so far: a tuple whenever another one takes a
-    place. Its key is the partition and the place.
+    """A table of the first tuples of each partition so far. Its key is the partition and the place.
+    It gets a tuple whenever another one takes a place.
 
     Attributes:
-        order_by: of equal tuples the earlier is first; those of one stime are as in a `Rank`.
+        order_by: of equal tuples the earlier is first; equal tuples of one stime are ordered as in
+            a `Rank`.
         most: places of a partition.
-        place: the field with the place, from 1; "": there is one place, and no such field.
+        place: the field with the place, from 1; "": there is only one place, and no such field.
     """
 
     partition_by: tuple[str, ...]
@@ -473,21 +475,21 @@ class Top(OneStream, frozen=True, tag="top", omit_defaults=True):
         return ()
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return self
 
 
 class TupleWindows(OneStream, frozen=True, tag="tuple_windows", omit_defaults=True):
-    """Windows of `size` tuples of each group that follow one another in the order of the stream:
-    by stime, then by arrival if it is a source stream, else by their fields.
+    """Windows of `size` tuples of each group that follow one another in the order of the stream: by
+    stime, then by arrival if it is a source stream, else by their fields.
 
     The tuples of a group are numbered from 1, from the query's first tuple on. A window ends with
     each tuple whose number less `size` is a multiple of `advance`; it is emitted with that tuple's
     stime. Output fields: the group-by fields, the functions' outputs, the number.
 
     Attributes:
-        partial: windows that begin before the group's first tuple are emitted as well, with the
-            tuples that they have: SQL's ROWS BETWEEN size - 1 PRECEDING AND CURRENT ROW.
+        partial: whether windows that begin before the group's first tuple are emitted as well, with
+            the tuples that they have: SQL's ROWS BETWEEN size - 1 PRECEDING AND CURRENT ROW.
         number: the field with the number of the window's last tuple in its group; "": there is no
             such field. With size and advance 1 it is SQL's ROW_NUMBER() of each tuple.
     """
@@ -505,7 +507,7 @@ class TupleWindows(OneStream, frozen=True, tag="tuple_windows", omit_defaults=Tr
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
-        """The box without its expressions and what does not count."""
+        """The box without its expressions and the parts that do not change its results."""
         return replace(self, functions=_named(self.functions))
 
 
@@ -533,16 +535,16 @@ class Query(Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         outputs: streams that others may read, besides those that no box reads.
-        availability: its mode and bound; see there.
+        availability: its mode and bound; see `Availability`.
         after, until: boundaries, microseconds: it reads its inputs between them, and ends there;
             BEGINNING: from the oldest tuple that is kept; END: it does not end.
         version: 0; of a copy, one more than the original's.
-        readers: (stream, its readers) of its streams with readers of their own, more or fewer than
-            its inputs allow: see `medusa.engine.language.labels`.
+        readers: (stream, its readers) of its streams that declare readers, more or fewer than its
+            inputs allow: see `medusa.engine.language.labels`.
         panes: (aggregate, width in microseconds) of its windows that are folded from panes: see
-            `medusa.engine.operators.shared.panes`. Its peer decides that when the query is created.
-        functions: those of users that its expressions may call, with the fingerprints of the peer
-            that made it: see `medusa.engine.functions`.
+            `medusa.engine.operators.shared.panes`. The query's peer decides them when the query is
+            created. functions: the functions of users that its expressions may call, with the
+            fingerprints of the peer that made it: see `medusa.engine.functions`.
     """
 
     name: str

@@ -29,8 +29,8 @@ class Readers:
 
     Attributes:
         pays: whether a participant has a content contract in force for a stream, with its owner, as
-            far as this peer's participant is a party to it. The market decides it.
-        changed: called whenever an answer of `pays` changes.
+            far as this peer's participant is a party to it. The market sets this function. changed:
+            called whenever an answer of `pays` changes.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,8 @@ class Readers:
         return participant == owner or self._satisfies(label, participant)
 
     def check(self, stream: StreamDefinition, participant: str) -> None:
-        """NotAuthorisedError unless it may read the stream; says whose decision that is."""
+        """Raise NotAuthorisedError unless the participant may read the stream; the message says who
+        decides about its readers."""
         if participant == stream.owner:
             return
         for policy in stream.policies:
@@ -109,8 +110,8 @@ def _listed(owner: str, others: Iterable[str]) -> str:
 
 
 def guard(catalog: Catalog, readers: Readers) -> None:
-    """Have a peer serve definitions of streams to their readers and writers, schemas to those of a
-    stream that has it, and queries to participants that may read all their inputs."""
+    """Have a peer serve definitions of streams to their readers and writers, schemas to readers and
+    writers of a stream that has it, and queries to participants that may read all their inputs."""
 
     def may_have_stream(entry: StreamEntry, participant: str) -> bool:
         writes = may_write(entry.stream, participant)  # a writer must know the fields

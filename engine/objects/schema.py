@@ -18,7 +18,7 @@ from msgspec import Struct
 from medusa.overlay.errors import InvalidInputError
 
 if TYPE_CHECKING:
-    import pyarrow as pa  # late below: most commands see no tuples, and start without it
+    import pyarrow as pa  # imported late: most commands see no tuples, and start without it
 
 STIME: Final = "stime"
 SEQ: Final = "seq"
@@ -34,7 +34,7 @@ DELETED: Final = "deleted"
 """The field of a table, a boolean, that says that its tuple's key is deleted."""
 
 BEGINNING: Final = -(2**63)
-"""The boundary before every tuple, microseconds."""
+"""The boundary that is before every tuple, microseconds."""
 END: Final = 2**63 - 1
 """The boundary of a stream that has ended: no tuple follows."""
 
@@ -45,7 +45,7 @@ MAX_KEY: Final = 16
 """Fields in a key: each is looked up and compared."""
 
 MAX_STRING: Final = 2**20
-"""Bytes: the largest size that a string may declare."""
+"""The largest size that a string may declare, bytes."""
 
 
 class FieldType(StrEnum):
@@ -118,27 +118,27 @@ class Schema(Struct, frozen=True):
 
     @property
     def deletes(self) -> bool:
-        """Whether its tuples, as those of a table, may say that a key is deleted."""
+        """Whether its tuples, if they are a table's, may say that a key is deleted."""
         field = self.field(DELETED)
         return field is not None and field.type is FieldType.BOOL
 
     @property
     def payload(self) -> pa.Schema:
-        """The fields alone, as a client posts them."""
+        """Arrow's schema of the fields alone, as a client posts them."""
         import pyarrow as pa
 
         return pa.schema([pa.field(f.name, f.type.arrow, f.nullable) for f in self.fields])
 
     @property
     def derived(self) -> pa.Schema:
-        """`stime` and the fields: the log of a task's output."""
+        """Arrow's schema of `stime` and the fields: of the log of a task's output."""
         import pyarrow as pa
 
         return self.payload.insert(0, pa.field(STIME, pa.int64(), nullable=False))
 
     @property
     def source(self) -> pa.Schema:
-        """`stime`, `seq` and the fields: the log of a source stream."""
+        """Arrow's schema of `stime`, `seq` and the fields: of the log of a source stream."""
         import pyarrow as pa
 
         return self.derived.insert(1, pa.field(SEQ, pa.int64(), nullable=False))
@@ -173,7 +173,7 @@ def check_schema(schema: Schema) -> None:
 
 
 def wrong_name(name: str) -> str:
-    """Why a name can be none of a field; "": it can."""
+    """Why a field cannot have that name; "": it can."""
     if _FIELD_NAME.fullmatch(name) is None:
         return "a name has 1 to 64 letters, digits and underscores, and does not begin with a digit"
     return "the name is reserved" if name.lower() in RESERVED else ""

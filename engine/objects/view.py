@@ -18,14 +18,15 @@ MAX_ROWS: Final = 100_000_000
 """Tuples of one view, if it is counted in tuples: some gigabytes; more is a typing error."""
 
 MAX_SPAN_US: Final = 10 * 366 * 86_400 * 1_000_000
-"""Ten years, as for a stream's history: a longer range is a slip of the unit."""
+"""The longest range, ten years, as for a stream's history: a longer one is a mistake in the
+unit."""
 
 MAX_FIELD: Final = 64
 """Characters of a field's name, as in schemas."""
 
 
 class Last(Struct, frozen=True, tag="last"):
-    """The most recent tuples: `rows` of them, and those that share its stime with the oldest."""
+    """The most recent tuples: `rows` of them, and all others with the stime of the oldest."""
 
     rows: int
 
@@ -51,7 +52,7 @@ class View(Struct, frozen=True):
 
     Attributes:
         name: object name. stream: the stream that it shows a part of.
-        frozen: it stays as it was when it was made, and ends there; a range always does.
+        frozen: whether it stays as it was when it was made, and ends there; a range always is.
         order_on: the author's order: "", stime or the schema's time field; others are refused.
         after, until: its interval when it was made; until is END if it moves with the stream.
     """
@@ -70,7 +71,7 @@ class View(Struct, frozen=True):
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether both are the same request, made at any time in any words."""
+        """Whether both make the same request, whenever and in whatever words."""
         return self._asked == other._asked
 
     @property
@@ -113,7 +114,7 @@ def check_shows(shows: Shows) -> None:
 
 
 def check_order(view: View, schema: Schema) -> None:
-    """Refuse a view that orders otherwise than its stream. Raises: InvalidInputError."""
+    """Refuse a view in another order than its stream's. Raises: InvalidInputError."""
     if view.order_on not in {"", STIME, schema.time}:
         time = "arrival" if schema.time is None else schema.time
         raise InvalidInputError(

@@ -39,7 +39,7 @@ def read_box(
 
 
 def kind_meant(node: Node, word: str, parameters: Parameters) -> type[Operator[Any, Any]]:
-    """The kind of a box. Raises: InvalidInputError: there is none of that name."""
+    """The kind of box that a word means. Raises: InvalidInputError: no kind has that name."""
     named = [kind for kind in KINDS if kind.word == word]
     if not named:
         raise node.error(f"unknown box type {word[:64]!a}; there are {', '.join(WORDS)}")

@@ -86,7 +86,7 @@ def operator_of(box: Box) -> Operator[Any, AnyStep]:
 
 
 KINDS: Final[tuple[type[Operator[Any, Any]], ...]] = tuple(Operator.__subclasses__())
-"""All kinds: each has to be imported for `operator_of`."""
+"""All operators, by the kind of box: `operator_of` finds only imported ones."""
 
 WORDS: Final = tuple(sorted({kind.word for kind in KINDS}))
-"""Their names in documents and contracts."""
+"""The names of the kinds in documents and contracts."""

@@ -50,9 +50,9 @@ def type_box(
     """The box with typed expressions.
 
     Args:
-        inputs: schemas of its input streams at least.
+        inputs: schemas, at least of its input streams.
         nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
-        functions: those of users that its expressions may call.
+        functions: the functions of users that its expressions may call.
 
     Raises:
         InvalidInputError: it does not type-check; names the box, the field and the reason.

@@ -55,7 +55,7 @@ class ReferenceExecutor:
         jobs: number of jobs so far.
 
     Args:
-        costs: of simulated jobs; None: a job costs what it costs, in a thread.
+        costs: of simulated jobs; None: a job runs in a thread, at its real cost.
     """
 
     state = "running"
@@ -64,7 +64,7 @@ class ReferenceExecutor:
     def __init__(self, costs: Costs | None = None) -> None:
         self.costs = costs
         self.jobs = 0
-        self.one_at_a_time = trio.CapacityLimiter(1)  # more threads of Python are no faster
+        self.one_at_a_time = trio.CapacityLimiter(1)  # more threads of Python would not be faster
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         await trio.lowlevel.checkpoint()

@@ -15,7 +15,7 @@ Row: TypeAlias = dict[str, Any]
 """A tuple: stime (int) and the fields; of a source stream also `seq`."""
 
 Functions: TypeAlias = Mapping[str, Callable[..., Any]]
-"""Functions of users, by name."""
+"""The Python functions of users, by name."""
 
 
 def evaluate(expression: Expression, row: Row, functions: Functions | None = None) -> Value:

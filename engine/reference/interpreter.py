@@ -38,10 +38,8 @@ def run_query(
     schemas: Mapping[str, Schema],
     functions: Functions | None = None,
 ) -> dict[str, list[Row]]:
-    """Every stream of the network, box by box.
-
-    Args:
-        functions: those of users that it calls.
+    """The rows of every stream of the network, computed box by box. Args: functions: the functions
+    of users that it calls.
     """
     streams = dict(sources)
     for box in ordered_boxes(query):
@@ -62,7 +60,7 @@ def _run_step(
     schemas: Mapping[str, Schema],
     functions: Functions | None,
 ) -> list[Row]:
-    """Return an output over whole streams. parts: how it is made, itself last."""
+    """Return an output over whole streams. parts: the parts that make it, itself last."""
     known = dict(streams)
     for part in parts:
         left, right = part.inputs[0], part.inputs[-1]

@@ -12,13 +12,10 @@ from medusa.engine.reference.expressions import Functions, Row
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a step needs besides its rows, which are in the order of their stream.
-
-    Attributes:
-        fields: of the rows. after: the results are those after this boundary, microseconds.
-        own: what the task has made before, if the step reads it.
-        right, right_fields: the other side, if the rows are one.
-        functions: those of users.
+    """The input of a step besides its rows, which are in the order of their stream. Attributes:
+    fields: of the rows. after: the boundary after which results are wanted, microseconds. own: the
+    task's former output, if the step reads it. right, right_fields: the right side of a join, whose
+    left side the rows are. functions: the functions of users.
     """
 
     fields: Sequence[str]
@@ -30,7 +27,7 @@ class Job:
 
 
 def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
-    """The rows in an order; equal ones as they were."""
+    """The rows, sorted by an order; equal ones keep their order."""
     found = list(rows)
     for by in reversed(order):
         none = [row for row in found if row[by.field] is None]

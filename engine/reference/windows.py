@@ -37,7 +37,7 @@ def folded(each: TypedAggregate, rows: list[Row]) -> Value:
 
 
 def values_of(argument: Expression | None, rows: Sequence[Row]) -> list[Value]:
-    """Tuples are counted as ones."""
+    """The values of the argument; without one, the number 1 for each tuple."""
     return [1 if argument is None else evaluate(argument, row) for row in rows]
 
 
@@ -49,7 +49,7 @@ def _marked(
 
 
 def of_keys(each: TypedAggregate, function: Counted, keys: Iterable[tuple[Value, Value]]) -> Value:
-    """The result of keys and their states, of which several may be of one key."""
+    """The result, computed from keys and their states; a key may come several times."""
     entries = _entries(function.kind, keys)
     if isinstance(function, OfSet):
         return function.of(entries)

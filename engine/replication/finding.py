@@ -50,12 +50,13 @@ class Copies:
         yield from self.queries.pending.values()
 
     def rendition(self, stream: str) -> StreamState | None:
-        """The log of a stream that other peers can read here: one that is served, or one that is
-        computed beside a primary."""
+        """The log of a stream that other peers can read here: this peer serves it, or computes it
+        beside a primary."""
         return self.store.serving(stream) or self.standbys.rendition(stream)
 
     def version(self, state: StreamState) -> int:
-        """The number of this peer's version of a stream: it changes with those of the inputs."""
+        """The number of this peer's version of a stream: it changes when a version of an input
+        changes."""
         queries = [running.stored for running in self.queries.all()]
         queries += [standby.stored for standby in self.standbys.all()]
         made = next((stored for stored in queries if state.name in stored.entry.outputs), None)

@@ -149,7 +149,7 @@ class AggregateOperator(Operator[Aggregate, AggregateStep]):
         ]
 
     def kept_parameters(self, given: Collection[str]) -> Written:
-        # windows that do not overlap stay so, unless an advance is given
+        # windows that do not overlap keep that property, unless a new advance is given
         tumbling = self.box.size_us == self.box.advance_us
         follows = {"advance"} if tumbling and "window-size" in given else set()
         return [each for each in self.parameters() if each[0] not in follows]

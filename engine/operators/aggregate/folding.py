@@ -9,7 +9,7 @@ from medusa.engine.operators.shared.panes import LIMIT_PANES, LONG, OVERLAP, has
 
 
 def why(box: Aggregate, width: int | None) -> str:
-    """The reason. width: of its panes, microseconds."""
+    """Why its windows are folded from panes, or not. width: of its panes, microseconds."""
     overlap = -(-box.size_us // box.advance_us)
     if width is None:
         return f"made of its tuples: {_why_not(box, overlap)}"

@@ -45,7 +45,7 @@ def _groups(step: AggregateStep) -> list[str]:
 
 
 def _partial(step: AggregateStep, rows: Sequence[Row]) -> list[Row]:
-    """Tuples to the partial results of panes, with the fields of
+    """Compute the partial results of panes from tuples, with the fields of
     `medusa.engine.operators.shared.panes`."""
     made, names = layout(step.group_by, step.functions), _groups(step)
     parts: dict[tuple[Any, ...], list[Row]] = {}
@@ -76,14 +76,14 @@ def _partial(step: AggregateStep, rows: Sequence[Row]) -> list[Row]:
 
 
 def _key(each: Keyed, row: Row) -> Value:
-    """The key of a value; null if it does not count."""
+    """The key of the row's value; null if the function skips the value."""
     value = evaluate(each.argument, row)
     return None if value is None else each.kind.key(value, each.constant)
 
 
 def _key_states(made: Layout, part: int, keys: Sequence[Value], rows: list[Row]) -> Row:
-    """The states of keys: the greatest mark, null without a key; or how many tuples of their part
-    there are."""
+    """The states of the keys of one part: the greatest mark (null without a key), or the number of
+    tuples."""
     found: Row = {}
     for number, (each, key) in enumerate(zip(made.values, keys, strict=True), start=1):
         if each.state is None:
@@ -110,7 +110,7 @@ def _states(step: AggregateStep, made: Layout, rows: list[Row]) -> Row:
 
 
 def _combined(step: AggregateStep, rows: Sequence[Row]) -> list[Row]:
-    """The partial results of panes to results."""
+    """Compute the results from the partial results of panes."""
     made, names = layout(step.group_by, step.functions), _groups(step)
     windows: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:

@@ -35,17 +35,18 @@ from medusa.engine.spark.slices import (
 from medusa.engine.spark.stage import Job, Stage
 
 SLICED: Final = 3
-"""Windows of one job from which on panes that are in the same ones are put together first."""
+"""The number of windows of one job from which on panes that are in the same windows are combined
+first."""
 
 
 class Windows(Stage):
     """An aggregate over a DataFrame of its input.
 
     Args:
-        fields: of the input.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
-        last: it is the task's last step. Then the columns of its result have names of their own:
-            the window's start, the keys, the results (or, of panes, the fields of the layout).
+        fields: of the input. by_arrival: whether the input has SEQ, which orders tuples of one
+            stime. last: whether it is the task's last step. If it is not, the columns of its result
+            have unique names: the window's start, the keys, the results (or, of panes, the fields
+            of the layout).
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class Windows(Stage):
         return pa.table(columns, names=[STIME, *names_made(self._step)]).select(names)
 
     def _windows(self, frame: DataFrame, after: int, upto: int) -> tuple[DataFrame, Functions]:
-        """The rows of each window, with its start, and the functions over them."""
+        """The rows of each window with the window's start, and the aggregates to compute over
+        them."""
         step, window = self._step, self._window
         if has_values(step) and not step.size_us % step.advance_us:
             first, last = due(step, after, upto)
@@ -108,14 +110,14 @@ class Windows(Stage):
                 return with_merged_values(windows, step, [F.col(window)]), self._functions
         windows = frame.select(_starts(step, after, upto).alias(window), F.col("*"))
         if step.size_us % step.advance_us:
-            # the oldest of them may have ended before the tuple
+            # the oldest of these windows may end before the tuple
             windows = windows.where(f"{window} > {STIME} - {step.size_us}L")
         return with_merged_values(windows, step, [F.col(window)]), self._functions
 
 
 class TaggedWindows:
-    """The same aggregate of several tasks over a DataFrame whose rows say which task's window each
-    is in, by the columns `tags`: the first has the window's start.
+    """The same aggregate of several tasks over one DataFrame. The columns `tags` say which window
+    of which task a row is in; the first of them is the window's start.
 
     The result has the tags, the group-by fields, and the results by the functions' names (or, of
     panes, the fields of the layout), without stime.
@@ -155,7 +157,7 @@ class TaggedWindows:
 
 
 def _taken(step: AggregateStep) -> Column | None:
-    """True for the panes of the step's edition; None: it reads tuples."""
+    """A column that is true for panes of the edition that the step reads; None: it reads tuples."""
     if step.form is not Form.COMBINED:
         return None
     former = quoted(layout(step.group_by, step.functions).former)
@@ -165,7 +167,7 @@ def _taken(step: AggregateStep) -> Column | None:
 
 
 def _keys(step: AggregateStep) -> list[Column]:
-    """The group-by fields under names of their own."""
+    """The group-by fields under unique names."""
     return [quoted(each.name).alias(f"key{n}") for n, each in enumerate(step.group_by)]
 
 
@@ -177,7 +179,7 @@ def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Co
     """The output's columns by their names, without stime.
 
     Args:
-        start: of the window. rest: the keys, the values.
+        start: the column of the window's start. rest: the columns of the keys, then of the values.
     """
     first, *names = names_made(step)
     return [
@@ -187,8 +189,8 @@ def named(step: AggregateStep, start: Column, rest: Sequence[Column]) -> list[Co
 
 
 def names_made(step: AggregateStep) -> list[str]:
-    """The names of the output's columns without stime, in Spark's order: a task of cases groups by
-    a field that is the last one of its schema."""
+    """The names of the output's columns without stime, in Spark's order. A task of several cases
+    also groups by `CASE`, the last field of its schema."""
     if step.form is Form.PARTIAL:
         return [each.name for each in panes_fields(step)]
     groups = (each.name for each in step.group_by)
@@ -196,7 +198,7 @@ def names_made(step: AggregateStep) -> list[str]:
 
 
 def _free_names(fields: Sequence[Field]) -> tuple[str, str]:
-    """Names of the columns of the window's start and of the part, which no field has."""
+    """Names for the columns of the window's start and of the part; no field has them."""
     taken = {each.name.lower() for each in fields}
     number = next(
         n for n in range(2 * len(taken) + 1) if {f"window{n}", f"part{n}"}.isdisjoint(taken)
@@ -208,7 +210,7 @@ def _starts(step: AggregateStep, after: int, upto: int) -> Column:
     """The starts of the windows that may hold a tuple and end in (after, upto]: one (tumbling), or
     one per row (sliding)."""
     if step.size_us == step.advance_us:
-        return newest(step)  # the job reads tuples of those windows only
+        return newest(step)  # the job reads only tuples of such windows
     begins, ends = first_and_last(step, after, upto)
     # a sequence that runs backwards would fail
     return F.explode(F.when(begins <= ends, F.sequence(begins, ends, F.lit(step.advance_us))))

@@ -35,18 +35,18 @@ from medusa.engine.tasks.revised_tasks import by_arrival
 TASK: Final = "task "
 START: Final = "start "
 LAST: Final = "last "
-"""The number of an order, and the first and the last microsecond of a window; no field's name has a
-blank."""
+"""Names of columns: the number of an order, the first and the last microsecond of a window. No
+field has such a name, because of the blank."""
 
 TAGS: Final = (START, LAST, TASK)
 
 FAR: Final = 2**62
-"""Microseconds, 146,000 years: beyond, the ends of windows may not be integers of 64 bits."""
+"""Microseconds, 146,000 years: beyond that, the ends of windows may not fit 64 bits."""
 
 
 def what(task: Task) -> tuple[Step, ...]:
-    """The steps of a task as far as one plan depends on them: not on the length of the windows, nor
-    on the names of the results."""
+    """The parts of a task's steps on which Spark's plan depends. The length of the windows and the
+    names of the results are not among them."""
     window = aggregate_of(task)
     plain = replace(window, size_us=0, advance_us=0, grain_us=1)
     if window is task.steps[-1]:
@@ -56,15 +56,13 @@ def what(task: Task) -> tuple[Step, ...]:
 
 
 def aggregate_of(task: Task) -> AggregateStep:
-    """The aggregate of a task that has one."""
+    """The aggregate step of a task."""
     return next(step for step in task.steps if isinstance(step, AggregateStep))
 
 
 class SharedWindows:
-    """The job.
-
-    Args:
-        task: one of its tasks; all have the same fields and the same `what`.
+    """A job for the aggregates of several tasks. Args: task: one of the tasks; all have the same
+    fields and the same `what`.
     """
 
     def __init__(self, task: Task) -> None:
@@ -107,9 +105,8 @@ class SharedWindows:
         tables: list[pa.Table],
         most: int,
     ) -> int | None:
-        """Put the rows of an order's windows among `tables`; gives their number. None: too many.
-
-        The same windows of the same files are put there once.
+        """Add the rows of an order's windows to `tables`; returns their number, None if they are
+        too many. The same windows of the same files are added once.
         """
         window = aggregate_of(order.task)
         key = (
@@ -174,7 +171,8 @@ class SharedWindows:
 
 
 def in_windows(rows: pa.Table, window: AggregateStep, order: Order, most: int) -> pa.Table | None:
-    """The rows of each window that is due, with its ends; None: there are more than `most`."""
+    """The rows of each due window, with its first and last microsecond; None: there are more than
+    `most` rows."""
     stimes = rows.column(STIME).to_numpy()
     if len(stimes) and (stimes[0] < -FAR or stimes[-1] > FAR):
         return None
@@ -203,7 +201,7 @@ def _slices(
     if not len(stimes):
         return
     size, advance = window.size_us, window.advance_us
-    # Python's integers: they floor towards minus infinity, and do not overflow
+    # Python's integers round towards minus infinity, and do not overflow
     first = max((order.after + 1 - size) // advance + 1, (int(stimes[0]) - size) // advance + 1)
     last = min((order.upto + 1 - size) // advance, int(stimes[-1]) // advance)
     for number in range(first, last + 1):

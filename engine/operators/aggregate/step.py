@@ -29,16 +29,15 @@ class Form(Enum):
 class AggregateStep(Step):
     """Windows [k * advance, k * advance + size) of stime, microseconds, by group.
 
-    The output tuple: stime = window end - 1; `window_start`, the group-by fields, the functions'
-    outputs. Of panes: stime, the group-by fields, the fields of
+    The output tuple has stime = window end - 1, `window_start`, the group-by fields, and the
+    functions' outputs. A tuple of panes has stime, the group-by fields, the fields of
     `medusa.engine.operators.shared.panes.Layout`.
 
     Attributes:
-        functions: of the window, in each form.
-        grain_us: see `Windows`.
-        former_after: if it reads panes: after this boundary, microseconds, it takes those of the
-            edition before (`medusa.engine.operators.shared.panes.Layout.former`); up to it, the
-            others.
+        functions: the functions of the window, in each form. grain_us: see `Windows`. former_after:
+            if it reads panes: a boundary, microseconds. After it the step takes the panes of the
+            edition before (`medusa.engine.operators.shared.panes.Layout.former`); up to it, those
+            of its own.
     """
 
     size_us: int

@@ -16,7 +16,7 @@ from medusa.engine.spark.stage import Job
 
 
 class GrowingSpans(Spans):
-    """Each row is in all windows of its own that end after it."""
+    """Growing windows: a row is in all windows of its period that end after it."""
 
     def __init__(self, step: CumulateStep, fields: Sequence[Field], *, by_arrival: bool) -> None:
         super().__init__(step.group_by, step.functions, fields, by_arrival=by_arrival)
@@ -28,10 +28,10 @@ class GrowingSpans(Spans):
 
 
 def _growing(frame: DataFrame, step: CumulateStep, after: int, upto: int) -> DataFrame:
-    """The rows, each once for every window with it that ends in (after, upto]."""
+    """The rows, each repeated for every window that has it and ends in (after, upto]."""
     time, every, size = quoted(STIME), F.lit(step.step_us), F.lit(step.size_us)
     start = time - F.pmod(time, size)
-    # Python's integers: they floor towards minus infinity, and do not overflow
+    # Python's integers round towards minus infinity, and do not overflow
     first = (after + 1) // step.step_us * step.step_us + step.step_us - 1
     final = (upto + 1) // step.step_us * step.step_us - 1
     least, greatest = (F.expr(each) for each in changing(STIME, first, final))

@@ -33,9 +33,9 @@ class FilterStep(Step):
     """Keeps the tuples of one port of a filter.
 
     Attributes:
-        predicates: all of the filter's, or as many as decide the port.
-        port: a tuple is kept if predicate `port` is true and none before it is (null is not
-            true); `port == len(predicates)`: if none is true.
+        predicates: the filter's predicates, at least up to the port's own. port: a tuple is kept if
+            predicate `port` is true and no earlier one is (null is not true); if `port ==
+            len(predicates)`, it is kept if no predicate is true.
     """
 
     predicates: tuple[Expression, ...]

@@ -13,7 +13,7 @@ from medusa.engine.reference.job import Job
 
 
 def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:
-    """Return the join's results over all tuples of both sides, in no order."""
+    """Return the join's results over all tuples of both sides, in any order."""
     right, left_fields, right_fields = job.right, job.fields, job.right_fields
     if step.table:
         right = _with_validity(step, right, right_fields)
@@ -36,7 +36,7 @@ def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:
             other = right[number]
             found.append(
                 _result(step, one, other, max(one[STIME], other[STIME]))
-            )  # t's, of a table
+            )  # with a table the stime is t's
         if not pairs and step.kind in KEEPS_LEFT:
             found.append(_result(step, one, no_right, waited))
     if step.kind in KEEPS_RIGHT:
@@ -73,7 +73,7 @@ def _with_validity(step: JoinStep, rows: Sequence[Row], fields: Sequence[str]) -
 
 
 def _age(row: Row, fields: Sequence[str]) -> tuple[object, ...]:
-    """The order of tuples: that of arrival, or else of the payload, nulls last."""
+    """A sort key for tuples: the arrival, or else the payload, nulls last."""
     if "seq" in row:
         return (row[STIME], row["seq"])
     return (row[STIME], *((row[name] is None, row[name]) for name in fields))

@@ -14,15 +14,15 @@ from medusa.overlay.errors import InvalidInputError
 
 LEFT: Final = "left."
 RIGHT: Final = "right."
-"""Before the names of fields in the expressions of a join."""
+"""The prefixes of fields in the expressions of a join."""
 
 AS_OF: Final = frozenset({JoinKind.ASOF, JoinKind.LEFT_ASOF})
 
 ONE_SIDED: Final = frozenset({JoinKind.SEMI, JoinKind.ANTI})
-"""Their results have fields of the left stream alone."""
+"""Kinds of joins whose results have fields of the left stream alone."""
 
 KEEPS_LEFT: Final = frozenset({JoinKind.LEFT, JoinKind.FULL, JoinKind.LEFT_ASOF})
-"""They give left tuples that are in no pair, too."""
+"""Kinds of joins that emit left tuples that are in no pair, too."""
 
 OF_TABLES: Final = frozenset({JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI})
 """The kinds of joins with a table."""
@@ -31,7 +31,7 @@ KEEPS_RIGHT: Final = frozenset({JoinKind.RIGHT, JoinKind.FULL})
 
 
 def paired(box: Join, left: Schema, right: Schema) -> Schema:
-    """The fields of pairs; those of a side that may be missing are nullable."""
+    """The fields of pairs; if a side may be missing, its fields are nullable."""
     sides = ((LEFT, left, box.kind in KEEPS_RIGHT), (RIGHT, right, box.kind in KEEPS_LEFT))
     fields = [
         msgspec.structs.replace(
@@ -47,7 +47,7 @@ def table_of(box: Join, right: Schema) -> tuple[tuple[str, ...], str]:
     """The key of the table that a join reads, and its field for deletions; empty: it reads none.
 
     Raises:
-        InvalidInputError: the right stream is no table, or the join is none that reads one.
+        InvalidInputError: the right stream is no table, or this kind of join reads no table.
     """
     if not box.table:
         return (), ""
@@ -68,14 +68,14 @@ def left_alone(schema: Schema) -> Schema:
 
 
 def check_sides(expression: Expression) -> None:
-    """Refuse a time that is of neither side. Raises: InvalidInputError: there is one."""
+    """Refuse `stime` without a side. Raises: InvalidInputError: the expression has it."""
     if STIME in fields_in(expression):
         raise InvalidInputError(f"{STIME} is of both sides: say left.{STIME} or right.{STIME}")
 
 
 def equalities(predicate: Expression) -> tuple[tuple[Expression, Expression], ...] | None:
-    """The (left, right) values that a predicate asks to be equal; None: it asks for more, or for
-    nothing."""
+    """The (left, right) values that a predicate asks to be equal; None: it has other conditions,
+    too, or none at all."""
     found = []
     for each in _conjuncts(predicate):
         pair = _equality(each)
@@ -86,7 +86,8 @@ def equalities(predicate: Expression) -> tuple[tuple[Expression, Expression], ..
 
 
 def necessary_equalities(predicate: Expression) -> Iterator[tuple[Expression, Expression]]:
-    """The (left, right) values that a predicate asks to be equal, whatever else it asks for."""
+    """The (left, right) values that a predicate asks to be equal, whatever other conditions it
+    has."""
     for each in _conjuncts(predicate):
         pair = _equality(each)
         if pair is not None:
@@ -94,7 +95,8 @@ def necessary_equalities(predicate: Expression) -> Iterator[tuple[Expression, Ex
 
 
 def has_equality(predicate: Expression) -> bool:
-    """Whether equal values of both sides are a condition: then few tuples are compared."""
+    """Whether the predicate asks for equal values of both sides, so that few tuples have to be
+    compared."""
     return any(True for _ in necessary_equalities(predicate))
 
 

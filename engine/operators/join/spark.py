@@ -40,18 +40,18 @@ _SPARK_KINDS: Final = {
 }
 
 MAX_PAIRS: Final = 2**24
-"""Pairs that one partition of a job may give: some GB. More fill the disk of a peer by a join whose
-condition many tuples meet."""
+"""Pairs that one partition of a job may give: some GB. A join whose condition many tuples meet
+would otherwise fill the peer's disk."""
 
 HASHED_BYTES: Final = 2**20
-"""Parquet bytes of a side, up to which it is kept in a hash map. Rows that are alike take a hundred
-times as much there, and a map is not spilled; sorted rows are."""
+"""Parquet bytes of a side, up to which it is kept in a hash map. Equal rows, which compress well,
+take a hundred times as much in a map, and Spark does not spill maps; it spills sorted rows."""
 
 _ROWS_OF_PARTITION: Final = 2**33 - 1
 """The bits of `monotonically_increasing_id` that count the rows of a partition."""
 
 _MULTIPLYING: Final = frozenset({JoinKind.INNER, JoinKind.LEFT, JoinKind.RIGHT, JoinKind.FULL})
-"""They may give more rows than they read."""
+"""Kinds of joins that may emit more rows than they read."""
 
 _LEFT_TIME: Final = f"{LEFT}{STIME}"
 _RIGHT_TIME: Final = f"{RIGHT}{STIME}"
@@ -59,14 +59,15 @@ _RIGHT_TIME: Final = f"{RIGHT}{STIME}"
 _IS_RIGHT: Final = "is right"
 _NEAREST: Final = "nearest"
 _UNTIL: Final = "valid until"
-"""Columns of our own; no field's name has a blank, and theirs begin with a side."""
+"""Names of auxiliary columns: no field's name has a blank, and columns of fields begin with a
+side."""
 
 
 class Joins:
     """The join of a task, on one session.
 
     Args:
-        schemas: of its streams. sources: those of them that are source streams.
+        schemas: by stream. sources: the source streams among them.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class Joins:
         """The results with after < stime <= upto.
 
         Args:
-            large: the inputs are worth a shuffle.
+            large: whether the inputs are large enough for a shuffle.
         """
         left = self._left.frame(files, self._part(interval, after, of_left=True), large=large)
         right = self._right.frame(files, self._part(interval, after, of_left=False), large=large)
@@ -120,7 +121,8 @@ class Joins:
             if self._by_value and long:
                 right = right.hint("merge")
             elif self._by_value and not large:
-                right = right.hint("shuffle_hash")  # in one partition: neither shuffle nor sort
+                # keep it in one partition: neither shuffle nor sort
+                right = right.hint("shuffle_hash")
             made = left.join(right, self._pairs, _SPARK_KINDS[self._step.kind])
         made = made.select(*self._outputs)
         made = made.where(F.expr(within(STIME, after + 1, upto, constant=large)))
@@ -131,9 +133,9 @@ class Joins:
         return sum(path.stat().st_size for path in files.get(stream, ())) > HASHED_BYTES
 
     def _met(self, left: DataFrame, right: DataFrame, *, large: bool) -> DataFrame:
-        """The right tuples that a left one can meet. There are few left ones in an epoch, and a
-        long past or a large table need not be ordered for them. A table keeps all tuples of a key,
-        or none."""
+        """The right tuples that a left one can meet. An epoch has few left tuples, so a long
+        history or a large table need not be sorted for them. For a table, either all tuples of a
+        key are kept or none."""
         names = [f"meets {n}" for n in range(len(self._meeting))]
         values = [one.alias(name) for name, (one, _) in zip(names, self._meeting, strict=True)]
         asked = left.select(*values).hint("broadcast" if large else "shuffle_hash")
@@ -141,7 +143,7 @@ class Joins:
         return right.join(asked, reduce(and_, equal), "left_semi")
 
     def _part(self, interval: Interval, after: int, *, of_left: bool) -> Interval:
-        """The part of the interval that one side is read in: often the new tuples of one side are
+        """The part of the interval in which one side is read: often new tuples of one side are
         paired with new and older ones of the other."""
         step = self._step
         if step.table and not of_left:
@@ -171,9 +173,9 @@ class Joins:
         return column(step.predicate) & earliest & latest
 
     def _nearest(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        """Each left tuple with the nearest right one: both sides in one order, in which each left
-        tuple stands at the bound that is nearer to it, and sees the right ones of its key before
-        that; or behind it, if the join looks forward."""
+        """Each left tuple with the nearest right one: both sides are sorted together. A left tuple
+        is placed at its nearer bound; a window function takes the right tuple of its key before
+        that place (behind it, if the join looks forward)."""
         step = self._step
         keys = [f"key{n}" for n in range(len(self._equalities))]
         left_keys = [
@@ -255,12 +257,12 @@ class _Side:
         return frame if large else frame.coalesce(1)
 
     def ties(self) -> list[Column]:
-        """The order of this side's tuples of one stime, ascending."""
+        """The columns that order this side's tuples of one stime, ascending."""
         names = [SEQ] if self._with_seq else [each.name for each in self._fields]
         return [quoted(f"{self._prefix}{name}").asc_nulls_last() for name in names]
 
     def order(self, row: str, *, descending: bool) -> list[Column]:
-        """The order of this side's tuples of one stime."""
+        """The terms that order this side's tuples of one stime."""
         names = [SEQ] if self._with_seq else [each.name for each in self._fields]
         fields = [F.col(row).getField(f"{self._prefix}{name}") for name in names]
         if descending:
@@ -274,8 +276,8 @@ class _Side:
 
 
 def _unless_too_many(step: JoinStep) -> Column:
-    """The stime of the first pairs of a partition; the job fails at the first one too many. Spark
-    counts rows as they come, so nothing waits for it."""
+    """The stime of pairs, as a column that fails the job at the first pair beyond the limit of a
+    partition. Spark counts the rows as it computes them, so this delays nothing."""
     before, after = step.before_us / 1e6, step.after_us / 1e6
     reason = (
         f"the join of {step.left} and {step.right}, from {before:g} s before to {after:g} s after, "

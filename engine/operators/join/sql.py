@@ -48,7 +48,7 @@ def join_sql(box: Join, schemas: Mapping[str, Schema]) -> str:
 
 
 def _conditions(box: Join, schemas: Mapping[str, Schema]) -> list[str]:
-    """The parts of the predicate, in as many parentheses as keep each of them one condition."""
+    """The conditions of the predicate, each in enough parentheses to stay one condition."""
     if box.predicate.strip().lower() == "true":
         return []
     times = times_of(schemas[box.left]) | times_of(schemas[box.right])
@@ -62,7 +62,8 @@ def _conditions(box: Join, schemas: Mapping[str, Schema]) -> list[str]:
 
 def _parentheses(node: exp.Expr, times: set[str]) -> int:
     """Return how many more parentheses a condition of ON needs: in one pair a comparison of times
-    is no bound of the join, and BETWEEN and OR are unchanged; in two pairs so is AND."""
+    is not read as a bound of the join, and BETWEEN and OR stay whole; in two pairs AND stays whole,
+    too."""
     inner, has = node, 0
     while isinstance(inner, exp.Paren):
         inner, has = inner.this, has + 1
@@ -74,7 +75,7 @@ def _parentheses(node: exp.Expr, times: set[str]) -> int:
 
 
 def _moved(microseconds: int) -> str:
-    """The stime of the left tuple, earlier or later."""
+    """The stime of the left tuple, moved by that time."""
     if microseconds == 0:
         return "left.stime"
     sign = "+" if microseconds > 0 else "-"

@@ -19,7 +19,7 @@ class JoinStep(Step):
 
     Attributes:
         left, right: the streams.
-        predicate: over fields called `left.f` and `right.f`.
+        predicate: over fields with the names `left.f` and `right.f`.
         outputs: (output field, expression) pairs over the same.
         key: of the right stream, if it is read as a table; else empty.
         deleted: the right field that says that a key is deleted; "": there is none.
@@ -45,7 +45,7 @@ class JoinStep(Step):
 
     @property
     def looks_forward(self) -> bool:
-        """Whether a join as of takes the first right tuple after a left one, not the newest."""
+        """Whether an as-of join takes the first right tuple after a left one, not the newest."""
         return self.kind in AS_OF and self.after_us > 0
 
     @property
@@ -72,13 +72,13 @@ class JoinStep(Step):
 
     @property
     def left_reach_us(self) -> int:
-        """How far behind an output's stime its left tuples are. Of a right tuple that is emitted
-        alone, those are asked for that are not there, too."""
+        """How far behind an output's stime the job must read left tuples. A right tuple is emitted
+        alone only if the tuples in that range have been checked."""
         return self._behind_us if self.kind in KEEPS_RIGHT else self.left_waits_us
 
     @property
     def right_reach_us(self) -> int:
-        """How far behind an output's stime its right tuples are, and those that are not there."""
+        """How far behind an output's stime the job must read right tuples."""
         pairs_alone = self.kind in {JoinKind.INNER, JoinKind.ASOF} and not self.looks_forward
         return self.right_waits_us if pairs_alone else self._behind_us
 

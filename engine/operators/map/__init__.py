@@ -135,7 +135,7 @@ class MapOperator(Operator[Map, MapStep]):
 
         expressions, schema = self.box.expressions, schemas[self.box.input]
         if sql.is_same(expressions, schema):
-            # one is in parentheses, so that the map is not taken for its input
+            # a UNION in parentheses is not taken for the map's input
             (name, text), *more = expressions
             expressions = ((name, f"({text})"), *more)
         return f"SELECT {sql.items_sql(expressions)} FROM {writing.object_sql(self.box.input)}"
@@ -149,7 +149,7 @@ def _is_time(expression: Expression, schema: Schema) -> bool:
 
 
 def _mapped_key(schema: Schema, outputs: Sequence[tuple[str, Expression]]) -> tuple[str, ...]:
-    """The key under its new names, if all of it passes unchanged."""
+    """The key under its new names, if all its fields pass unchanged; else no key."""
     names = {each.name: name for name, each in reversed(outputs) if isinstance(each, FieldRef)}
     key = tuple(names[field] for field in schema.key if field in names)
     return key if len(key) == len(schema.key) else ()

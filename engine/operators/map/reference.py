@@ -11,13 +11,13 @@ from medusa.engine.reference.job import Job
 
 
 def mapped(step: MapStep, rows: Sequence[Row], job: Job) -> list[Row]:
-    """Return the rows with other fields, in canonical order."""
+    """Return the rows with the map's fields, in canonical order."""
     made = [_mapped(step, row, job) for row in rows]
     return sorted(made, key=lambda row: (row[STIME], *((v is None, v) for v in row.values())))
 
 
 def _mapped(step: MapStep, row: Row, job: Job) -> Row:
-    """The fields of a map. 0.0 is there for -0.0, so that equal rows have equal bytes."""
+    """The fields of a map. -0.0 becomes 0.0, so that equal rows have equal bytes."""
     made = {STIME: row[STIME]}
     for name, each in step.outputs:
         value = evaluate(each, row, job.functions)

@@ -13,7 +13,7 @@ from medusa.engine.spark.stage import Job, Stage
 
 
 class Mapped(Stage):
-    """The rows with other fields."""
+    """The rows with the fields of a map."""
 
     def __init__(self, step: MapStep) -> None:
         self._columns = [quoted(STIME), *(output(*each) for each in step.outputs)]

@@ -169,7 +169,8 @@ def _variables(box: Match, schema: Schema, inputs: Inputs) -> tuple[Variable, ..
 
 
 def _fields_of(variable: str, schema: Schema) -> list[Field]:
-    """The fields of the last tuple of a variable, which there may not be."""
+    """The fields of the last tuple of a variable; all are nullable, because it may have no
+    tuple."""
     return [
         msgspec.structs.replace(each, name=f"{variable}.{each.name}", nullable=True)
         for each in (*schema.fields, Field(STIME, FieldType.TIMESTAMP))

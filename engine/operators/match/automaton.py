@@ -13,7 +13,7 @@ from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable
 
 START: Final = -1
-"""The place of a way before its first tuple."""
+"""The place of a way (a partial match) before its first tuple."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Move:
     """What a way may do with the next tuple.
 
     Attributes:
-        target: the place of the variable that takes it; None: nothing takes it, the match is made.
-        after_least: only a way whose variable has taken its least number may do so; else only one
-            whose variable has not taken its greatest number.
+        target: the place of the variable that takes the tuple; None: no variable takes it, and the
+            match is complete. after_least: whether the way's variable must have taken its least
+            number of tuples; else it must not have taken its greatest number.
     """
 
     target: int | None
@@ -40,7 +40,7 @@ def moves(variables: Sequence[Variable], place: int) -> tuple[Move, ...]:
 
 
 def _entered(variables: Sequence[Variable], place: int) -> Iterator[int | None]:
-    """The variables that may take the next tuple, those that take none being left out."""
+    """The variables that may take the next tuple, if variables that need none are skipped."""
     if place == len(variables):
         yield None
         return
@@ -56,13 +56,13 @@ def _entered(variables: Sequence[Variable], place: int) -> Iterator[int | None]:
 
 
 def may_end(variables: Sequence[Variable], place: int) -> bool:
-    """Whether all variables after it may take nothing."""
+    """Whether all variables after that place may take no tuple."""
     return all(each.least == 0 for each in variables[place + 1 :])
 
 
 def ends_at_most(variables: Sequence[Variable], place: int) -> int | None:
-    """The number of tuples of a variable with which a match is made at once, whatever comes next.
-    None: with none."""
+    """The number of tuples of a variable with which a match is complete, whatever follows; None: no
+    number is."""
     variable = variables[place]
     if variable.forbidden:
         return None
@@ -77,7 +77,7 @@ def ends_at_most(variables: Sequence[Variable], place: int) -> int | None:
 
 
 def most_tuples(step: MatchStep) -> int:
-    """Among how many tuples, from the first on, a match is looked for."""
+    """The number of tuples, from the first on, among which a match is searched."""
     if step.contiguity is Contiguity.STRICT:
         counts = [each.most for each in step.variables]
         if None not in counts:
@@ -98,11 +98,8 @@ class Kept(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """What a way remembers of the tuples that a variable has taken.
-
-    Attributes:
-        variable: its place; None: of all tuples of the match.
-        field: None: the tuples themselves are counted.
+    """A value that a way keeps of the tuples that a variable has taken. Attributes: variable: its
+    place; None: all tuples of the match. field: None: the register counts the tuples themselves.
     """
 
     kept: Kept

@@ -30,16 +30,16 @@ MAX_VARIABLES: Final = 32
 """Variables of a pattern: the condition of each may stand after each one before it."""
 
 MAX_STATES: Final = 256
-"""States of a pattern's automaton: so many ways of a match may be looked at for one tuple."""
+"""States of a pattern's automaton: so many partial matches may be examined for one tuple."""
 
 MAX_TUPLES: Final = 1_024
-"""Tuples of its partition, from its first one on, among which a match is looked for. So many are
-held in memory for each tuple."""
+"""Tuples of its partition, from its first one on, among which a match is searched. A job holds so
+many in memory for each tuple."""
 
 ANY_TUPLE: Final = PatternStep("").condition
 
 PREVIOUS: Final = "prev"
-"""Before the names of fields of the last tuple of the match, in conditions."""
+"""The prefix, in conditions, of fields of the tuple before in the match."""
 
 FUNCTIONS: Final = frozenset(
     {
@@ -52,7 +52,7 @@ FUNCTIONS: Final = frozenset(
         "lastval",
     }
 )
-"""Those of measures."""
+"""The functions that measures may call."""
 
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 
@@ -72,7 +72,7 @@ def read_pattern(text: str) -> tuple[PatternStep, ...]:
     """The steps of a pattern like `A B{2,5} !N C+?`, without conditions.
 
     Raises:
-        InvalidInputError: it is none; names the place.
+        InvalidInputError: the text is no pattern; the message names the place.
     """
     steps: list[PatternStep] = []
     place = 0
@@ -135,7 +135,7 @@ def conditioned(
     """The steps with the conditions of their variables; one without a condition takes any tuple.
 
     Raises:
-        InvalidInputError: a variable is not in the pattern, or named twice.
+        InvalidInputError: a variable is not in the pattern, or has two conditions.
     """
     if len(variables) != len(conditions):
         raise InvalidInputError(
@@ -157,7 +157,8 @@ def conditioned(
 
 
 def check_pattern(box: Match) -> None:
-    """Check what needs no schema. Raises: InvalidInputError: names the variable and the reason."""
+    """Check the parts of a pattern that need no schema. Raises: InvalidInputError: names the
+    variable and the reason."""
     if not box.partition_by and not box.measures:
         raise InvalidInputError("a match needs at least one measure, or a field to partition by")
     if not 0 < len(box.steps) <= MAX_VARIABLES:
@@ -180,7 +181,7 @@ def check_pattern(box: Match) -> None:
 
 
 def _check_places(steps: Sequence[PatternStep]) -> None:
-    """Check which steps follow which, and how many states that makes."""
+    """Check which steps may follow each other, and how many states the automaton has."""
     if all(step.negated or step.least == 0 for step in steps):
         raise InvalidInputError("the pattern fits no tuples at all: one variable must take one")
     if steps[0].negated:

@@ -21,7 +21,7 @@ _LONG = range(-(2**63), 2**63)
 
 @dataclass(frozen=True)
 class _Way:
-    """The tuples that a way has taken, each with the place of its variable."""
+    """A partial match: the tuples taken so far, each with the place of its variable."""
 
     taken: tuple[tuple[int, Row], ...] = ()
 
@@ -38,7 +38,7 @@ class _Way:
 
 
 def matched(step: MatchStep, rows: Sequence[Row], job: Job) -> list[Row]:
-    """Return the matches over all of these tuples, in no order."""
+    """Return the matches over all of these tuples, in any order."""
     partitions: dict[tuple[Value, ...], list[Row]] = {}
     for row in sorted(rows, key=lambda row: _age(row, job.fields)):
         key = tuple(row[each.name] for each in step.partition_by)
@@ -57,7 +57,7 @@ def matched(step: MatchStep, rows: Sequence[Row], job: Job) -> list[Row]:
 
 
 def _age(row: Row, fields: Sequence[str]) -> tuple[Any, ...]:
-    """The order of tuples: that of arrival, or else of the payload, nulls last."""
+    """A sort key for tuples: the arrival, or else the payload, nulls last."""
     if "seq" in row:
         return (row[STIME], row["seq"])
     return (row[STIME], *((row[name] is None, row[name]) for name in fields))
@@ -153,7 +153,7 @@ def _measured(measure: TypedMeasure, way: _Way) -> Value:
 def _sum(values: list[Value]) -> Value:
     total: Value = 0
     for value in values:
-        total += value  # in the order of the match
+        total += value  # Python adds floats in the order of the match
     return total if isinstance(total, float) or total in _LONG else None
 
 

@@ -39,13 +39,14 @@ from medusa.engine.spark.stage import Job, Stage
 
 _TUPLES: Final = "tuples "
 _FOUND: Final = "found "
-"""Columns of our own; no field's name has a blank."""
+"""Names of auxiliary columns; no field's name has a blank."""
 
 _WHOLE: Final = T.DecimalType(38, 0)
-"""Sums of integers: a match has at most `MAX_TUPLES` of them."""
+"""The type of sums of integers: a match has at most `MAX_TUPLES` of them."""
 
 Way = Column
-"""A way of a match: its place, the number of tuples of its variable, and its registers."""
+"""A partial match: its place in the pattern, the number of tuples of its variable, and its
+registers."""
 
 
 class Matches(Stage):
@@ -53,8 +54,8 @@ class Matches(Stage):
 
     Args:
         fields: of the input.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
-        tags: columns that the input is partitioned by as well, and the result has as well.
+        by_arrival: whether the input has SEQ, which orders tuples of one stime. tags: further
+            columns by which the input is partitioned, and which the result has.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Matches(Stage):
         last = F.lit(END - step.within_us).cast(T.LongType())
         limit = F.least(first["at"], last) + F.lit(step.within_us).cast(T.LongType())
         found = automaton.run(F.col(_TUPLES), limit)
-        # what a generator makes is not computed again for each of its parts
+        # Spark computes the output of a generator once, not for each use of a part
         self._found = F.explode(F.array(found)).alias(_FOUND)
         ways = F.col(_FOUND)["best"]
         self._results = [
@@ -113,10 +114,8 @@ class Matches(Stage):
 
 
 class _Automaton:
-    """The automaton as columns.
-
-    Attributes:
-        fields: of tuples, that it reads, each with its name in the arrays.
+    """The automaton as columns. Attributes: fields: the fields of tuples that it reads, each with
+    its name in the arrays.
     """
 
     def __init__(self, step: MatchStep) -> None:
@@ -126,7 +125,7 @@ class _Automaton:
         self.fields = [(f"f{n}", each) for n, each in enumerate(fields_read(step))]
         self._names = {each: name for name, each in self.fields}
         self._registers = {each: f"r{n}" for n, each in enumerate(all_registers(step))}
-        made = [T.StructField("made", T.BooleanType())]  # a struct has at least one field
+        made = [T.StructField("made", T.BooleanType())]  # a struct must have a field
         made += [T.StructField(name, _type_of(each)) for each, name in self._registers.items()]
         self._memory = T.StructType(made)
         self._way = T.StructType(
@@ -147,7 +146,7 @@ class _Automaton:
 
     def run(self, rows: Column, limit: Column) -> Column:
         """The match that begins with the first of these tuples: `end`, the stime at which it is
-        certain, and `best`, what it remembers; null: there is none.
+        certain, and `best`, its registers; null: there is no match.
 
         Args:
             limit: the stime of the last tuple that it may have.
@@ -208,10 +207,8 @@ class _Automaton:
         )
 
     def _ended(self, state: Column, at: Column, *, whole: bool) -> Column:
-        """The state when no tuple is looked at any more.
-
-        Args:
-            whole: all tuples within the pattern's time have been looked at.
+        """The state after the last tuple. Args: whole: whether all tuples within the pattern's time
+        have been read.
         """
         ended = F.filter(state["ways"], lambda way: self._may_end(way, whole=whole))
         best = F.coalesce(F.get(ended, F.lit(0))["memory"], state["best"])
@@ -226,7 +223,7 @@ class _Automaton:
         return reduce(or_, conditions, F.lit(False))
 
     def _next(self, way: Way, row: Column) -> Column:
-        """The ways that a way becomes with a tuple, the preferred one first."""
+        """The partial matches that follow from one with the next tuple, the preferred one first."""
         chosen = F.when(way["place"] == F.lit(START), self._next_at(START, way, row))
         for place in range(len(self._variables)):
             chosen = chosen.when(way["place"] == F.lit(place), self._next_at(place, way, row))
@@ -261,7 +258,7 @@ class _Automaton:
         return _let(ways, lambda ways: F.when(F.size(ways) > 0, ways).otherwise(stays))
 
     def _taken(self, place: int, target: int, way: Way, row: Column) -> Column:
-        """The way after a variable has taken a tuple."""
+        """The partial match after a variable has taken a tuple."""
         count = F.lit(1)
         if place == target:
             counted = F.lit(self._variables[target].counted)
@@ -280,7 +277,8 @@ class _Automaton:
     def _remembering(
         self, register: Register, old: Column, row: Column, *, is_first: bool
     ) -> Column:
-        """A register after a tuple. is_first: it is the variable's first one."""
+        """The value of a register after a tuple. is_first: whether it is the variable's first
+        tuple."""
         if register.field is None:
             return old + F.lit(1).cast(T.LongType())
         value = row[self._names[register.field]]
@@ -329,8 +327,8 @@ def _candidate(way: Way, *, made: Column) -> Column:
 
 
 def _added(kept: Column, candidate: Column) -> Column:
-    """The ways and the next one, in order of preference: behind a match none counts, and of two at
-    one state the first does."""
+    """Add a partial match to those that are preferred to it: it is dropped behind a complete match,
+    and behind another one at the same state."""
     way = candidate["way"]
     same = F.exists(
         kept["ways"],

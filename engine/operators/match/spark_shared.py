@@ -28,14 +28,12 @@ from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
 
 TASK: Final = "task "
-"""The number of an order; no field's name has a blank."""
+"""The column with the number of an order; no field's name has a blank."""
 
 
 class SharedMatches:
-    """The job.
-
-    Args:
-        task: one of its tasks; all have the same fields and the same steps.
+    """A job for the matches of several tasks. Args: task: one of its tasks; all have the same
+    fields and the same steps.
     """
 
     def __init__(self, task: Task) -> None:

@@ -12,7 +12,7 @@ from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
 from medusa.engine.operators.match.pattern import ANY_TUPLE, PREVIOUS, pattern_text
 
 _NAMES: Final = {"firstval": "first", "lastval": "last"}
-"""The functions that SQL calls otherwise."""
+"""The functions that have another name in SQL."""
 
 
 def match_sql(box: Match) -> str:
@@ -48,7 +48,7 @@ def _measure(measure: Measure) -> str:
 
 
 def _condition(step: PatternStep) -> str:
-    """The condition of a variable; in SQL its own fields are those of the tuple that it takes:
+    """The condition of a variable; in SQL its unqualified fields belong to the tuple that it takes:
     `prev.x` is PREV(x), and `B.x` in the condition of B is LAST(B.x, 1)."""
 
     def navigated(node: exp.Expr) -> str | None:

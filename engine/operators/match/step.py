@@ -18,9 +18,9 @@ class Variable:
     """A variable of a pattern; see `medusa.engine.objects.query.PatternStep`.
 
     Attributes:
-        condition: over fields called `f`, `V.f` and `prev.f`.
-        forbidden: no tuple for which one of these is true may follow its last one, up to the next
-            variable's first.
+        condition: over fields with the names `f`, `V.f` and `prev.f`.
+        forbidden: conditions; no tuple that fulfils one of them may come between its last tuple and
+            the next variable's first.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Variable:
 
     @property
     def counted(self) -> int:
-        """The number up to which its tuples are counted: more make no difference."""
+        """The number up to which its tuples are counted: further ones make no difference."""
         return max(self.least, 1) if self.most is None else self.most
 
 
@@ -42,7 +42,7 @@ class TypedMeasure:
 
     Attributes:
         variable: its place in the pattern; None: all tuples of the match.
-        argument: the field; None: the tuples themselves are counted.
+        argument: the field; None: the function counts the tuples themselves.
     """
 
     function: str
@@ -70,7 +70,7 @@ class MatchStep(Step):
             variable.condition.nodes + sum(forbidden.nodes for forbidden in variable.forbidden)
             for variable in self.variables
         )
-        # each variable's condition stands where a tuple comes to it, after any one before it
+        # the condition of each variable is evaluated at every place from which it can take a tuple
         return len(self.variables) * (each + 2 * len(self.measures))
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:

@@ -34,7 +34,7 @@ from medusa.engine.operators.shared.texts import order_text
 from medusa.overlay.errors import InvalidInputError
 
 MAX_RANKS: Final = 1_000
-"""Tuples of a window and partition that a rank gives: a list that somebody reads."""
+"""Tuples of a window and partition that a rank emits: a list that a person reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class RankStep(Step):
     `medusa.engine.objects.query.Rank`.
 
     Attributes:
-        fields: of the input, and of the output before the place.
-        newest_first: equal tuples are in the reverse of the stream's order.
+        fields: the fields of the input, which the output has before the place. newest_first:
+            whether equal tuples are in the reverse of the stream's order.
     """
 
     size_us: int

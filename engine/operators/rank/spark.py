@@ -16,7 +16,7 @@ from medusa.engine.spark.functions import order_of
 from medusa.engine.spark.stage import Job, Stage
 
 _PLACE: Final = "place of its own"
-"""No field's name has a blank."""
+"""An auxiliary column; no field's name has a blank."""
 
 
 class Ranks(Stage):
@@ -24,7 +24,7 @@ class Ranks(Stage):
 
     Args:
         fields: of the input.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+        by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(self, step: RankStep, fields: Sequence[Field], *, by_arrival: bool) -> None:

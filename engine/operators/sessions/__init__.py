@@ -65,8 +65,8 @@ class SessionsStep(Step):
 
     @property
     def reach(self) -> Near:
-        # the tuple that shows that the session was too long is at most a gap behind its longest,
-        # and the session begins a gap after the tuple before it
+        # A session that is too long is shown by a tuple at most a gap behind its longest end; it
+        # begins a gap after the tuple before it.
         span_us = self.longest_us + 2 * self.gap_us
         return Near(span_us, span_us)
 

@@ -19,7 +19,7 @@ def sessions(step: SessionsStep, rows: Sequence[Row], job: Job) -> list[Row]:
 
 
 def _sessions(step: SessionsStep, rows: Sequence[Row]) -> Iterator[Span]:
-    """(stime, start, end, rows) of each session of a group, or of each part of one."""
+    """(stime, start, end, rows) of each session of a group, or of each part of a cut session."""
     sessions: list[list[Row]] = []
     for row in rows:
         if sessions and row[STIME] - sessions[-1][-1][STIME] <= step.gap_us:

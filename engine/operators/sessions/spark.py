@@ -24,20 +24,20 @@ _BEHIND: Final = "session behind"
 
 
 class SessionSpans(Spans):
-    """Each row is in a session, or in a part of one."""
+    """Sessions: each row is in one, or in a part of one that is cut."""
 
     def __init__(self, step: SessionsStep, fields: Sequence[Field], *, by_arrival: bool) -> None:
         super().__init__(step.group_by, step.functions, fields, by_arrival=by_arrival)
         self._step = step
 
     def placed(self, frame: DataFrame, job: Job) -> DataFrame:
-        """Return the rows of the sessions that come out."""
+        """Return the rows of the sessions that the job emits."""
         due = within(f"`{AT}`", job.after + 1, job.upto, constant=False)
         return _sessions(frame, self._step).where(F.expr(due))
 
 
 def _sessions(frame: DataFrame, step: SessionsStep) -> DataFrame:
-    """The rows, each with the session, or the part of one, that it is in: see
+    """The rows, each with its session, or with its part of a cut session: see
     `medusa.engine.objects.query.Sessions`."""
     keys = [quoted(each.name) for each in step.group_by]
     time, gap = quoted(STIME), F.lit(step.gap_us).cast(T.LongType())

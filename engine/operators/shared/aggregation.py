@@ -17,7 +17,8 @@ from medusa.engine.operators.shared.operator import Given, about, listed
 from medusa.overlay.errors import InvalidInputError
 
 MAX_OVERLAP: Final = 1_440
-"""Windows that one tuple may be in, as many as a day has minutes: each reads it, or its pane."""
+"""Windows that one tuple may be in, as many as a day has minutes: each of them reads the tuple or
+its pane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class TypedAggregate:
 
     @property
     def argument_type(self) -> FieldType:
-        """Tuples are counted as ones."""
+        """The type of its argument; a function without one counts tuples as the number 1."""
         return FieldType.LONG if self.argument is None else self.argument.type
 
     @property
@@ -50,7 +51,8 @@ def check_functions(functions: Sequence[AggregateCall]) -> None:
 
 
 def typed_functions(functions: Sequence[AggregateCall], given: Given) -> tuple[TypedAggregate, ...]:
-    """The functions over an input. Raises: InvalidInputError: one does not type-check."""
+    """The typed functions over an input. Raises: InvalidInputError: a function does not
+    type-check."""
     return tuple(_typed_function(each, given) for each in functions)
 
 
@@ -69,7 +71,7 @@ def _typed_function(each: AggregateCall, given: Given) -> TypedAggregate:
 
 
 def group_fields(names: Sequence[str], given: Given) -> tuple[Field, ...]:
-    """The fields to group by. Raises: InvalidInputError: one is no field."""
+    """The fields to group by. Raises: InvalidInputError: a name is no field."""
     for name in names:
         if name not in given.fields:
             known = listed([(each.name, each.type) for each in given.schema.fields])
@@ -96,7 +98,7 @@ def nodes_of(functions: Sequence[TypedAggregate]) -> int:
 
 
 def nodes_of_groups(groups: Sequence[Field], before: Mapping[str, int]) -> Mapping[str, int]:
-    """Count as `Step.nodes_after` the fields to group by: they pass unchanged."""
+    """The nodes of the fields to group by, as of `Step.nodes_after`; the fields pass unchanged."""
     return {each.name: before.get(each.name, 1) for each in groups}
 
 

@@ -26,21 +26,21 @@ from medusa.engine.operators.shared.step import Step
 from medusa.overlay.errors import InvalidInputError
 
 MAX_WINDOW_US: Final = 366 * 86_400 * 1_000_000
-"""A year: the input of a window is kept for as long as the window lasts."""
+"""The longest window, a year: its input is kept for as long as the window lasts."""
 
 
 class BoxClass(StrEnum):
-    """Says which tuples a box gives after a restart; each class contains those before it."""
+    """Which tuples a box emits after a restart; each class contains the classes before it."""
 
     REPEATABLE = "repeatable"
-    """Restarted empty at any earlier point of its input, it gives the same tuples."""
+    """Restarted empty at any earlier point of its input, it emits the same tuples."""
     CONVERGENT = "convergent"
-    """Convergent-capable: restarted so, it gives the same tuples after a while."""
+    """Convergent-capable: restarted so, it emits the same tuples after a while."""
     DETERMINISTIC = "deterministic"
-    """From the same state and the same sequence of input tuples, it gives the same tuples."""
+    """From the same state and the same sequence of input tuples, it emits the same tuples."""
     ARBITRARY = "arbitrary"
     """Its tuples depend on the order or the time in which tuples of several streams arrive, or on
-    what else a user's function looks at."""
+    other things that a user's function reads."""
 
 
 class State(Enum):
@@ -74,9 +74,9 @@ class Inputs:
     """The inputs by which a box is typed.
 
     Attributes:
-        schemas: of its input streams at least.
-        nodes: `FieldRef.nodes` of the input fields that an earlier step of the task makes.
-        functions: those of users that its expressions may call.
+        schemas: at least of its input streams. nodes: `FieldRef.nodes` of the input fields that an
+            earlier step of the task makes. functions: the functions of users that its expressions
+            may call.
     """
 
     schemas: Mapping[str, Schema]
@@ -84,16 +84,16 @@ class Inputs:
     functions: Declared | None = None
 
     def of(self, stream: str) -> Given:
-        """An input, for expressions over its fields."""
+        """The fields of an input stream, for expressions over them."""
         return Given(self.schemas[stream], self.nodes, self.functions)
 
     def fields(self, schema: Schema) -> Given:
-        """The same, of fields that no step before makes."""
+        """The fields of a schema, none of which an earlier step of the task makes."""
         return Given(schema, None, self.functions)
 
 
 class Given:
-    """The fields that expressions of a box see.
+    """The fields that expressions of a box may use.
 
     The parser is imported with the first expression: clients and idle peers start without sqlglot.
     """
@@ -125,7 +125,7 @@ class Given:
         return name in self.fields and self.fields[name].nullable
 
     def named(self, name: str, expression: Expression) -> Field:
-        """The output field of an expression over this input."""
+        """The output field with that name and expression over this input."""
         if isinstance(expression, FieldRef) and expression.name in self.fields:
             return msgspec.structs.replace(self.fields[expression.name], name=name)
         return Field(name, expression.type, None, nullable(expression, self.may_be_null))
@@ -135,9 +135,9 @@ class ExplainedWindow(Struct, frozen=True):
     """One aggregate.
 
     Attributes:
-        size_s, advance_s: of its windows, seconds.
-        pane_s: the width of the panes that they are folded from, seconds; None: of their tuples.
-        why: the reason.
+        size_s, advance_s: of its windows, seconds. pane_s: the width of the panes that they are
+            folded from, seconds; None: they are computed from their tuples. why: the reason for
+            this.
     """
 
     box: str
@@ -148,15 +148,15 @@ class ExplainedWindow(Struct, frozen=True):
 
 
 class Operator(ABC, Generic[B, S_co]):
-    """One box, and what its kind says about it.
+    """One box, with the properties of its kind.
 
     Attributes:
         word: the kind, as documents and contracts name it.
-        state: what its results depend on.
-        box_class: its class, unless it calls a function of a user that is not deterministic.
+        state: the data on which its results depend. box_class: its class, unless it calls a
+            function of a user that is not deterministic.
         most_inputs, most_outputs: streams that it may have.
-        has_step: it does something to its tuples, besides putting them into one order.
-        made_of_table: its output is made of a table beside it.
+        has_step: whether it does more than merge its inputs into one order. made_of_table: whether
+            its output is made from a table, which is its second output.
     """
 
     word: ClassVar[str]
@@ -178,7 +178,7 @@ class Operator(ABC, Generic[B, S_co]):
 
     @abstractmethod
     def check(self) -> None:
-        """Check its parameters, as far as that needs no schema.
+        """Check its parameters, as far as the check needs no schema.
 
         Raises:
             InvalidInputError: names the mistake.
@@ -194,11 +194,9 @@ class Operator(ABC, Generic[B, S_co]):
 
     @abstractmethod
     def in_words(self, stream: str, width_us: int | None) -> str:
-        """What the box does, for people, to make a stream: one of its outputs, or what that is made
-        of.
-
-        Args:
-            width_us: of the panes that its output is folded from, microseconds, if it is.
+        """How the box makes a stream, in words for people: one of its outputs, or an intermediate
+        stream. Args: width_us: the width of the panes from which its output is folded,
+        microseconds; None: it is not folded.
         """
 
     @classmethod
@@ -209,7 +207,7 @@ class Operator(ABC, Generic[B, S_co]):
         """The box of an element of XML.
 
         Raises:
-            InvalidInputError: a parameter is missing or none.
+            InvalidInputError: a parameter is missing or invalid.
         """
 
     @abstractmethod
@@ -218,19 +216,14 @@ class Operator(ABC, Generic[B, S_co]):
 
     @abstractmethod
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        """The SELECT that is read as the same box: CREATE STREAM has it behind AS. It imports
-        sqlglot.
-
-        Args:
-            schemas: of the streams that it reads.
-
-        Raises:
-            InvalidInputError: one of its expressions is none.
+        """The SELECT that is read as the same box: CREATE STREAM has this text behind AS. It
+        imports sqlglot. Args: schemas: of the streams that it reads. Raises: InvalidInputError: one
+        of its expressions is invalid.
         """
 
     @abstractmethod
     def python(self, streams: Sequence[str]) -> str:
-        """The expression of a Python program that makes it, as a stream, or several.
+        """The Python expression that makes its output stream, or streams.
 
         Args:
             streams: the variables of the streams that it reads.
@@ -244,19 +237,18 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def options_sql(self) -> list[tuple[str, str]]:
-        """What the WITH of a CREATE STREAM has to say about it."""
+        """Its options in the WITH of a CREATE STREAM."""
         return []
 
     def kept_parameters(self, given: Collection[str]) -> Written:
-        """Those of its parameters that stay, if a modification gives it others."""
+        """Its parameters that stay when a modification sets others."""
         del given
         return self.parameters()
 
     def check_modified(self, given: Collection[str]) -> None:
-        """Check the box of a modification that gave it some parameters.
-
-        Raises:
-            InvalidInputError: it has become what nobody meant.
+        """Check the box after a modification that set some of its parameters. Raises:
+        InvalidInputError: the others no longer fit, so that the box would do what the author did
+        not mean.
         """
         del given
 
@@ -275,17 +267,17 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def changes_read(self) -> tuple[str, ...]:
-        """The streams of which it reads the tuples as such, whether or not they are tables."""
+        """The streams whose single tuples it reads, even if the streams are tables."""
         return tuple(each for each in self.box.inputs if each not in self.tables_read)
 
     def makes_table(self, tables: Collection[str]) -> bool:
-        """Whether of its output the newest tuple of each key counts. tables: the tables before
-        it."""
+        """Whether its output is a table: only the newest tuple of each key counts. tables: the
+        tables among the streams before it."""
         del tables
         return False
 
     def unchanged(self, field: str) -> str | None:
-        """The field of its output that is a field of its input, as it is; None: there is none."""
+        """The field of its output that has the values of this input field; None: no field has."""
         del field
         return None
 
@@ -301,20 +293,20 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def panes_us(self) -> int | None:
-        """The width of the panes, microseconds, that its output is best folded from."""
+        """The best width of panes for its output, microseconds; None: it is better computed from
+        tuples."""
         return None
 
     def check_panes(self, width_us: int) -> None:
         """Check that its output can be folded from panes of a width.
 
-        Raises:
-            InvalidInputError: it cannot; the reason, for people.
+        Raises: InvalidInputError: it cannot; the message has the reason.
         """
         del width_us
         raise InvalidInputError(f"panes of {self.box.name[:64]!a}, no aggregate")
 
     def explained(self, width_us: int | None) -> ExplainedWindow | None:
-        """Whether its windows are folded from panes, and why. width_us: of the panes."""
+        """Whether its windows are folded from panes, and why. width_us: the panes' width."""
         del width_us
         return None
 

@@ -14,8 +14,7 @@ def check_order(box: Rank | Top, schema: Schema) -> None:
     Args:
         schema: of its input.
 
-    Raises:
-        InvalidInputError: one is no field.
+    Raises: InvalidInputError: a name is no field.
     """
     known = {field.name for field in schema.fields}
     for name in (*box.partition_by, *(each.field for each in box.order_by)):
@@ -27,5 +26,6 @@ def check_order(box: Rank | Top, schema: Schema) -> None:
 
 
 def newest_first(box: Rank | Top, schema: Schema) -> bool:
-    """Whether the order has the stream's time descending: then all of the stream's order is."""
+    """Whether the order has the stream's time descending: then ties are in the reverse of the
+    stream's order, too."""
     return any(each.field == schema.time and each.descending for each in box.order_by)

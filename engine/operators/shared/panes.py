@@ -49,28 +49,28 @@ _WIDTHS_US: Final = tuple(_SECOND_US * s for s in (10, 60, 600, 3_600, 21_600, 8
 that takes no longer than an epoch that catches up."""
 
 MOST_PANES: Final = 1_440
-"""Panes of a window from which on they are wider, where the advance allows it: the minutes of a
-day. All are read when the window closes."""
+"""If a window had more panes than this, they are made wider, where the advance allows it: the
+minutes of a day. All are read when the window closes."""
 
 LIMIT_PANES: Final = 100_000
-"""Panes of a window at most: beyond, its tuples are not many more than they."""
+"""The most panes of a window: if it had more, it would have few tuples in each."""
 
 OVERLAP: Final = 3
-"""Windows that hold a tuple from which on they are folded: for two, a second task costs as much as
-it saves."""
+"""If this many windows hold a tuple, they are folded from panes: with two, the second task costs as
+much as it saves."""
 
 LONG: Final = 12
-"""Panes from which on windows are folded that overlap less: else their tuples, read in one go,
-would hold up the result."""
+"""Windows that overlap less are folded, too, if they have this many panes: to read all their tuples
+at once would delay the result."""
 
 
 def panes_name(stream: str) -> str:
-    """The stream of the panes that an aggregate's output is folded from."""
+    """The name of the stream of panes from which an aggregate's output is folded."""
     return f"{stream}/{PANES}"
 
 
 def made_of_table(stream: str, table: str, steps: Sequence[Step]) -> Iterator[Part]:
-    """How a stream is made of the table beside it. steps: one or two."""
+    """The parts that make a stream from the table beside it. steps: one or two."""
     *before, last = steps
     for step in before:
         part = f"{table}/part"
@@ -81,7 +81,7 @@ def made_of_table(stream: str, table: str, steps: Sequence[Step]) -> Iterator[Pa
 
 def pane_us(size_us: int, advance_us: int) -> int | None:
     """The width of the panes of a window, microseconds: the greatest divisor of its size and its
-    advance that `_WIDTHS_US` allows. None: it is better made of its tuples."""
+    advance that `_WIDTHS_US` allows. None: the window is better computed from its tuples."""
     common = gcd(size_us, advance_us)
     widest = next((w for w in _WIDTHS_US if size_us <= MOST_PANES * w), _WIDTHS_US[-1])
     least = -(-common // widest)
@@ -106,11 +106,9 @@ def has_room(box: Aggregate) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """An argument whose values make tuples of their own, by their keys.
-
-    Attributes:
-        name: the field of the key. state: that of the kind's state; None: it has none.
-        constant: of the function, if the keys depend on it.
+    """An argument of a function that stores a tuple for each key of its values. Attributes: name:
+    the field of the key. state: the field of the kind's state; None: the kind has none. constant:
+    the function's constant, if the keys depend on it.
     """
 
     kind: Kind
@@ -131,16 +129,15 @@ class Keyed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The fields of a stream of panes, behind the group-by fields: the part, those of `values`
-    (first their names, then their states), those of the other functions.
+    """The fields of a stream of panes, behind the group-by fields: the part, the fields of `values`
+    (first the keys, then their states), the fields of the other functions.
 
     Attributes:
-        part: the field that tells the parts of a pane apart; None: there is one.
-        values: the arguments whose values make tuples; those of the nth are in part n + 1.
-        states: by function of the window, the fields of its partial results, those among `values`
-            included.
-        former: the last field: whether the former edition of a modified query made the pane, for
-            windows that its tuples are in yet.
+        part: the field that tells the parts of a pane apart; None: a pane has one part. values: the
+            arguments with a tuple for each key; the tuples of the nth are in part n + 1. states: by
+            function of the window, the fields of its partial results, fields of `values` included.
+            former: the last field: whether the former edition of a modified query made the pane,
+            for windows that still read it.
     """
 
     part: str | None
@@ -186,12 +183,12 @@ _Key = tuple[Kind, Expression | None, Constant]
 
 
 def _key(each: TypedAggregate, function: Counted) -> _Key:
-    """Functions with one key have the same tuples of values."""
+    """What identifies the keyed tuples of a function: functions with equal results share them."""
     return function.kind, each.argument, each.parameter if function.kind.by_constant else None
 
 
 def _keyed(prefix: str, functions: tuple[TypedAggregate, ...]) -> dict[_Key, Keyed]:
-    """The values of these functions that make tuples, in order."""
+    """The arguments of these functions that have a tuple for each key, in order."""
     found: dict[_Key, Keyed] = {}
     for each in functions:
         if isinstance(each.function, Counted) and _key(each, each.function) not in found:

@@ -43,14 +43,15 @@ _FIXED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
 
 
 def seconds_to_us(text: str) -> int:
-    """Microseconds. Raises: InvalidInputError: no number of seconds with at most six decimals."""
+    """Seconds as text, to microseconds. Raises: InvalidInputError: the text is no number of seconds
+    with at most six decimals."""
     if _SECONDS.fullmatch(text.strip()) is None:
         raise InvalidInputError(f"{text[:40]!a} is not a number of seconds, like 60 or 0.25")
     return int(Decimal(text.strip()) * 1_000_000)
 
 
 class Parameters:
-    """The parameters of one box; `finish` refuses those that were not taken."""
+    """The parameters of one box; `finish` refuses parameters that nobody has read."""
 
     def __init__(self, box: Node, nodes: Sequence[Node]) -> None:
         self._box = box
@@ -69,7 +70,7 @@ class Parameters:
         return None if node is None else node.attributes["value"]
 
     def says(self, name: str) -> str | None:
-        """A parameter's value, which is still to be taken."""
+        """A parameter's value, without taking it."""
         node = self._nodes.get(name)
         return None if node is None else node.attributes["value"]
 
@@ -92,7 +93,7 @@ class Parameters:
         return -size if value.strip().startswith("-") else size
 
     def take_choice(self, name: str, *allowed: str) -> str:
-        """Take one of some words, of which the first stands for none."""
+        """Take one of some words; the first is the default."""
         node = self._nodes.get(name)
         value = self.take(name)
         if node is None or value is None:
@@ -102,7 +103,7 @@ class Parameters:
         return value
 
     def take_count(self, name: str) -> int | None:
-        """A number of tuples."""
+        """Take a number of tuples."""
         node = self._nodes.get(name)
         value = self.take(name)
         if node is None or value is None:
@@ -112,7 +113,7 @@ class Parameters:
         return int(value)
 
     def take_flag(self, name: str) -> bool:
-        """1 or true, 0 or false; false if absent."""
+        """Take a flag: 1 or true, 0 or false; false if it is absent."""
         node = self._nodes.get(name)
         value = self.take(name)
         if node is not None and value not in {"0", "1", "true", "false"}:
@@ -125,7 +126,7 @@ class Parameters:
             self.take_fixed(name)
 
     def take_fixed(self, name: str) -> None:
-        """Check one of them."""
+        """Check one parameter that can have one value only."""
         node = self._nodes.get(name)
         value = self.take(name)
         allowed, reason = _FIXED[name]
@@ -156,7 +157,8 @@ class Parameters:
 
 
 def read_functions(parameters: Parameters) -> tuple[AggregateCall, ...]:
-    """`aggregate-function.N` and their names. Raises: InvalidInputError: names the mistake."""
+    """The functions: `aggregate-function.N` and the names of their outputs. Raises:
+    InvalidInputError: names the mistake."""
     calls = parameters.take_numbered("aggregate-function")
     names = parameters.take_numbered("aggregate-function-output-name")
     if len(names) > len(calls):
@@ -174,7 +176,8 @@ def read_groups(parameters: Parameters, name: str = "group-by") -> tuple[str, ..
 def read_order(
     parameters: Parameters,
 ) -> tuple[tuple[str, ...], tuple[OrderBy, ...], int, str]:
-    """The fields of the partition, the order, how many tuples are kept, the field of the place."""
+    """The parameters of a rank: the fields of the partition, the order, the number of tuples, the
+    field of the place."""
     most = (parameters.take("most") or "").strip()
     if not re.fullmatch(r"\d{1,9}", most, re.ASCII):
         raise InvalidInputError(f"most is a number of tuples, not {most[:40]!a}")
@@ -187,16 +190,16 @@ def read_order(
 
 
 Written = list[tuple[str, str]]
-"""Parameters, as they are written: their names and values."""
+"""Parameters as XML has them: names and values."""
 
 
 def numbered(prefix: str, values: Sequence[str]) -> Written:
-    """`prefix.0`, `prefix.1`..."""
+    """Parameters with the names `prefix.0`, `prefix.1`..."""
     return [(f"{prefix}.{number}", value) for number, value in enumerate(values)]
 
 
 def functions_written(functions: Sequence[AggregateCall], groups: Sequence[str]) -> Written:
-    """The functions and the groups."""
+    """The functions and the groups as parameters."""
     return [
         *numbered("aggregate-function", [call_of(each) for each in functions]),
         *numbered("aggregate-function-output-name", [each.output for each in functions]),
@@ -215,7 +218,7 @@ def order_written(box: Rank | Top) -> Written:
 
 
 def us_to_seconds(microseconds: int) -> str:
-    """The shortest text that `seconds_to_us` reads as this."""
+    """The shortest text that `seconds_to_us` reads as this time."""
     whole, rest = divmod(microseconds, 1_000_000)
     return f"{whole}.{rest:06d}".rstrip("0") if rest else str(whole)
 

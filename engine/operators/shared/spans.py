@@ -15,7 +15,7 @@ from medusa.engine.operators.shared.operator import Given
 def spans_schema(
     name: str, groups: Sequence[Field], functions: Sequence[TypedAggregate], given: Given
 ) -> Schema:
-    """The schema of their output. Raises: InvalidInputError: a field has two meanings."""
+    """The schema of the output of spans. Raises: InvalidInputError: a field has two meanings."""
     times = (Field(WINDOW_START, FieldType.TIMESTAMP), Field(WINDOW_END, FieldType.TIMESTAMP))
     made = Schema(name, (*times, *groups, *result_fields(functions, given)))
     check_schema(made)

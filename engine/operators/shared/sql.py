@@ -29,7 +29,7 @@ from medusa.engine.operators.shared.texts import nulls_words
 from medusa.overlay.names import ObjectName
 
 _OF_WINDOWS: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
-"""Names that mean a window's own times, unless the stream stands before them."""
+"""Names that mean a window's times, unless the stream's name stands before them."""
 
 
 def items_sql(expressions: Iterable[tuple[str, str]]) -> str:
@@ -37,7 +37,7 @@ def items_sql(expressions: Iterable[tuple[str, str]]) -> str:
 
 
 def is_same(expressions: Sequence[tuple[str, str]], schema: Schema) -> bool:
-    """Whether the outputs of a map are the fields of its input, as they are."""
+    """Whether a map's outputs are exactly the fields of its input."""
     same = [(each.name, name_text(each.name)) for each in schema.fields]
     return [(name, expression_sql(text)) for name, text in expressions] == same
 
@@ -53,7 +53,7 @@ def windows_sql(
     *,
     of_time: bool = True,
 ) -> str:
-    """The functions of windows, whose times and groups are named in SELECT and in GROUP BY.
+    """The SELECT of functions over windows; SELECT and GROUP BY name the times and the groups.
 
     Args:
         windows: the table of the windows. more: further results.
@@ -67,25 +67,26 @@ def windows_sql(
 
 
 def time_sql(schema: Schema) -> str:
-    """The time that windows are of."""
+    """The column of the time by which windows are made."""
     return f"DESCRIPTOR({name_text(schema.time or STIME)})"
 
 
 def fields_sql(names: Sequence[str], stream: str) -> list[str]:
-    """Fields of a stream beside the times of its windows."""
+    """Fields of a stream, for a SELECT that also has the times of windows."""
     return [_field(name, stream) for name in names]
 
 
 def _field(name: str, stream: str) -> str:
-    """A field of a stream; the bare names of a window's times are those of the window."""
+    """A field of a stream. A bare name like `window_start` would mean the window's, so the stream's
+    name stands before it."""
     if name not in _OF_WINDOWS:
         return name_text(name)
     return f"{name_text(ObjectName.parse(stream).path)}.{name}"
 
 
 def _of_stream(function: AggregateCall, stream: str) -> AggregateCall:
-    """The function, its argument with the stream's name before fields that are called like a time
-    of its windows."""
+    """The function, with the stream's name before fields of its argument that have the name of a
+    window's time."""
     text = function.argument
     if text is None:
         return function
@@ -120,15 +121,14 @@ def _call(each: AggregateCall) -> str:
 
 
 def no_window(name: str, text: str, schema: Schema) -> str:
-    """A field to group by, or of a partition: in parentheses a time does not mean its window."""
+    """A field to group by, or of a partition; a time is in parentheses, so that it does not mean
+    its window."""
     return f"({text})" if name in times_of(schema) else text
 
 
 def first_sql(box: Rank | Top, schema: Schema, table: str, of: str = "") -> str:
-    """The numbers in a subquery, and their bound around it.
-
-    Args:
-        of: what the numbers are by, besides the partition: a window, or an instant.
+    """A subquery that numbers the tuples, and around it the bound of the numbers. Args: of: a
+    further field of the partition: a window's or an instant's.
     """
     windowed = of == WINDOW_START
     names = [each.name for each in schema.fields]

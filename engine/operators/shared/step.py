@@ -11,18 +11,15 @@ from medusa.engine.language.typed import Call, Expression, FieldRef, calls_in
 from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema
 
 CASE: Final = Field(SCENARIO, FieldType.LONG)
-"""The field with the number of a case, where a task computes several of them at once."""
+"""The field with the number of a case, in a task that computes several cases at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """Windows [k * advance, k * advance + size) of stime, microseconds. Their results have the last
-    microsecond of theirs as stime.
-
-    Attributes:
-        grain_us: the tuples of the input stand for so many microseconds up to their stime: the
-            width of the panes, if it reads panes.
-        of_panes: it reads panes.
+    """Windows [k * advance, k * advance + size) of stime, microseconds. The stime of a result is
+    the last microsecond of its window. Attributes: grain_us: a tuple of the input stands for so
+    many microseconds up to its stime: the width of the panes, if the input is one of panes.
+    of_panes: whether the input is one of panes.
     """
 
     size_us: int
@@ -37,14 +34,12 @@ class Windows:
 
     @property
     def span_us(self) -> int:
-        """Return how long after a tuple's stime it still contributes to results, microseconds."""
+        """Return how long a tuple contributes to results, microseconds after its stime."""
         return self.size_us
 
     def horizon_us(self, stream: str | None = None) -> int:
-        """How far behind an output's stime the tuples are that it is made of, microseconds.
-
-        Args:
-            stream: of this input; None: of any.
+        """How far back an output's tuples reach: from its stime to the stime of the oldest of them,
+        microseconds. Args: stream: an input; None: any.
         """
         del stream
         return self.size_us - self.grain_us
@@ -52,12 +47,10 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """Results that each depend on the tuples that are near them in time.
-
-    Attributes:
-        span_us: how long after the stime of a tuple it still makes results of it, microseconds.
-        behind_us: how far behind an output's stime the tuples are that it is made of.
-        sides: the same by input, of those that are not merged.
+    """The reach of a step whose results each depend on tuples near them in time. Attributes:
+    span_us: how long a tuple contributes to results, microseconds after its stime. behind_us: how
+    far back an output's tuples reach, microseconds. sides: the same by input, if the inputs are not
+    merged.
     """
 
     span_us: int
@@ -72,11 +65,9 @@ class Near:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How a stream is made: one step over `inputs`; None: their union.
-
-    Attributes:
-        schema: of the stream; None: it is the output of a box, whose schema is known.
-        kept: it has a log, whoever reads it.
+    """How a stream is made: by a step over `inputs`; None: it is their union. Attributes: schema:
+    of the stream; None: it is the output of a box, whose schema is known. kept: whether it has a
+    log, even if nobody reads it.
     """
 
     stream: str
@@ -87,13 +78,13 @@ class Part:
 
 
 class Step(ABC):
-    """What a box does to the tuples of one of its outputs, with typed expressions.
+    """The computation of one output of a box, with typed expressions.
 
     Attributes:
         word: the kind of box, as contracts name it.
-        recalls: it reads what its task has made, as a table: see
-            `medusa.engine.operators.totals.step`.
-        sided: its inputs are not merged. It is the first step of its task.
+        recalls: whether it reads its task's former output, as a table: see
+            `medusa.engine.operators.totals.step`. sided: whether its inputs are not merged; then it
+            is the first step of its task.
     """
 
     __slots__ = ()
@@ -105,15 +96,14 @@ class Step(ABC):
     @property
     @abstractmethod
     def nodes(self) -> int:
-        """The nodes of its expressions (`medusa.engine.language.typed`), as often as Spark's form
-        repeats them."""
+        """The nodes of its expressions (`medusa.engine.language.typed`), counted as often as
+        Spark's expressions repeat them."""
 
     @abstractmethod
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         """The nodes of the expression that makes a field, by field of its output.
 
-        Args:
-            before: the same, of its input, as far as the task has made its fields.
+        Args: before: the nodes of its input's fields, as far as the task has made them.
         """
 
     @property
@@ -124,12 +114,12 @@ class Step(ABC):
     @property
     @abstractmethod
     def reach(self) -> Windows | Near | None:
-        """Return how far around it in its input a result depends on tuples. None: on one tuple, or
-        on all that its task has made before."""
+        """Return how far in time a result depends on tuples of the input. None: it depends on one
+        tuple, or on the task's whole former output."""
 
     @abstractmethod
     def by_case(self) -> Self:
-        """The same step for tuples of several cases at once, which have `CASE` as a field."""
+        """The same step for the tuples of several cases at once, told apart by the field `CASE`."""
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -138,7 +128,7 @@ class Step(ABC):
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """The different calls of functions of users, each behind those that are its arguments."""
+        """The different calls of functions of users, each after the calls in its arguments."""
         return tuple(dict.fromkeys(call for each in self.expressions for call in calls_in(each)))
 
     def tables(self, inputs: Sequence[str]) -> frozenset[str]:
@@ -147,23 +137,22 @@ class Step(ABC):
         return frozenset()
 
     def carried(self, made: Schema) -> tuple[FieldRef, ...]:
-        """The fields that it needs beside the results of its calls, or leaves as they are.
-
-        Args:
-            made: what it makes.
+        """The fields that it needs beside the results of its calls, or passes unchanged. Args:
+        made: the stream that it makes.
         """
         del made
         raise AssertionError("it calls no function of a user")
 
     def with_results(self, results: Mapping[Call, FieldRef], made: Schema) -> tuple[Step, ...]:
-        """The same steps, the results of its calls in their place. made: what it makes."""
+        """The same step, each call replaced by the field of its result. made: the stream that it
+        makes."""
         del results, made
         raise AssertionError("it calls no function of a user")
 
     @property
     def mapping(self) -> tuple[tuple[str, Expression], ...] | None:
-        """Return the (output field, expression) pairs, if it computes all fields of one tuple of
-        those of one; None: it leaves them, or does something else."""
+        """Return the (output field, expression) pairs, if it computes each output tuple from one
+        input tuple; None: it leaves the fields, or does something else."""
         return None
 
     @property
@@ -177,10 +166,8 @@ class Step(ABC):
         return frozenset()
 
     def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:
-        """How its output is made of its inputs, the output last.
-
-        Args:
-            width_us: of the panes that the output is folded from, microseconds, if it is.
+        """The parts that make its output from its inputs, the output last. Args: width_us: the
+        width of the panes from which the output is folded, microseconds; None: it is not folded.
         """
         del width_us
         return [Part(stream, inputs, self, kept=self.recalls)]
@@ -192,10 +179,8 @@ class Step(ABC):
         return self
 
     def check_succeeds(self, stream: str, old: Step) -> None:
-        """Check that it can go on from what a former edition has made.
-
-        Args:
-            stream: the output of its task. old: the step in its place there.
+        """Check that it can continue the output of a former edition. Args: stream: the output of
+        its task. old: the step that it replaces.
 
         Raises:
             InvalidInputError: it cannot.
@@ -203,12 +188,7 @@ class Step(ABC):
         del stream, old
 
     def check_unrevised(self, output: str, source: str) -> None:
-        """Refuse an input that is revised, if it cannot take back what it has made.
-
-        Args:
-            output: of its task. source: the input.
-
-        Raises:
-            InvalidInputError: it cannot.
+        """Refuse an input that is revised, if it cannot revise its output. Args: output: of its
+        task. source: the input. Raises: InvalidInputError: it cannot.
         """
         del output, source

@@ -21,10 +21,8 @@ def measure_text(measure: Measure) -> str:
 
 
 def measure_of(text: str, output: str) -> Measure:
-    """The measure of a call, as `measure_text` writes it; `first` and `last` are short forms.
-
-    Raises:
-        InvalidInputError: it is no such call.
+    """The measure that a call means, as `measure_text` writes it; `first` and `last` are short
+    forms. Raises: InvalidInputError: the text is no such call.
     """
     match = _CALL.fullmatch(text)
     if match is None:
@@ -50,10 +48,8 @@ def nulls_words(order: OrderBy) -> list[str]:
 
 
 def order_of(text: str) -> OrderBy:
-    """`field [asc | desc] [nulls first | nulls last]`.
-
-    Raises:
-        InvalidInputError: it is something else.
+    """Read `field [asc | desc] [nulls first | nulls last]`. Raises: InvalidInputError: the text is
+    something else.
     """
     found = _ORDER.fullmatch(" ".join(text.split()))
     if found is None:

@@ -20,7 +20,7 @@ from medusa.engine.operators.shared.texts import order_text
 from medusa.overlay.errors import InvalidInputError
 
 MOST_PLACES: Final = 32
-"""The first tuples of a partition that are kept: each place is a pass over the new tuples."""
+"""The most places of a partition: each place costs a pass over the new tuples."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class TopStep(Step):
     """The first tuples of partitions: see `medusa.engine.objects.query.Top`.
 
     Attributes:
-        fields: of the input, all of which are in the output.
-        newest_first: of equal tuples of one stime the last comes first.
+        fields: the fields of the input, all of which the output has. newest_first: whether the last
+            of equal tuples of one stime comes first.
     """
 
     fields: tuple[Field, ...]

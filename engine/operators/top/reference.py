@@ -28,7 +28,7 @@ def top(step: TopStep, rows: Sequence[Row], job: Job) -> list[Row]:
     for stime, key in sorted(at, key=lambda each: each[0]):
         before = kept.get(key, [])
         new = at[stime, key][::-1] if step.newest_first else at[stime, key]
-        now = in_order(step.order_by, [*before, *new])  # of equal ones those that were there first
+        now = in_order(step.order_by, [*before, *new])  # of equal tuples the older ones come first
         kept[key] = now[: step.most]
         for place, row in enumerate(kept[key]):
             if place < len(before) and before[place] is row:

@@ -24,14 +24,12 @@ _TURN: Final = "turn "
 _ROW: Final = "row "
 _KEPT: Final = "kept "
 _NUMBER: Final = "number "
-"""Columns of our own; no field's name has a blank."""
+"""Names of auxiliary columns; no field's name has a blank."""
 
 
 class TopOf(Stage):
-    """The first tuples of a DataFrame of its input.
-
-    Args:
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+    """The first tuples of a DataFrame of its input. Args: by_arrival: whether the input has SEQ,
+    which orders tuples of one stime.
     """
 
     def __init__(self, step: TopStep, *, by_arrival: bool) -> None:
@@ -55,8 +53,8 @@ class TopOf(Stage):
         return self._changes(at_last)
 
     def _numbered(self, frame: DataFrame, own: DataFrame | None) -> DataFrame:
-        """The tuples with `row`: a number in the order that is asked for, and the fields; and with
-        `turn`: their place in the order of time."""
+        """The tuples with two columns: `row`, a struct that sorts by the requested order, and
+        `turn`, their number in the order of time."""
         fields = [quoted(name) for name in self._names]
         own_columns = (F.lit(True).alias(_NEW), F.lit(0).alias(_KEPT))
         new = frame.select(quoted(STIME), *fields, *own_columns, *map(quoted, self._hidden))
@@ -84,7 +82,7 @@ class TopOf(Stage):
         )
 
     def _before(self, own: DataFrame, frame: DataFrame) -> DataFrame:
-        """The tuples of the places of the partitions that have new tuples."""
+        """The present places of the partitions that have new tuples."""
         step = self._step
         names = step.partition_by
         wanted = frame.select(*(quoted(name).alias(f"{_ROW}{name}") for name in names)).distinct()
@@ -107,13 +105,13 @@ class TopOf(Stage):
     def _pass(
         self, frame: DataFrame, place: int, passing: Column, along: WindowSpec
     ) -> tuple[DataFrame, Column]:
-        """Compute one place: what it keeps after each turn, and what continues to the next
-        place."""
+        """Compute one place: the tuple that it has after each turn, and the tuple that it passes to
+        the next place."""
         kept, left = f"{_KEPT}{place}", f"passing {place}"
         so_far = along.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         frame = frame.withColumn(kept, F.min(passing).over(so_far))
         before = F.lag(F.col(kept)).over(along)
-        # of what it had and what comes, the greater goes on; nothing, if one of them is missing
+        # the greater of the old tuple and the new one is passed on; none, if one of them is missing
         loser = F.when(before.isNotNull() & passing.isNotNull(), F.greatest(before, passing))
         return frame.withColumn(left, loser), F.col(f"`{left}`")
 

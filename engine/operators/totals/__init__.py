@@ -26,10 +26,10 @@ from medusa.engine.operators.totals.step import TotalsStep, totals_schema
 from medusa.overlay.errors import InvalidInputError
 
 ADDED: Final = frozenset({"count", "sum", "avg"})
-"""The functions of a table: a tuple that goes is taken away from them."""
+"""The functions of totals over a table: a deleted tuple can be subtracted from them."""
 
 KNOWN: Final = ADDED | {"min", "max", "count_distinct"}
-"""The functions of totals. They are made of what they were and of the new tuples."""
+"""The functions of totals. They are computed from their former values and the new tuples."""
 
 
 class TotalsOperator(Operator[Totals, TotalsStep]):

@@ -28,7 +28,7 @@ from medusa.engine.spark.stage import Job, Stage
 _SIGN: Final = "sign "
 _NEW: Final = "is new "
 _BEFORE: Final = "before "
-"""Columns of our own; no field's name has a blank."""
+"""Names of auxiliary columns; no field's name has a blank."""
 
 
 class TotalsOf(Stage):
@@ -51,7 +51,7 @@ class TotalsOf(Stage):
         """Return the tuples after a boundary.
 
         Args:
-            frame: the tuples after it; if the input is a table, all of them.
+            frame: the tuples after the boundary; if the input is a table, all tuples.
         """
         own, frame = job.own, self._signed(frame, job.after)
         values = self._new_values(frame, own)
@@ -63,7 +63,7 @@ class TotalsOf(Stage):
     # -- the new tuples ---------------------------------------------------------------------------
 
     def _signed(self, frame: DataFrame, after: int) -> DataFrame:
-        """The tuples that come, and those that go, as the arguments of the functions."""
+        """The arguments of the functions, for each new tuple and each tuple that it replaces."""
         if not self._step.changes:
             return frame.select(*self._arguments(), F.lit(1).alias(_SIGN))
         names = [each.name for each in self._fields]
@@ -137,10 +137,9 @@ class TotalsOf(Stage):
     # -- different values --------------------------------------------------------------------------
 
     def _new_values(self, frame: DataFrame, own: DataFrame | None) -> DataFrame | None:
-        """A tuple for each value that a group has for the first time; None: nobody asks.
-
-        The values of all functions are rows of one DataFrame, those of a type in one column: one
-        aggregation finds the new ones of all.
+        """A tuple for each value that a group has for the first time; None: no function needs them.
+        The values of all functions are rows of one DataFrame, with a column for each type, so that
+        one aggregation finds all new ones.
         """
         if not any(state.value for _, state in self._functions()):
             return None
@@ -178,7 +177,7 @@ class TotalsOf(Stage):
         )
 
     def _typed_values(self) -> dict[str, tuple[T.DataType, list[int]]]:
-        """By column of values: their type, and the numbers of the functions that read it."""
+        """For each column of values: its type, and the numbers of the functions that read it."""
         found: dict[str, tuple[T.DataType, list[int]]] = {}
         for number, (_, state) in enumerate(self._functions()):
             if state.value:
@@ -187,7 +186,7 @@ class TotalsOf(Stage):
         return found
 
     def _old_values(self, own: DataFrame) -> DataFrame:
-        """The values that groups have had, with other names."""
+        """The values that groups had before, under other names."""
         part = self._layout.part
         values = [
             F.coalesce(*(quoted(self._layout.states[n].value) for n in numbers)).alias(
@@ -209,7 +208,7 @@ class TotalsOf(Stage):
         """The totals after each of the new tuples.
 
         Args:
-            before: what the groups had.
+            before: the groups' totals before these tuples.
         """
         names = [name for name in self._columns if name in set(partials.columns)]
         both = partials.select(*map(quoted, names), F.lit(True).alias(_NEW))
@@ -262,7 +261,7 @@ class TotalsOf(Stage):
         return fold(quoted(name)).over(along)  # type: ignore[arg-type]
 
     def _carried(self) -> dict[str, Column]:
-        """Sums of integers whose lower half is below 2^32 again."""
+        """Carry in the sums of integers, so that the lower half is below 2^32 again."""
         found: dict[str, Column] = {}
         for _, state in self._functions():
             if state.high:
@@ -279,7 +278,7 @@ class TotalsOf(Stage):
         return made if function.never_null else F.when(number > F.lit(0), made)
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns of the output; those that it has not are null."""
+        """The frame with the columns of the output; columns that the frame lacks are null."""
         known = set(frame.columns)
         return frame.select(
             *(

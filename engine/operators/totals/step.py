@@ -31,7 +31,7 @@ from medusa.overlay.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class TotalsStep(Step):
-    """Totals of groups, with what they are made of.
+    """Totals of groups, with the state that they are computed from.
 
     Attributes:
         changes: the key of the input, if it is read as a table; else empty.
@@ -81,13 +81,10 @@ class TotalsStep(Step):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What one function is made of.
-
-    Attributes:
-        number: of values that are not null; of `count_distinct`, of different ones.
-        high, low: the sum of integers, high 2^32 + low, 0 <= low < 2^32; "" without one.
-        total: the sum of floats. best: the least or the greatest value.
-        value: the field of a value of `count_distinct`, in tuples of this function's part.
+    """The state of one function: names of fields. Attributes: number: the number of values that are
+    not null; for `count_distinct`, of different values. high, low: the sum of integers, high 2^32 +
+    low, 0 <= low < 2^32; "" without one. total: the sum of floats. best: the least or the greatest
+    value. value: the field of a value of `count_distinct`, in tuples of this function's part.
     """
 
     number: str

@@ -31,10 +31,10 @@ from medusa.engine.operators.tuple_windows.step import (
 from medusa.overlay.errors import InvalidInputError
 
 MOST_TUPLES: Final = 1_000
-"""Tuples of a window: as many of each group are read in each job."""
+"""The most tuples of a window: each job reads as many of each group."""
 
 MOST_WINDOWS: Final = 100
-"""Windows that a tuple is in: a job has as many copies of it."""
+"""The most windows that a tuple is in: a job makes as many copies of it."""
 
 
 class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):

@@ -31,7 +31,7 @@ _NEXT: Final = "next stimes "
 _LAST: Final = "window last "
 _AT: Final = "window at "
 _WANTED: Final = "wanted "
-"""Columns of our own; no field's name has a blank."""
+"""Names of auxiliary columns; no field's name has a blank."""
 
 
 class TupleWindowsOf(Stage):
@@ -39,7 +39,7 @@ class TupleWindowsOf(Stage):
 
     Args:
         fields: of the input.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+        by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class TupleWindowsOf(Stage):
         self._types = {each.name: SPARK_TYPES[each.type] for each in made}
         self._columns = [STIME, *(each.name for each in made)]
         self._order: list[str | Column] = [STIME, SEQ if by_arrival else order_of(fields)]
-        # the numbers are the order of tuples of one stime; the names are of our own, as results and
-        # groups may be called as the columns of a window are
+        # The numbers order the tuples of one stime. The names are generated, because results and
+        # groups may have the names of a window's columns.
         groups = tuple(
             msgspec.structs.replace(each, name=f"group {n}") for n, each in enumerate(step.group_by)
         )
@@ -92,7 +92,7 @@ class TupleWindowsOf(Stage):
         before = self._before(own, frame, names)
         both = new.select("*", F.lit(True).alias(_NEW)).unionByName(before)
         group = Window.partitionBy(*map(quoted, self._groups))
-        # `_BASE` is the number of an old tuple, and of a new one the number among the new ones
+        # `_BASE` is the number of an old tuple; for a new one it is the number among the new ones
         last = F.coalesce(F.max(F.when(~quoted(_NEW), quoted(_BASE))).over(group), F.lit(0))
         number = F.when(quoted(_NEW), quoted(_BASE) + last).otherwise(quoted(_BASE))
         return both.select(
@@ -122,7 +122,7 @@ class TupleWindowsOf(Stage):
         )
 
     def _kept(self, tuples: DataFrame) -> DataFrame:
-        """The new tuples as they stand in the output."""
+        """The new tuples with the columns of the output."""
         layout, size = self._layout, self._step.size
         part = F.pmod(quoted(SEQ), F.lit(size)) + F.lit(1)
         return self._shaped(
@@ -142,7 +142,7 @@ class TupleWindowsOf(Stage):
         in_order = Window.partitionBy(*map(quoted, self._groups)).orderBy(SEQ)
         following = F.collect_list(quoted(STIME)).over(in_order.rowsBetween(0, step.size - 1))
         placed = numbered.withColumn(_NEXT, following)
-        # so many tuples after this one the first of its windows ends
+        # the first window with this tuple ends so many tuples later
         least = F.greatest(F.lit(0), quoted(_BASE) + F.lit(1) - number)
         if not step.partial:
             least = F.greatest(least, F.lit(step.size) - number)
@@ -176,7 +176,7 @@ class TupleWindowsOf(Stage):
         )
 
     def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns of the output; those that it has not are null."""
+        """The frame with the columns of the output; columns that the frame lacks are null."""
         known = set(frame.columns)
         return frame.select(
             *(

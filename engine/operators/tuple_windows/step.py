@@ -32,11 +32,9 @@ from medusa.overlay.errors import InvalidInputError
 
 @dataclass(frozen=True, slots=True)
 class TupleWindowsStep(Step):
-    """Windows of so many tuples: see `medusa.engine.objects.query.TupleWindows`. Its output has the
-    tuples as well.
-
-    Attributes:
-        fields: of the input, that the functions take.
+    """Windows of a number of tuples: see `medusa.engine.objects.query.TupleWindows`. Its output
+    also has the input's tuples. Attributes: fields: the fields of the input that the functions
+    take.
     """
 
     size: int
@@ -81,7 +79,7 @@ class TupleWindowsStep(Step):
         )
 
     def check_succeeds(self, stream: str, old: Step) -> None:
-        """Check that the windows find the tuples from which they continue."""
+        """Check that a former edition's output has the tuples with which the windows continue."""
         if not isinstance(old, TupleWindowsStep):
             return
         if self.size > old.size or self.fields != old.fields:
@@ -97,9 +95,9 @@ class Layout:
     """The fields of `OUT/panes`, besides the groups and the results.
 
     Attributes:
-        part: 0: the tuple has results; else 1 and the remainder of its number by the size.
-        number: of a tuple in its group, from 1; of a window, if it is a result, its last tuple's.
-        kept: (field of the input, field here) of those that functions take.
+        part: 0: the tuple has results; else 1 plus the remainder of its number by the size. number:
+            a tuple's number in its group, from 1; in a result, that of the window's last tuple.
+            kept: (field of the input, field here) of the fields that functions take.
     """
 
     part: str
@@ -119,8 +117,8 @@ def layout_of(step: TupleWindowsStep) -> Layout:
 
 
 def tuples_schema(name: str, step: TupleWindowsStep) -> Schema:
-    """The schema of `OUT/panes`. The number comes before all that differs between the tuples of a
-    part and a stime: the last of these is the newest."""
+    """The schema of `OUT/panes`. The number comes before all other fields that differ between
+    tuples of one part and stime, so that the last of these is the newest."""
     layout = layout_of(step)
     fields = (
         *step.group_by,
@@ -146,7 +144,7 @@ def result_steps(step: TupleWindowsStep) -> tuple[FilterStep, MapStep]:
 
 
 def fields_taken(functions: tuple[TypedAggregate, ...], schema: Schema) -> tuple[Field, ...]:
-    """The fields of the input that the functions' arguments have, in its order."""
+    """The fields of the input in the functions' arguments, in the input's order."""
     arguments = [each.argument for each in functions if each.argument is not None]
     names = {name for each in arguments for name in fields_in(each)} - {STIME}
     return tuple(each for each in schema.fields if each.name in names)

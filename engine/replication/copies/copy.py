@@ -48,7 +48,7 @@ class Workshop:
 
     Attributes:
         followers: follow the inputs. readers: decides which participants may read a stream.
-        executor: computes tasks. functions: those of users that they may call here.
+        executor: computes tasks. functions: the functions of users that tasks may call here.
         nursery: runs the copies.
     """
 
@@ -73,7 +73,7 @@ class Workshop:
                 raise InvalidInputError(f"peer {self.here.hex()[:8]}: {error}") from None
 
     def warm(self, tasks: Sequence[Task] = ()) -> None:
-        """Start the executor, so that the first job, of these tasks say, does not wait for it."""
+        """Start the executor before the first job of these tasks needs it."""
         self.nursery.start_soon(self.executor.prepare, [task.at(END) for task in tasks])
 
     async def trouble(self) -> str:
@@ -106,8 +106,8 @@ class Workshop:
 
 @dataclass(frozen=True)
 class Reading:
-    """A worker's report: the boundary that all its inputs have, microseconds, and when it came, on
-    trio's clock, seconds."""
+    """A worker's report: the boundary that all its inputs have reached, microseconds, and the time
+    of the report on trio's clock, seconds."""
 
     boundary: int
     at: float
@@ -124,17 +124,18 @@ class Copy:
 
     Attributes:
         state: its output. inputs: by name.
-        runner: computes it here. fork: computes over the inputs that are there, wherever the task
-            is computed; None: results wait.
-        placements: see above. moving: held while they are being changed.
-        ready: `catch_up` is done.
-        tried: the number of the last move, also of a failed one: no two workers get one number.
+        runner: computes it here. fork: computes over the inputs that are present, whichever peer
+            computes the task; None: results wait. placements: see Args. moving: held while they are
+            being changed.
+        ready: whether `catch_up` is done. tried: the number of the last move, even of a failed one:
+            no two workers get the same number.
         load, rate, cost_ns: cores it takes here, or would take; rows per second it reads; CPU
             nanoseconds a row, as last measured here.
         behind_since: since when the worker has not computed epochs that the inputs allow, on trio's
             clock, seconds; None: it is not behind.
-        given: the highest boundary that a released worker reported; consumers may have read so far.
-        spared: the worker has the inputs, so they need not be here; see `moves.sparing`.
+        given: the highest boundary that a released worker reported; consumers may have read up to
+            it. spared: whether the worker has the inputs, so that they need not be here; see
+            `moves.sparing`.
         reading: the worker's last report of its reading, under this placement; None: none yet.
     """
 
@@ -159,7 +160,7 @@ class Copy:
             events=shop.overlay.events,
         )
         self.fork: Fork | None = None
-        if bound_s and task.of is None:  # revisions come when they come
+        if bound_s and task.of is None:  # revisions arrive late by nature
             self.fork = Fork(
                 self.runner,
                 inputs=self.inputs,
@@ -274,16 +275,17 @@ class Copy:
             seen = self.boundary
 
         course = Course(
-            due=self._wait_for_inputs,  # or the worker alone could end the stream
+            due=self._wait_for_inputs,  # else the worker alone could end the stream
             committed=committed,
             tentative=True,
         )
         term = self.current.term
-        worker = (Place(term.holder),)  # if it lost it, we take the task back
+        # if the worker has lost tuples, this peer takes the task back
+        worker = (Place(term.holder),)
         await Follower(self.state, worker, self._reach, f"{OWNER} {term.number}", course).run()
 
     async def _wait_for_inputs(self, boundary: int) -> None:
-        """Wait until the inputs have that boundary, unless the worker is who has them."""
+        """Wait until the inputs here have that boundary, unless only the worker has them."""
 
         async def until_spared() -> None:
             await self.spared.until(lambda spared: spared)
@@ -291,8 +293,8 @@ class Copy:
         await until_one_ends(partial(self.runner.inputs.wait, boundary), until_spared)
 
     def hear(self, boundary: int, rate: float) -> None:
-        """Note what the worker says of its inputs. boundary: that all of them have, microseconds.
-        rate: rows per second that it reads."""
+        """Note a worker's report of its inputs. boundary: the boundary that all of them have,
+        microseconds. rate: rows per second that it reads."""
         now, before = trio.current_time(), self.reading
         self.reading = Reading(boundary, now)
         if self.spared.value and before is not None:
@@ -339,18 +341,18 @@ class Copy:
 
     def hold_for_consumers(self, consumed: int, participant: str = "") -> None:
         """Keep the output for the consumers that read it at the worker: if this peer takes the task
-        back, or its secondary takes over, they go on there.
+        back, or its secondary takes over, they continue there.
 
         Args:
             consumed: the boundary that all of them have reached, microseconds.
-            participant: the worker's, if it is another one.
+            participant: the worker's, if it is not ours.
         """
         self._consumed = min(consumed, self.boundary)
         self.state.log.retention.hold(self._at_worker, self._consumed, holder=participant)
 
     def keep_for_consumers(self) -> None:
-        """Begin to keep the output for consumers that go to a worker or, if the task is here again,
-        go on until they have come back."""
+        """Begin to keep the output for consumers that go to a worker. If the task is back here,
+        keep it until they have come back."""
         if self.current.term.holder:
             self.hold_for_consumers(self.state.log.upkeep.needed(frozenset()))
         elif self._consumed is not None:
@@ -369,7 +371,7 @@ class Copy:
         """Input tuples with after < stime <= upto, by which a worker is paid.
 
         Raises:
-            NotRetainedError: they are not all here, any more or yet.
+            NotRetainedError: some of them are not here any more, or not yet.
         """
         return self.runner.inputs.count(after, upto)
 

@@ -14,9 +14,9 @@ from medusa.engine.tasks.windows import read_after, whole_after
 
 
 def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
-    """The boundaries from which a peer with empty windows makes all tuples after `safe`, by stream
-    that the tasks read or make (upstream backup: Hwang et al., CS-04-05, `cause()` of the oldest
-    tuple that is still needed).
+    """The boundaries from which a peer with empty windows computes all tuples after `safe`, for
+    each stream that the tasks read or make (upstream backup: Hwang et al., CS-04-05, `cause()` of
+    the oldest tuple that is still needed).
 
     Args:
         tasks: each after those whose output it reads.
@@ -32,7 +32,7 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
 
 def reached(tasks: Sequence[Task], inputs: Mapping[str, int]) -> dict[str, int]:
     """The boundaries after which the outputs are right if the tasks begin with the inputs after
-    `inputs` and no window open (amnesia)."""
+    `inputs` and without open windows (amnesia)."""
     at = dict(inputs)
     for task in tasks:
         begins = max(at[stream] for stream in task.inputs)

@@ -28,8 +28,8 @@ from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 def carrier(stored: StoredQuery) -> str:
-    """The owner of the followers' logs that a replica of the query reads. Logs that a primary sends
-    are of that query alone: another query may have another primary."""
+    """The owner of the followers' logs that a replica of the query reads. Each query has its own
+    logs of streams that its primary sends, because another query may have another primary."""
     if stored.availability.mode is Mode.PASSIVE_STANDBY:
         return f"{REPLICA}-{short_digest(stored.name)}"
     return REPLICA
@@ -42,10 +42,8 @@ def _forgets(availability: Availability) -> bool:
 
 
 class QueryCopy:
-    """A query at this peer: a primary serves it, and `Standby` decides on a secondary's.
-
-    Args:
-        record: the query as it counts here, and its file.
+    """A query at this peer. A primary serves it; a secondary's `Standby` decides what to do with
+    it. Args: record: the query as this peer believes it, and its file.
         plan: its tasks, each after those whose output it reads.
 
     Attributes:
@@ -53,8 +51,8 @@ class QueryCopy:
         tasks: copies of all its tasks, once they are computed here.
         taken_over_at: when this peer took it over, on trio's clock, seconds.
         modifying: held while it is being modified.
-        parted_at: when a peer was given up that may still take itself for its secondary, on trio's
-            clock, seconds.
+        parted_at: when this peer gave up another one that may still believe to be the query's
+            secondary, on trio's clock, seconds.
     """
 
     def __init__(self, shop: Workshop, record: QueryRecord, plan: Sequence[Task]) -> None:
@@ -70,7 +68,7 @@ class QueryCopy:
 
     @property
     def stored(self) -> StoredQuery:
-        """The query as it counts here; `record` writes it."""
+        """The query as this peer believes it; `record` changes it."""
         return self.record.stored
 
     @property
@@ -88,7 +86,7 @@ class QueryCopy:
         await self.keep_outputs(Role.DERIVED)
         await self._follow_inputs()
         if self.stored.availability.mode in {Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY}:
-            for name in self.stored.inputs:  # until a secondary's needs are known
+            for name in self.stored.inputs:  # held until the secondary's needs are known
                 self._shop.followers.need(name, self.name, BEGINNING)
         self.compute()
 
@@ -103,8 +101,8 @@ class QueryCopy:
         position = stored.positions.get(state.name, BEGINNING)
         if state.log.boundary == BEGINNING < position:
             if _forgets(stored.availability) and not is_panes(state.name):
-                await state.log.commit(position, None)  # the gap: consumers go on behind it
-            else:  # windows that a worker folds must not have a gap among their panes
+                await state.log.commit(position, None)  # the consumers continue behind the gap
+            else:  # windows that a worker folds need panes without a gap
                 state.log.begin(position)
         if state.entry != entry:
             await store.define(state, entry)
@@ -113,8 +111,8 @@ class QueryCopy:
         return state
 
     async def _follow_inputs(self) -> None:
-        """Open the logs of the inputs: whole ones where the query was created, unless it has begun;
-        in a replica, from the boundary of its outputs on."""
+        """Open the logs of the inputs: whole logs where the query was created, unless it has begun;
+        in a replica, logs from the boundary of its outputs on."""
         stored, followers = self.stored, self._shop.followers
         query = stored.entry.query
         reached = {task.output: self.logs[task.output].log.boundary for task in self.plan}
@@ -131,7 +129,8 @@ class QueryCopy:
                 self.logs[name] = await followers.follow(entry, self.name, self._begin_of(name))
 
     def _begin_of(self, name: str) -> int:
-        """The boundary after which an input is needed; one that was not needed here is empty."""
+        """The boundary after which an input is needed; the log of an input that was not needed here
+        is empty."""
         readers = [task for task in self.plan if name in task.inputs]
         needs = (read_after(task, name, self.logs[task.output].log.boundary) for task in readers)
         return min(needs, default=BEGINNING)
@@ -151,7 +150,8 @@ class QueryCopy:
         for copy in self.tasks:
             copy.runner.inputs.hold()
             if copy.current.term.holder and copy.state.role is Role.DERIVED:
-                copy.hold_for_consumers(copy.state.log.start)  # until the worker says more
+                # held until the worker's first report
+                copy.hold_for_consumers(copy.state.log.start)
 
     def entries(self, stored: StoredQuery, plan: Iterable[Task]) -> list[StreamEntry]:
         """The catalog's entries of the outputs, with this peer as their leader."""
@@ -190,7 +190,8 @@ class QueryCopy:
         async with trio.open_nursery() as nursery:
             for copy in self.tasks:
                 nursery.start_soon(copy.run)
-        moved = any(len(copy.placements) > 1 for copy in self.tasks)  # its input may be billed yet
+        # then the inputs may still be needed for a bill
+        moved = any(len(copy.placements) > 1 for copy in self.tasks)
         if self.stored.entry.query.until < END and not moved:
             await self.leave_inputs()
 
@@ -204,8 +205,8 @@ class QueryCopy:
             yield
 
     def modify(self, tasks: Iterable[Task]) -> None:
-        """Go on with these editions of the tasks. Call it while those tasks stand still whose next
-        output changes."""
+        """Continue with these editions of the tasks. Call it while every task whose next output
+        changes stands still."""
         self.plan = tuple(tasks)
         editions = {task.name: task for task in self.plan}
         for copy in self.tasks:
@@ -221,7 +222,8 @@ class QueryCopy:
                 copy.runner.limit.set(begins[copy.name])
 
     def stand_still(self, names: Collection[str]) -> None:
-        """Stop these tasks where they are, until `go_on`. Call it while they are paused."""
+        """Stop these tasks at their present boundaries, until `go_on`. Call it while they are
+        paused."""
         for copy in self.tasks:
             if copy.name in names:
                 copy.runner.limit.set(copy.boundary)
@@ -237,8 +239,8 @@ class QueryCopy:
         return any(copy.runner.limit.value < END for copy in self.tasks)
 
     def wait_s(self, parted_s: float) -> float:
-        """How long until no other peer emits results of it, seconds. parted_s: the time until a
-        peer finds out that it is no secondary any more."""
+        """How long another peer may still emit its results, seconds. parted_s: the time until a
+        peer finds out that it is no longer the secondary."""
         return max(self.parted_at, self.taken_over_at) + parted_s - trio.current_time()
 
     # -- its entries in the catalog -----------------------------------------------------------
@@ -253,7 +255,7 @@ class QueryCopy:
 
     async def publish_term(self, copy: Copy, announcements: Announcements) -> None:
         """Publish the worker of a task. Raises: as `publish`."""
-        # read and declared in one step: of two that publish, the later one is right
+        # read and published in one step: of two concurrent calls the later one is right
         await announcements.publish_term(
             msgspec.structs.replace(self.stored.term, subject=copy.name),
             worker=copy.current.term.holder,
@@ -262,7 +264,7 @@ class QueryCopy:
 
 
 async def drop_logs(shop: Workshop, stored: StoredQuery) -> None:
-    """Drop the logs of a query, except those that are read here by others."""
+    """Drop the logs of a query, except logs that others read here."""
     for stream in stored.inputs:
         await shop.followers.leave(stream, stored.name)
     for output in stored.entry.outputs:

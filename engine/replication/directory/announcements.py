@@ -28,7 +28,7 @@ class Announcements:
     """Publishes this peer's streams, queries and terms in the catalog.
 
     Args:
-        nursery: runs the publications that nobody waits for.
+        nursery: runs the publications in the background.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Announcements:
             await self._catalog.withdraw(PRODUCER, ObjectName.parse(stream))
 
     async def withdraw_sources(self, peer: str, is_kept: Callable[[str], bool]) -> None:
-        """Withdraw the source streams that this peer deleted in the last run: a crash may have come
-        before. Call it once all kept streams are open.
+        """Withdraw the source streams that this peer deleted in the last run: a crash may have
+        prevented the withdrawal. Call it once all kept streams are open.
 
         Args:
             peer: this peer's id, hex. is_kept: whether the stream of that name is here.
@@ -146,7 +146,7 @@ class Announcements:
         await self._withdraw_query(ObjectName.parse(stored.name))
 
     async def withdraw_all_but(self, known: set[str]) -> None:
-        """Withdraw the entries that the last run published of queries that are not known."""
+        """Withdraw entries that the last run published about queries that are unknown now."""
         for stream in self._catalog.own(STREAM):
             query = "" if stream.value.stream.view else stream.value.stream.query
             if query and query not in known:
@@ -156,7 +156,7 @@ class Announcements:
                 await self._withdraw_query(published.name)
 
     async def _withdraw_query(self, query: ObjectName) -> None:
-        # if another peer of ours publishes it from now on, it is that peer's
+        # an entry that another peer of ours publishes belongs to that peer
         with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(QUERY, query)
 
@@ -164,8 +164,8 @@ class Announcements:
 
     def tell_soon(self, name: str, tell: Callable[[], Awaitable[None]]) -> None:
         """Call `tell`, which publishes the object of that name, in the background until it
-        succeeds: the catalog is slow when peers die, and others wait for us then. Changes that come
-        meanwhile are published as well."""
+        succeeds: the catalog is slow when peers die, and callers must not wait for it. Changes that
+        come meanwhile are published, too."""
         telling = self._telling.get(name)
         if telling is not None and not telling.scope.cancel_called:
             telling.again = True
@@ -197,14 +197,15 @@ class Announcements:
             telling.scope.cancel()
 
     async def silence(self, name: str) -> None:
-        """Stop publishing the object of that name; on return nothing of it is under way."""
+        """Stop publishing the object of that name; on return no publication of it is under way."""
         self.stop_telling(name)
         if (telling := self._telling.get(name)) is not None:
             await telling.over.wait()
 
 
 class _Telling:
-    """A publication in the background. again: it has to be repeated."""
+    """A publication in the background. again: whether it must be repeated, because the object has
+    changed."""
 
     def __init__(self) -> None:
         self.scope = trio.CancelScope()
@@ -251,7 +252,8 @@ class Announcing:
         self._published = True
 
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
-        """Announce new definitions of the stream and of those beside it."""
+        """Announce new definitions of the stream and of the streams of its late tuples and
+        revisions."""
         async with self._telling:
             if not self._deleted:
                 await self._announcements.announce_altered(entries)

@@ -42,7 +42,8 @@ class Rendition(NamedTuple):
 
 
 class Book:
-    """The believed term of each subject, bounded: the longest without news is forgotten first."""
+    """The believed term of each subject, bounded: the subject with the oldest news is forgotten
+    first."""
 
     def __init__(self) -> None:
         self._terms: dict[str, Term] = {}
@@ -64,10 +65,8 @@ class Book:
         return self._subjects.get(key)
 
     def believe(self, term: Term, now: float) -> bool:
-        """Note a term, not of the future: no holder of a lower number is asked any more.
-
-        Args:
-            term: with the holder that claims it; holder "": another peer names it.
+        """Note a term, unless it is of the future: holders of lower numbers are not asked any more.
+        Args: term: its holder is the peer that claims it; "": another peer mentions it.
 
         Returns:
             whether it is news.
@@ -94,7 +93,7 @@ class Book:
             self._name(subject)
 
     def learned(self, subject: str) -> Sequence[Rendition] | None:
-        """The catalog's last entries of a stream; None: it was not asked."""
+        """The catalog's last entries of a stream; None: it has not answered about it."""
         return self._renditions.get(subject)
 
     def is_ahead(self, subject: str, now: float) -> bool:
@@ -132,12 +131,13 @@ def forget_oldest(known: dict[K, T]) -> None:
 def in_order(
     renditions: Iterable[Rendition], number: int, *, oldest: bool, holder: PeerId | None = None
 ) -> list[PeerId]:
-    """The peers to ask, the best first: those at work, then their publishers, which have the
-    history; last the secondaries, which may know of a takeover before the catalog does.
+    """The peers to ask, the best first: the peers that compute the stream, then the publishers,
+    which have the history; last the secondaries, which may know of a takeover before the catalog
+    does.
 
     Args:
-        number: a holder of a lower one has been succeeded: only its secondary is asked.
-        oldest: rather the peers with most of the history than those at work.
+        number: the latest term; of the holder of a lower one only the secondary is asked. oldest:
+            whether to prefer the peers with most of the history.
         holder: the peer that claims the term of that number.
     """
     peers: list[PeerId] = []

@@ -36,13 +36,12 @@ detector takes on one machine, and less than a consumer's patience."""
 
 
 class Directory:
-    """Believes terms, finds holders, and tells of changes.
+    """Decides which terms to believe, finds holders, and notifies listeners of changes.
 
     Args:
         nursery: runs questions to the catalog whose answers come late.
 
-    Attributes:
-        changed: called with a new term that its holder claims.
+    Attributes: changed: called with each new term that its own holder claims.
     """
 
     def __init__(self, overlay: Overlay, catalog: Catalog, nursery: trio.Nursery) -> None:
@@ -63,11 +62,9 @@ class Directory:
         return self._book.number(stream, self._overlay.clock())
 
     def believe(self, term: Term) -> bool:
-        """Note that a peer of its participant produces a stream under that term: no peer of an
-        earlier term is asked any more.
-
-        Args:
-            term: with the holder that claims it; holder "": another peer names it.
+        """Note that a peer of the stream's participant produces it under that term: peers of
+        earlier terms are not asked any more. Args: term: its holder is the peer that claims it; "":
+        another peer mentions it.
 
         Returns:
             whether it is news.
@@ -131,7 +128,7 @@ class Directory:
         return [published.publisher for published in await self._published(stream)]
 
     async def successor(self, stream: str, before: PeerId) -> PeerId | None:
-        """The holder of the latest term, if that is another peer than `before`.
+        """The holder of the latest term, if it is not `before`.
 
         Raises:
             MedusaError: the catalog does not answer.
@@ -164,7 +161,7 @@ class Directory:
         return (await lookup(self._catalog, QUERY, ObjectName.parse(query))).value
 
     async def entry(self, stream: str) -> StreamEntry:
-        """A stream as published; as it was before, if the catalog is slow or away.
+        """A stream as published; the last known entry, if the catalog is slow or away.
 
         Raises: see `medusa.engine.objects.catalog_records.lookup`.
         """
@@ -191,8 +188,8 @@ class Directory:
     # -- finding ----------------------------------------------------------------------------------
 
     def versions(self, stream: str) -> list[PeerId]:
-        """The other peers that produce the stream, or are its query's secondaries, as far as is
-        known: those at work first."""
+        """The other peers that produce the stream, or are its query's secondaries, as far as this
+        peer knows; the peers that compute it come first."""
         peers = self._book.in_order(stream, self._overlay.clock())
         return [peer for peer in peers if peer != self._overlay.identity.peer_id]
 
@@ -211,15 +208,13 @@ class Directory:
     async def connect(
         self, stream: str, *, oldest: bool = False, at: PeerId = NO_PEER
     ) -> Connection:
-        """A connection to another peer that produces `stream` now.
-
-        Args:
-            oldest: rather to the peer with most of its history than to the one at work.
-            at: to that peer, whatever the catalog says.
+        """A connection to another peer that produces `stream` now. Args: oldest: whether to prefer
+        the peer with most of its history to the one that computes it. at: the peer to connect to,
+        whatever the catalog says.
 
         Raises:
-            UnavailableError: no peer produces it, or begins to within `HANDOVER_S`; or its producer
-                cannot be reached.
+            UnavailableError: no peer produces it or begins to do so within `HANDOVER_S`; or its
+                producer cannot be reached.
         """
         if at:
             return await self._overlay.connect(at)
@@ -242,11 +237,11 @@ class Directory:
         if own in peers:
             peers.remove(own)
         if not peers:
-            # the caller knows that there is such a stream: it is changing hands
+            # the caller knows that the stream exists: it is changing hands
             raise UnavailableError(f"nobody produces {stream} at the moment")
         preferred = NO_PEER if oldest else self._preferred.get(stream, NO_PEER)
         health = self._overlay.gossip.health
-        # stable; a dead one is still tried, the last
+        # the sort is stable; a dead peer is still tried, as the last
         peers.sort(key=lambda peer: (peer != preferred, health(peer).gone))
         failed: list[str] = []
         for peer in peers:
@@ -281,7 +276,8 @@ def _rendition(stream: str, published: Published[Producer]) -> Rendition:
 
 
 def _named(text: str) -> PeerId:
-    """NO_PEER also for a text that is no peer id: a stranger's slip costs only the first choice."""
+    """The peer with that id; NO_PEER for a text that is no peer id: a stranger's mistake costs only
+    the first choice."""
     with suppress(InvalidInputError):
         return parse_optional_peer_id(text)
     return NO_PEER

@@ -10,10 +10,10 @@ from medusa.overlay.errors import MedusaError
 
 LOOK_UP_S: Final = 0.25
 """How long the catalog is waited for if an earlier answer of it is known, seconds: it is slow when
-peers die, and then consumers are in a hurry."""
+peers die, and consumers must not wait then."""
 
 Ask: TypeAlias = Callable[[str], Awaitable[object]]
-"""A question about a stream, which notes the answer."""
+"""A function that asks about a stream, and notes the answer."""
 
 
 class Questions:
@@ -34,7 +34,8 @@ class Questions:
             await answered.wait()
 
     def ask_soon(self, stream: str, ask: Ask) -> trio.Event:
-        """Ask in the background, unless that is being asked; gives what is set by the answer."""
+        """Ask in the background, unless the question is under way; returns an event that is set by
+        the answer."""
         question = (ask.__name__, stream)
         if question not in self._asked:
             self._asked[question] = trio.Event()

@@ -28,17 +28,17 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import NO_PEER, PeerId
 
 INPUT: Final = "in"
-"""The variant of the copies that tasks of other peers read: one for each stream and owner, since an
-owner may give this peer the history of a stream. A task for which that copy begins too late has a
-copy of its own."""
+"""The variant of the copies that tasks of other peers read: one for each stream and owner, because
+an owner may send this peer the history of a stream. A task for which that copy begins too late gets
+another copy."""
 
 PAST: Final = "past"
-"""The variant of the copies that begin earlier than the log that is here, each for one of our
-queries or views."""
+"""The variant of copies that begin earlier than the stream's log at this peer; each is for one of
+our queries or views."""
 
 
 def history_of(user: str) -> Hold:
-    """The hold of a user that reads a log's history."""
+    """The name of the hold for a user that reads a log's history."""
     return Hold("past", user)
 
 
@@ -50,8 +50,8 @@ class Followers:
         peer: this peer's id, hex.
 
     Attributes:
-        reach: opens the places that they read from.
-        left: called when a stream is no longer read, before its log is dropped.
+        reach: opens the places that followers read from. left: called when a stream is no longer
+            read, before its log is dropped.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class Followers:
                 run.follower.subscribe_anew()
 
     async def follow(self, entry: StreamEntry, user: str, after: int = BEGINNING) -> StreamState:
-        """The log of a stream, for a query: our own, or a follower's, which begins at the boundary
-        `after` if it is new."""
+        """The log of a stream, for a query: the stream's own log, or a follower's copy, which
+        begins at the boundary `after` if it is new."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
@@ -101,7 +101,7 @@ class Followers:
         self, entry: StreamEntry, user: str, origin: Origin, after: int, owner: str
     ) -> StreamState:
         """The log of a stream from the boundary `after` on, for a task that we run for another
-        peer, `owner` (hex): one that is here and reaches back so far, or a follower's, which that
+        peer, `owner` (hex): a log here that reaches back so far, or a follower's copy, which that
         owner's tasks share."""
         own = self._store.get(entry.stream.name)
         if own is not None and own.role is not Role.FOLLOWER and own.log.start <= after:
@@ -119,9 +119,9 @@ class Followers:
 
     @failpoint(Failpoint.FOLLOWER_FOLLOW_HISTORY)
     async def follow_history(self, entry: StreamEntry, user: str, after: int) -> StreamState:
-        """The log of a stream from the boundary `after` on, for a query or a view of ours: one that
-        is here and reaches back so far, or a follower's of its own. It is held as
-        `history_of(user)` for a while: by then the user holds it."""
+        """The log of a stream from the boundary `after` on, for a query or a view of ours: a log
+        here that reaches back so far, or a new follower's copy. For a while it is held as
+        `history_of(user)`, until the user holds it."""
         async with self._changing:
             state = self._store.get(entry.stream.name)
             if state is None:
@@ -152,13 +152,13 @@ class Followers:
             self._running[key].follower.need(min(needs.values()))
 
     def spare(self, key: LogKey, user: str, source: PeerId, needed: int) -> None:
-        """Read a copy no longer, if `source` has the stream and `user` has no other need of it
-        here than that the rows after `needed` can be had there; NO_PEER: read it."""
+        """Stop reading a copy, if `source` has the stream and `user` needs only that `source` keeps
+        the rows after `needed`; NO_PEER: read it again."""
         run, state = self._running.get(key), self._store.get(*key)
         if run is None or state is None:
-            return  # it is no copy
+            return  # the log is no copy
         if not run.dormancy.source and state.log.boundary == BEGINNING:
-            return  # it has not begun
+            return  # the copy has not begun
         alone = self._users.get(key) == {user}
         if not alone or any(hold.kind != "task" for hold in state.log.retention.consumers):
             source = NO_PEER
@@ -172,7 +172,7 @@ class Followers:
 
     @failpoint(Failpoint.FOLLOWER_PART_WITH)
     async def part_with(self, state: StreamState) -> None:
-        """Produce the stream no more. If it is read here, its log goes on as a follower's; else it
+        """Stop producing the stream. If it is read here, its log becomes a follower's copy; else it
         is dropped."""
         readers = self._direct.pop(state.key, set())
         if not readers:
@@ -181,7 +181,7 @@ class Followers:
             return
         try:
             await self._store.change_role(state, Role.FOLLOWER)
-        except MedusaError:  # a full disk; a restart finds out as well: `Resuming.resume`
+        except MedusaError:  # the disk is full; a restart tries again: `Resuming.resume`
             state.role = Role.FOLLOWER
         for user in readers:
             state.log.retention.release(Hold("replica", user))
@@ -211,7 +211,7 @@ class Followers:
                 self._running[key].take_from(user, origin)
 
     def gone(self, key: LogKey) -> Place | None:
-        """See `Follower.gone`, of that copy."""
+        """`Follower.gone` of the follower of that copy."""
         run = self._running.get(key)
         return None if run is None else run.follower.gone
 
@@ -233,7 +233,7 @@ class Followers:
         self._users.setdefault(state.key, set()).add(user)
         if (running := self._running.get(state.key)) is not None:
             running.origins.setdefault(user, origin)
-            if running.dormancy.source:  # the new user wants what the stream still has
+            if running.dormancy.source:  # the new user wants all rows that the stream still has
                 running.look(Look(NO_PEER, after))
             return
         follower = Follower(
@@ -298,8 +298,8 @@ class _Run:
 
     Attributes:
         after: the boundary that a new log begins at.
-        origins: by user, where it wants the stream from. The first one's is taken, and when that
-            user leaves, the next one's: an origin may serve one user alone.
+        origins: the origin that each user wants. The first user's is taken, and when that user
+            leaves, the next one's: an origin may serve one user alone.
     """
 
     follower: Follower

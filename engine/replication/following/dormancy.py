@@ -19,13 +19,12 @@ from medusa.overlay.names import NO_PEER, PeerId
 
 @dataclass(frozen=True)
 class Look:
-    """The state of things; boundaries, microseconds.
+    """The state of a follower; boundaries, microseconds.
 
     Attributes:
-        source: the peer that has the stream, and alone needs its rows; NO_PEER: they are needed
-            here.
-        needed: rows after it may come to be needed here.
-        held: the source has all rows after it, and keeps them for us; END: not known.
+        source: the peer that has the stream, and alone needs its rows; NO_PEER: its rows are needed
+            here. needed: rows after this boundary may come to be needed here. held: the source
+            keeps all rows after this boundary for us; END: this is not known.
     """
 
     source: PeerId
@@ -35,7 +34,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Keep:
-    """Read at the source, which is to keep all rows from now on, although they are here."""
+    """Read from the source, and have it keep all rows from now on, although they are here."""
 
     source: PeerId
 
@@ -49,7 +48,7 @@ class Sleep:
 
 @dataclass(frozen=True)
 class Read:
-    """Read on; a copy that was dropped begins again at `after`."""
+    """Continue to read; a copy that was dropped begins again at `after`."""
 
     after: int
 
@@ -70,7 +69,7 @@ class Dormancy:
         self._needed = BEGINNING
 
     def handle(self, look: Look) -> Step | None:
-        """The step to take; None: all stays as it is."""
+        """The step to take; None: nothing changes."""
         if self.source and look.source != self.source:
             self.source, self._asleep = NO_PEER, False
             return Read(min(look.needed, self._needed))

@@ -57,11 +57,11 @@ class Course:
 
     Attributes:
         after: the boundary that a new log begins with, microseconds.
-        until: the copy ends at that boundary; END: with its stream.
-        due: the pace; returns once the copy may have that boundary: a sender that is ahead waits.
+        until: the boundary at which the copy ends; END: it ends with its stream. due: returns once
+            the copy may have that boundary; it makes a sender that is ahead wait.
         committed: called whenever the copy's boundary has moved.
-        tentative: follow the stream's tentative suffix as well.
-        listed: take the stream's definition, and the term of its producer, from the catalog.
+        tentative: whether to follow the stream's tentative suffix, too. listed: whether to take the
+            stream's definition, and the term of its producer, from the catalog.
     """
 
     after: int = BEGINNING
@@ -81,9 +81,9 @@ class Follower:
         subscriber: this peer's name at the producer, whose retention waits for it.
 
     Attributes:
-        gone: the last place of its origin, if that one has dropped the next tuples as well.
-        held: the peer of `keep_at` has all tuples after that boundary, and keeps them for us; END:
-            it has not said so yet.
+        gone: the last place of its origin, if even that one has dropped the next tuples. held: the
+            boundary after which the peer of `keep_at` keeps all tuples for us; END: it has not
+            confirmed this yet.
     """
 
     def __init__(
@@ -137,32 +137,32 @@ class Follower:
         self._elsewhere.ring()
 
     def need(self, boundary: int) -> None:
-        """Have the producer keep the tuples after that boundary, although they are here; END: none
-        that are here."""
+        """Have the producer keep the tuples after that boundary, although they are here; END: it
+        need keep none that are here."""
         if boundary != self._safe.value:
             self._safe.set(boundary)
 
     def keep_at(self, source: PeerId) -> None:
-        """Read at that peer, which is to keep all rows from now on; see `held`."""
+        """Read from that peer, and have it keep all rows from now on; see `held`."""
         self._keeps, self.held = True, END
         self.read_from((Place(source),))
 
     def sleep(self, needed: int) -> None:
-        """Drop the copy, read nothing, and have that peer keep the rows after `needed`, which grows
-        with each call; until `wake`."""
+        """Drop the copy, read nothing, and have that peer keep the rows after `needed`, until
+        `wake`. `needed` grows with each call."""
         was_awake = self._dormant.value is None
         self._dormant.set(needed)
         if was_awake:
             self.subscribe_anew()
 
     def wake(self, after: int, origin: Origin) -> None:
-        """Read on, at these places, and have nothing kept that is here. A copy that was dropped
-        begins again at `after`."""
+        """Continue to read, from these places; the source need not keep rows that are here. A copy
+        that was dropped begins again at `after`."""
         self._keeps, self.held = False, END
         if self._dormant.value is not None:
             self._dormant.set(None)
             self._after = after
-            with suppress(StorageError):  # else it begins with its first rows
+            with suppress(StorageError):  # otherwise it begins with the first rows
                 self._begin()
         self.need(END)
         self.read_from(origin)
@@ -216,7 +216,7 @@ class Follower:
         request = Subscribe(self._state.name, NO_ROWS, self._subscriber, keep=needed)
 
         async def listen(feed: Reading) -> None:
-            while True:  # the end of the stream, at most
+            while True:  # at most the end of the stream arrives
                 await feed.receive(Tuples)
 
         async def acknowledge(feed: Reading) -> None:
@@ -259,14 +259,15 @@ class Follower:
                 raise BrokenError(f"the call that brought {self._state.name} was ended") from None
 
     async def take_leave(self) -> None:
-        """Tell the producer that it need keep nothing for us; if that fails, a lease runs out."""
+        """Tell the producer to keep nothing for us any more; if the call fails, the lease
+        expires."""
         request = Subscribe(self._state.name, END, self._subscriber)
         with suppress(MedusaError, EndOfCall), trio.move_on_after(self._timing.last_word_s):
             async with self._reach.open(self._origin[0], request) as feed:
                 await feed.receive(Tuples)
 
     async def _receive(self, reader: Subscriber, feed: Reading) -> None:
-        self._begin()  # the next tuples may be long in coming
+        self._begin()  # the next tuples may come late
         log = self._state.log
         try:
             while log.boundary < END:
@@ -289,7 +290,7 @@ class Follower:
         log, suffix = self._state.log, self._state.suffix
         message, body = await feed.receive(Tuples)
         self._state.refusal = ""
-        if self._keeps:  # it would have refused us older tuples than it has
+        if self._keeps:  # a source that lacks older tuples would have refused the call
             self.held = self._safe.value
         epoch = reader.take(message, body)
         self._state.memory.set(reader.held)
@@ -313,7 +314,8 @@ class Follower:
             )
 
     async def _acknowledge(self, reader: Subscriber, feed: Reading) -> None:
-        """Acknowledge tuples that the producer need not keep for us, whenever they are more."""
+        """Acknowledge tuples that the producer need not keep for us, whenever there are more of
+        them."""
         log = self._state.log
         while reader.acknowledged < END:
             said = reader.acknowledge(min(log.boundary, self._safe.value))
@@ -364,11 +366,11 @@ async def epochs(
 
     Args:
         silence_s: how long the next message may take.
-        heard: called with every message.
+        heard: called for every received message.
 
     Raises:
-        DecodeError: no sender of this stream can have sent this. MedusaError: the call failed.
-        trio.TooSlowError: the sender does not go on.
+        DecodeError: the message does not fit the stream. MedusaError: the call failed.
+        trio.TooSlowError: no message came in time.
     """
     assembler = Assembler(schema, after)
     while assembler.boundary < upto:

@@ -42,16 +42,16 @@ READ_INPUT: Final = "task.input"
 
 
 class Right(NamedTuple):
-    """The right to read a stream that is not served to all: as the secondary of a query, or as the
-    worker of a task (`subject`), under that term."""
+    """The right to read a stream that is not open to all readers: as the secondary of a query, or
+    as the worker of a task (`subject`), under that term."""
 
     subject: str
     term_number: int
 
 
 class Local(NamedTuple):
-    """A log of this peer. A follower of it holds it as `hold`, also while it does not read, and
-    reads no further than the log's gate."""
+    """A log of this peer. Its follower holds it as `hold`, even while it does not read, and reads
+    no further than the log's gate."""
 
     key: LogKey
     hold: Hold
@@ -64,9 +64,9 @@ class Place(NamedTuple):
         local: a log of this peer; then nothing else is set.
         peer: an id; empty: the stream's producer, this peer included.
         stream: its name there; empty: the same as here.
-        method: the call. right: sent with it.
-        oldest: of the producers, rather the one with most of the history.
-        guided: our own queries read here: see `Reach.choose`.
+        method: the call. right: the right that the call shows. oldest: whether to prefer the
+            producer with most of the history. guided: whether the reader is one of our queries: see
+            `Reach.choose`.
     """
 
     peer: PeerId = PeerId(b"")
@@ -79,17 +79,17 @@ class Place(NamedTuple):
 
 
 Origin = tuple[Place, ...]
-"""Places in the order in which they are asked. The next one is asked for tuples that the one before
-has dropped, or does not have."""
+"""Places in the order in which they are asked. If one has dropped the wanted tuples, or never had
+them, the next one is asked."""
 
 PRODUCER: Final = Place()
 KEEPER: Final = Place(oldest=True)
 
 FROM_PRODUCERS: Final[Origin] = (PRODUCER, KEEPER)
-"""The producers that the catalog names."""
+"""The origin of a stream: the producers that the catalog names."""
 
 FOR_QUERIES: Final[Origin] = (PRODUCER._replace(guided=True), KEEPER._replace(guided=True))
-"""The same, for our own queries and views."""
+"""The same origin, for our own queries and views."""
 
 
 class Reading(Protocol):
@@ -105,10 +105,10 @@ class Reach:
 
     Attributes:
         directory, store, events: this peer's.
-        choose: the place where our own queries are to read a stream; None: its producer's.
-        opening: returns once they may read a stream anew: its name, the name that it is read by,
-            and the boundary from which on.
-        failed: told that reading a stream from a chosen place failed.
+        choose: the place where our own queries are to read a stream; None: from its producer.
+            opening: returns once they may read a stream anew; it takes the stream's name, the name
+            under which it is read, and the boundary. failed: called when reading a stream from a
+            chosen place has failed.
     """
 
     def __init__(self, directory: Directory, store: StreamStore, events: Events) -> None:
@@ -121,7 +121,7 @@ class Reach:
         self._elsewhere: Counter[str] = Counter()
 
     def is_elsewhere(self, stream: str) -> bool:
-        """Whether a stream is read at a chosen place now, whichever of its producers is best."""
+        """Whether a stream is read from a chosen place now, whichever of its producers is best."""
         return self._elsewhere[stream] > 0
 
     def open(self, place: Place, request: Subscribe) -> AbstractAsyncContextManager[Reading]:
@@ -189,7 +189,7 @@ class Reach:
 
 
 def _renamed(place: Place, request: Subscribe) -> Subscribe:
-    """The request with the stream's name there; a follower of that one is another subscriber."""
+    """The request with the stream's name at the place; the name of the subscriber differs, too."""
     if place.stream in {"", request.stream}:
         return request
     label = f"{request.subscriber} {short_digest(request.stream)}"
@@ -205,11 +205,11 @@ def _asked(place: Place, request: Subscribe) -> Struct:
 
 
 class _Here:
-    """A log of this peer, as a place for one of its own followers: of a stream that it produces
-    itself by now, or held by the follower (`hold`)."""
+    """A log of this peer, as a place for one of its own followers: this peer produces the stream
+    itself by now, or the follower holds the log (`hold`)."""
 
     def __init__(self, state: StreamState, request: Subscribe, hold: Hold | None = None) -> None:
-        # as `medusa.engine.api.flow` serves it: the beginning is the oldest that is kept
+        # `medusa.engine.api.flow` serves it so, too: the beginning is the oldest tuple that is kept
         after = state.log.oldest if request.after == BEGINNING else request.after
         self._state = state
         self._moved_away = state.moved_away.value
@@ -268,5 +268,5 @@ async def _unheard(*_: object) -> None:
 
 
 def short_digest(text: str) -> str:
-    """Tells names apart that would be too long."""
+    """A short text that stands for a name that would be too long."""
     return hashlib.sha256(text.encode()).hexdigest()[:6]

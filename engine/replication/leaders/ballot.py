@@ -19,10 +19,10 @@ from medusa.engine.replication.records.term import Term
 from medusa.overlay.identity import parse_peer_id
 
 MAX_TOLD: Final = 16
-"""Readers in `Ballot.told`: one is enough for a refusal, and people want to know which."""
+"""The most readers in `Ballot.told`: one is enough for a refusal; people want to know a few."""
 
 MAX_READER_CHARS: Final = 256
-"""Characters of one of them, so that all fit into every vote."""
+"""Characters of the name of such a reader, so that all fit into every vote."""
 
 
 class SourceTerm(Struct, frozen=True):
@@ -31,8 +31,9 @@ class SourceTerm(Struct, frozen=True):
     Attributes:
         number: grows with every term of the stream; no two terms have the same.
         leader, replicas: peer ids (hex). A post is acknowledged once all of them have it.
-        deleted: the stream is to be deleted. Once a majority has installed it so, it is: every
-            later candidate learns of it from one of them, and can install nothing else.
+        deleted: the stream is to be deleted. Once a majority has installed such a term, the
+            deletion is decided: every later candidate learns of it from one of these voters, and
+            can install nothing else.
     """
 
     number: int
