@@ -69,8 +69,8 @@ MOVE_S: Final = 10.0
 """The longest wait for a move of a task that is to be modified, seconds."""
 
 TRIES: Final = 8
-"""How often T is put off for a secondary that is past it. The secondary stands still meanwhile, so
-one is enough unless messages overtake each other."""
+"""How often the boundary T of a modification is put off for a secondary that has passed it. The
+secondary stands still meanwhile, so one is enough unless messages overtake each other."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class _Plan:
     """A modification before it is decided.
 
     Attributes:
-        query: the new one. before, tasks: the tasks as they are, and as they will be.
-        names: of the tasks whose steps change.
+        query: the new query. before, tasks: the present tasks, and the new ones. names: the names
+            of the tasks whose steps change.
         wish: the client's request.
-        elsewhere: by task, the boundary up to which other peers that had the query once have given
-            out its output, microseconds.
+        elsewhere: by task, the boundary up to which peers that had the query earlier have emitted
+            its output, microseconds.
     """
 
     query: Query
@@ -93,8 +93,8 @@ class _Plan:
     elsewhere: Mapping[str, int] = field(default_factory=dict)
 
     def refusal(self, error: MedusaError) -> MedusaError:
-        """The same error, with the requested changes before it; but for those of an edited script,
-        whose author knows no parameters."""
+        """The same error with the requested changes before its text. Changes by an edited script
+        are left out, because its author knows no parameters."""
         if all(change.whole for change in self.wish.changes):
             return error
         return type(error)(f"{told(self.wish.changes)}: {error}")
@@ -119,16 +119,16 @@ class Modifier:
         primaries.refused.add(self.withdraw)
 
     async def modify(self, wish: ModifyQuery) -> Modified:
-        """Let a query go on with other parameters; the same again is no change.
+        """Let a query continue with other parameters; a repetition changes nothing.
 
         Raises:
             NotFoundError: this peer does not keep it.
             InvalidInputError: no such box or parameter, or an invalid value; or the change cannot
-                count from the requested boundary, or from any.
-            ConflictError: it has them already, from another boundary on; or an output has ended.
-            BusyError: it was modified too often for a peer that lags behind.
-            UnavailableError: a peer that must know of it cannot be reached. If the text says that
-                it is stored, it counts as soon as that peer has learnt of it.
+                take effect at the requested boundary, or at any. ConflictError: the query has these
+                parameters already, from another boundary on; or an output has ended.
+            BusyError: it was modified too often for a peer that lags behind. UnavailableError: a
+                peer that must know of the change cannot be reached. If the message says that it is
+                stored, it takes effect as soon as that peer has received it.
         """
         running = self._kept(wish.query)
         async with running.modifying:
@@ -140,15 +140,16 @@ class Modifier:
                 since = await self._decide(running, plan)
                 if running.limited:
                     since = await self._confirm(running, plan)
-            self._queries.shop.warm(plan.tasks)  # the first epoch after T finds its code ready
-        with suppress(MedusaError):  # else it is published soon
+            # so that the first epoch after T finds its code compiled
+            self._queries.shop.warm(plan.tasks)
+        with suppress(MedusaError):  # otherwise it is published soon
             await running.publish(self._queries.announcements)
         text = f"modified {running.name}: {told(wish.changes)}"
         self._events.note("info", f"{text}; counts after {boundary_in_words(since)}")
         return Modified(running.name, since)
 
     async def alter(self, query: str, stream: str, alteration: Alteration) -> None:
-        """Alter a stream that a query of this peer produces; the same again is no change.
+        """Alter a stream that a query of this peer produces; a repetition changes nothing.
 
         Raises:
             NotFoundError: this peer does not keep the query, or it produces no such stream.
@@ -163,7 +164,7 @@ class Modifier:
             before, entry = task.state.entry.stream, running.stored.entry
             definition = altered(before, alteration)
             if definition != before:
-                # beyond the edition that another peer may have given it while it had the query
+                # above any edition that another peer may have published while it had the query
                 edition = max(definition.edition, running.stored.term.number)
                 known = msgspec.structs.replace(
                     entry.altered.get(stream, AlteredOutput()),
@@ -176,7 +177,7 @@ class Modifier:
             made = running.entries(running.stored, running.plan)
             await self._queries.announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
-            self._queries.publish_soon(running)  # the entries that are not published yet
+            self._queries.publish_soon(running)  # publish the remaining entries
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
     async def _tell_secondary(self, running: QueryCopy) -> None:
@@ -198,7 +199,7 @@ class Modifier:
         return running
 
     async def _plan(self, running: QueryCopy, wish: ModifyQuery) -> _Plan | None:
-        """None: the query has these parameters already."""
+        """Plan the modification; None: the query has these parameters already."""
         reading = partial(_read, running.stored, wish, self._queries.shop.functions)
         query, tasks = await self._threads.run(self._participant, reading)
         before = running.plan
@@ -226,9 +227,9 @@ class Modifier:
     async def _undisturbed(
         self, running: QueryCopy, plan: _Plan
     ) -> AsyncIterator[Mapping[str, int]]:
-        """Within the block the tasks that change are here and stay here, and no other call talks to
-        the secondary, which can be reached if there is one. Gives how far other peers have given
-        out their results."""
+        """Hold the tasks that change at this peer within the block, and let no other call use the
+        secondary, which can be reached if there is one. Yields the boundaries up to which other
+        peers have emitted the tasks' results."""
         elsewhere: Mapping[str, int] = {}
         placed = [task for task in running.tasks if task.name in plan.names]
         async with AsyncExitStack() as stack:
@@ -251,12 +252,12 @@ class Modifier:
 
     @failpoint(Failpoint.MODIFICATION_DECIDE)
     async def _decide(self, running: QueryCopy, plan: _Plan) -> int:
-        """Write the modification down; gives the boundary from which on it counts."""
+        """Store the modification; returns the boundary at which it takes effect."""
         async with running.paused(plan.names):
             least = BEGINNING if plan.wish.at is None else plan.wish.at
             known = running.stored.entry.since
             if known > BEGINNING:
-                least = max(least, known + 1)  # one after the other
+                least = max(least, known + 1)  # one call after the other
             at = self._earliest(running, plan, least)
             stored = modified(running.stored, plan.query, at)
             self._write(running, stored, plan.from_boundary(at), parted=())
@@ -267,8 +268,8 @@ class Modifier:
             return at
 
     async def _confirm(self, running: QueryCopy, plan: _Plan) -> int:
-        """Have the secondary write it down as well; gives the boundary from which on it counts.
-        Meanwhile no task that changes passes that."""
+        """Have the secondary store it as well; returns the boundary at which it takes effect.
+        Meanwhile no task that changes passes that boundary."""
         for _ in range(TRIES):
             try:
                 later = await self._primaries.tell(running)
@@ -287,10 +288,8 @@ class Modifier:
         raise UnavailableError(f"{running.name}: its secondary is always ahead; try again")
 
     def _earliest(self, running: QueryCopy, plan: _Plan, least: int) -> int:
-        """The boundary from which the new edition can count.
-
-        Raises:
-            InvalidInputError: there is none, or it is not the requested one.
+        """The earliest boundary at which the new edition can take effect. Raises:
+        InvalidInputError: there is none, or the requested one is earlier.
         """
         try:
             at = earliest(plan.tasks, plan.names, self._footing(running, plan), least)
@@ -349,7 +348,7 @@ class Modifier:
             for running in self._queries.all():
                 busy = running.limited or running.modifying.locked()
                 if running.stored.editions and not busy:
-                    with suppress(MedusaError):  # a full disk: the next time
+                    with suppress(MedusaError):  # the disk is full: try at the next round
                         self._settle(running)
 
     def _settle(self, running: QueryCopy) -> None:

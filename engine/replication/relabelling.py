@@ -42,14 +42,14 @@ from medusa.overlay.events import Events
 from medusa.overlay.names import ObjectName
 
 AGAIN_S: Final = 5.0
-"""The wait before a failed change is tried again, and between looks without a message, seconds."""
+"""Seconds before a failed change is tried again, and between two checks without a message."""
 
 
 Latest = Mapping[str, StreamEntry]
 """The streams here with their newest definitions, by name."""
 
 Looks = Iterator[Callable[[], Awaitable[None]]]
-"""Each gives the right labels to one thing that is made from streams; each may fail alone."""
+"""Functions that each relabel one query, task or view; one may fail without the others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class QueryLabels:
             await self._look_at_worker(placed, running.stored.network)
         if other:
             made = running.entries(running.stored, running.plan)
-            # first: a peer that hears of the change here looks it up
+            # published first: a peer that receives the change here looks it up
             await self.announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
             self.queries.publish_soon(running)
@@ -124,7 +124,7 @@ class Relabelling:
     """Relabels the streams of one peer; `maintain` runs it.
 
     Args:
-        made: give labels to the streams that are made here, except views.
+        made: relabel the streams that are made here, except views.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Relabelling:
 
     async def look(self) -> None:
         """Compare all streams that are made here with their inputs. One pass relabels the streams
-        next to a change; the next pass those that follow."""
+        next to a change; the next pass relabels the streams made from these."""
         latest: dict[str, StreamEntry] = {}
         for state in self._store.all():
             known = latest.setdefault(state.name, state.entry)
@@ -197,7 +197,7 @@ class Relabelling:
         changed = replace(
             stream,
             label=source.stream.policies,
-            readers=(ANY,),  # before there were labels, a view had its stream's readers
+            readers=(ANY,),  # without a label, a view has its stream's readers
             edition=source.stream.edition,
         )
         if changed == stream:
@@ -218,10 +218,8 @@ class Relabelling:
 
 
 def _known(inputs: Mapping[str, StreamEntry], latest: Latest) -> dict[str, StreamEntry]:
-    """The inputs with their present readers; all else is as it was when they were taken up.
-
-    Args:
-        latest: from their own logs here, or followers' logs.
+    """The inputs with their present readers; other attributes stay as they were at the start. Args:
+    latest: the definitions from logs here.
     """
     return {name: _with_readers_of(entry, latest.get(name)) for name, entry in inputs.items()}
 

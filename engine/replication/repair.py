@@ -48,8 +48,8 @@ SILENCE_S: Final = 10.0
 
 
 class Lend(Struct, frozen=True):
-    """Opens a call over which a peer sends the rows of a stream with after < stime <= upto to
-    another peer of the stream's participant, as `Tuples`. Boundaries, microseconds."""
+    """Opens a call in which a peer sends the rows of a stream with after < stime <= upto to another
+    peer of the stream's participant, as `Tuples`. Boundaries, microseconds."""
 
     stream: str
     after: int
@@ -87,7 +87,7 @@ class Repair:
                     await self.mend(state, lost)
 
     def _watch(self, state: StreamState) -> None:
-        """Note now, and whenever a file of the log is found damaged, that it is to be mended."""
+        """Note the damaged files of a log, now and whenever one is found."""
 
         def note(_text: str = "") -> None:
             self._damaged[state.key] = state
@@ -97,7 +97,7 @@ class Repair:
             note()
 
     async def mend(self, state: StreamState, lost: EpochFile) -> None:
-        """Restore a lost file, if a peer has it, and unless that failed a moment ago."""
+        """Restore a lost file, if a peer has it; do nothing if a try failed a moment ago."""
         again_s = self._timing.mend_again_s
         async with self._repair[state.key]:
             since = trio.current_time() - self._failed_at.get(lost, float("-inf"))
@@ -153,7 +153,7 @@ class Repair:
                 yield partial(_given, partial(self._reach.open, place, follow), state.log, lost)
         for running in self._queries.all():
             if lost.after < running.stored.since.get(state.name, BEGINNING):
-                continue  # the query's edition that made it is no longer kept
+                continue  # the edition of the query that made these rows is no longer kept
             for task in running.tasks:
                 if task.state is state:
                     yield partial(task.runner.recompute, lost.after, lost.upto)
@@ -190,7 +190,8 @@ class Repair:
             log = state.log
             if (
                 state.name == request.stream
-                and not state.variant.startswith(INPUT)  # an owner may have given that to us alone
+                # the owner may have sent the copy to this peer only
+                and not state.variant.startswith(INPUT)
                 and log.start <= request.after < request.upto <= log.boundary
                 and not any(file.holds(request.after, request.upto) for file in log.files.lost)
             ):
@@ -203,7 +204,7 @@ def _rows(state: StreamState, lost: EpochFile) -> str:
 
 
 def _copied(state: StreamState) -> str | None:
-    """The stream that this log copies, in whole or in part; None: it is no copy."""
+    """The stream of which this log is a copy, whole or in part; None: it is no copy."""
     view = state.entry.stream.view
     if state.role is Role.VIEW and view is not None:
         return view.stream
@@ -216,7 +217,8 @@ async def _given(
     """The rows of a lost file from another peer, epoch by epoch.
 
     Raises:
-        MedusaError: that peer does not have them. trio.TooSlowError: it does not go on.
+        MedusaError: that peer does not have them. trio.TooSlowError: its next message does not come
+            in time.
     """
     async with opening() as feed:
         found = epochs(feed, log.schema, lost.after, lost.upto, silence_s=SILENCE_S)

@@ -44,7 +44,7 @@ from medusa.overlay.names import PeerId
 from medusa.overlay.node.node import Overlay
 
 FILE: Final = "restored.json"
-"""The file in a peer's data, from the restore until the end of the first start."""
+"""The file that a restore leaves in a peer's data until the end of the first start."""
 
 
 CALL_S: Final = 5.0
@@ -54,13 +54,13 @@ OF_TODAY_US: Final = 86_400_000_000
 
 
 class Restored(Struct, frozen=True):
-    """Facts about the backup, for the first start.
+    """Facts about the backup that the first start needs.
 
     Attributes:
         made_at: when the backup was made, seconds since the epoch.
         address: where the peer answered then.
-        behind: no reader has source streams further than that boundary, or than other peers have
-            them; microseconds. None: not known.
+        behind: a boundary, microseconds: no reader has tuples of source streams after it, unless
+            another peer has them. None: it is not known.
     """
 
     made_at: float
@@ -74,11 +74,9 @@ def is_restored(data: Path) -> bool:
 
 
 async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
-    """Do what a restored home must do before it answers any call; another home needs nothing.
-
-    Raises:
-        ConflictError: the peer that it is a copy of still runs.
-        StorageError, DamagedError: its files cannot be read or written; the next start tries again.
+    """Prepare a restored home before it answers any call; do nothing for any other home. Raises:
+    ConflictError: the original of this copy still runs. StorageError, DamagedError: its files
+    cannot be read or written; the next start tries again.
     """
     try:
         restored = load_json(data / FILE, Restored, mend="restore the backup again")
@@ -99,12 +97,12 @@ async def begin_again(data: Path, overlay: Overlay, timing: Timing) -> None:
 
 
 async def _check_alone(restored: Restored, overlay: Overlay) -> None:
-    """Refuse to start while the peer that this is a copy of runs. Raises: ConflictError."""
+    """Refuse to start while the original of this copy runs. Raises: ConflictError."""
     if restored.address is None or restored.address == overlay.address:
         return
     try:
         await overlay.transport.dial(restored.address)
-    except InvalidInputError:  # it is we who answer there
+    except InvalidInputError:  # this peer itself answered at that address
         raise ConflictError(
             f"the peer that this home is a copy of runs at {shown(restored.address)}: stop it for "
             "good first; two peers of one name would tell different things under it"
@@ -119,8 +117,8 @@ Known = Mapping[str, int]
 async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
     """The boundaries of our streams at other peers, and the peers that did not answer.
 
-    The backup does not know the peers that joined after it. Each peer asked names those that it
-    knows, and they are asked as well. While no peer is known, one of them may still dial us.
+    The backup does not know the peers that joined after it. Each asked peer names the peers that it
+    knows, and these are asked as well. While no peer is known, one of them may still dial us.
     """
     own = overlay.identity
     known: dict[str, int] = {}
@@ -137,7 +135,8 @@ async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
                 continue
             limit = END
             if connection.remote.participant != own.participant:
-                # Another participant is believed only as far as can be true of a stream of today.
+                # Another participant is believed only about boundaries that a stream of today can
+                # have.
                 limit = int(overlay.clock() * 1e6)
             for stream in said.streams:
                 known[stream.name] = max(
@@ -160,7 +159,8 @@ async def _ask(overlay: Overlay, timing: Timing) -> tuple[Known, list[bytes]]:
 
 
 def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str]:
-    """Prepare the files of restored streams; gives the losses, for people. Repeatable; blocking."""
+    """Prepare the files of restored streams; returns the losses, in words for people. Repeatable;
+    blocking."""
     tasks = [
         task
         for stored in QueryFiles(data / "queries").load()
@@ -168,7 +168,7 @@ def _go_on(data: Path, known: Known, restored: Restored, now: float) -> list[str
         for task in stored.network.tasks()
     ]
     consumed = dict(known)
-    for task in reversed(tasks):  # a peer with an output has its inputs, too
+    for task in reversed(tasks):  # a peer that has an output has its inputs, too
         for name in task.inputs:
             upto = consumed.get(task.output, BEGINNING)
             if upto < END:
@@ -226,7 +226,8 @@ def _renew(
     if restored.behind is not None:
         goes_on = max(goes_on, restored.behind)
     elif _is_of_today(entry, before, restored.made_at):
-        # A peer may have tuples that are not known here: their time was not beyond the present.
+        # Another peer may have tuples that this one does not know; their time was at most the
+        # present.
         goes_on = max(goes_on, int(now * 1e6))
     source, lates = open_sources(
         folder,
@@ -249,12 +250,10 @@ def _renew(
 
 
 def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
-    """Whether its time was the present when the backup was made: then it has gone with the clock
-    since, and no further. Other streams have a time of their own: behind the present all their
-    posts would be late, and all kept tuples older than the stream's history.
-
-    Args:
-        boundary: of the backup, microseconds. made_at: when that was made, seconds.
+    """Whether the stream's time was the present when the backup was made: then it has followed the
+    clock since. Other streams have times far from the present: with the present as boundary, all
+    their posts would be late, and all kept tuples older than the stream's history. Args: boundary:
+    the stream's in the backup, microseconds. made_at: when the backup was made, seconds.
     """
     stream = entry.stream
     if stream.idle is Idle.CLOCK or entry.schema.time is None:
@@ -268,7 +267,7 @@ def _is_of_today(entry: StreamEntry, boundary: int, made_at: float) -> bool:
 def _skip(
     task: Task, logs: Mapping[str, tuple[Path, StoredStream]], lost: dict[str, int]
 ) -> Iterator[str]:
-    """Let an output continue behind the lost part of its inputs."""
+    """Let an output continue after the lost part of its inputs."""
     ends = [lost[name] for name in task.inputs if name in lost]
     if task.output not in logs or not ends:
         return

@@ -12,7 +12,7 @@ from medusa.overlay.names import NO_PEER
 
 
 class Resuming:
-    """Resumes the queries of the last run when the peer is started again."""
+    """Resumes the queries of the last run when the peer restarts."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._queries = queries
@@ -22,8 +22,8 @@ class Resuming:
         self._events = queries.shop.overlay.events
 
     async def resume(self) -> None:
-        """Go on with the queries of the last run where they stood. Those that others may have taken
-        over are in `QueryHost.pending`."""
+        """Resume the queries of the last run from their boundaries. Queries that others may have
+        taken over are in `QueryHost.pending`."""
         queries = self._queries
         known = {stored.name: self._renumbered(stored) for stored in queries.files.load()}
         await tidy_logs(queries.shop, known)  # before leftover logs are read
@@ -32,9 +32,10 @@ class Resuming:
         await queries.announcements.withdraw_all_but(set(known))
 
     def clock_was_set(self) -> None:
-        """Renumber terms of our queries that count no more. No peer believes the numbers that our
-        clock made while it was ahead; those that it made while it was behind are lower than ours of
-        before. Whether another peer has a query with a secondary, `Succession` finds out."""
+        """Renumber those terms of our queries that are invalid. No peer believes the numbers that
+        our clock made while it was ahead; numbers that it made while it was behind are lower than
+        our earlier ones. For a query with a secondary, `Succession` finds out whether another peer
+        has it."""
         for running in self._queries.all():
             stored = self._renumbered(running.stored)
             term = stored.term

@@ -59,7 +59,7 @@ class Sources:
     _changing: Locks = field(init=False, default_factory=Locks)
 
     async def alter(self, stream: str, alteration: Alteration) -> None:
-        """Alter a source stream whose leader this peer is; the same again is no change.
+        """Alter a source stream whose leader this peer is; a repetition changes nothing.
 
         Raises:
             NotFoundError: this peer is not its leader.
@@ -95,7 +95,7 @@ class Sources:
             self._check_unread(state)
             assert state.leader is not None, "a source"
             await state.leader.retire()
-            with trio.CancelScope(shield=True):  # half a stream is no stream
+            with trio.CancelScope(shield=True):  # a half deleted stream must not stay
                 await self.store.drop(state.key)
                 if self.store.folders.of(state.key).exists():
                     raise StorageError(f"{stream}: its files stay, see the events: start the peer")
@@ -107,10 +107,10 @@ class Sources:
 
         Raises:
             NotFoundError: this peer is not its leader.
-            ConflictError: an answer depends on its end; names the readers.
-            StorageError: the disk does not take it; the stream has still ended.
-            UnavailableError: its end is not in its log yet; or a voter does not answer, which may
-                have told a reader of its end.
+            ConflictError: an answer depends on its end; the message names the readers.
+            StorageError: the disk does not take it; the stream stays ended.
+            UnavailableError: its end is not in its log yet; or a voter that may have sent a reader
+                its end does not answer.
         """
         async with self._changing.of(stream):
             voter = self._leading(stream)
@@ -183,14 +183,14 @@ class Sources:
 
     @staticmethod
     def _end_of(user: str) -> str:
-        """The command that ends a reader of a stream here that is no subscriber."""
+        """The command that ends a reader of a stream here, if the reader is no subscriber."""
         kind, _, view = user.partition(" ")
         if kind == "view":
             return f"`medusa view delete {view}`"
         return "computed here for another peer" if view else f"`medusa query delete {user}`"
 
     def _check_known_readers(self, source: StreamState) -> None:
-        """Refuse while a new leader does not know the readers of the last one yet."""
+        """Refuse a change while a new leader does not yet know the readers of the last one."""
         for state in (source, *self.store.beside(source)):
             if HOLDER in state.log.retention.consumers:
                 raise ConflictError(

@@ -62,14 +62,14 @@ class Ballot(Struct, frozen=True):
 
     Attributes:
         voters: peer ids (hex), the founder first.
-        promised: the highest term learnt of; requests of a lower one are refused.
-        voted: the candidate that `promised` was promised to.
+        promised: the highest term that this voter knows; it refuses requests of lower ones. voted:
+            the candidate to which it promised that term.
         term: the latest that is installed, as far as this voter knows.
         joined: the term whose leader gave this peer its journal; 0: it has none.
         journal: the term in which that journal was begun, 0: the founder's; names its folder.
         deleted: a majority has agreed to the deletion: it never changes again.
-        told: readers, for people, that this voter as the leader has given the stream's end, or was
-            about to; a stream is reopened only if no voter has told a reader.
+        told: readers, in words for people, to which this voter as the leader has sent the stream's
+            end, or was about to; a stream is reopened only if no voter has sent a reader its end.
     """
 
     voters: tuple[str, ...]
@@ -96,8 +96,8 @@ class Ballot(Struct, frozen=True):
 
 
 def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
-    """The ballot after a vote for that candidate; None: another has that term, or a higher one was
-    promised; or the stream is deleted."""
+    """The ballot after a vote for that candidate; None: another candidate has that term, or a
+    higher term was promised; or the stream is deleted."""
     if ballot.deleted or candidate not in ballot.voters or number <= 0:
         return None
     if number < ballot.promised or (number == ballot.promised and candidate != ballot.voted):
@@ -106,7 +106,7 @@ def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
 
 
 def tell(ballot: Ballot, reader: str) -> Ballot:
-    """The ballot with a note that this reader is given the end."""
+    """The ballot with a note that this reader gets the stream's end."""
     reader = reader[:MAX_READER_CHARS]
     if reader in ballot.told or len(ballot.told) >= MAX_TOLD:
         return ballot
@@ -125,15 +125,16 @@ def without_future(ballot: Ballot, latest: int) -> Ballot:
 
 
 def concede(ballot: Ballot, number: int, winner: str) -> Ballot | None:
-    """The ballot after a promise to the candidate with a majority for that term. Another one that
-    was promised the same term, ourselves perhaps, has lost. None: a higher one was promised."""
+    """The ballot after a promise to the candidate with a majority for that term. Another candidate
+    to which this voter promised the same term, perhaps this peer itself, has lost. None: a higher
+    term was promised."""
     if number == ballot.promised:
         ballot = msgspec.structs.replace(ballot, voted=winner)
     return promise(ballot, number, winner)
 
 
 def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
-    """The ballot with that term; None: a higher one was promised, or its members are no voters."""
+    """The ballot with that term; None: a higher term was promised, or its members are no voters."""
     if len(term.replicas) != ballot.k_safety or len(set(term.members)) != ballot.k_safety + 1:
         return None
     if not set(term.members) <= set(ballot.voters):
@@ -142,12 +143,13 @@ def install(ballot: Ballot, term: SourceTerm) -> Ballot | None:
     if promised is None:
         return None
     if ballot.term is not None and ballot.term.rank > term.rank:
-        return promised  # asked for before the deletion, under the same term
+        return promised  # the request was sent before that for the deletion, under the same term
     return msgspec.structs.replace(promised, term=term)
 
 
 def learn(ballot: Ballot, term: SourceTerm | None) -> Ballot:
-    """Return the ballot with a term that another voter sent, unless that contradicts a promise."""
+    """Return the ballot with a term that another voter sent, unless the term contradicts a
+    promise."""
     if term is None or (ballot.term is not None and term.rank <= ballot.term.rank):
         return ballot
     return install(ballot, term) or ballot
@@ -160,14 +162,14 @@ def latest_of(terms: Iterable[SourceTerm | None]) -> SourceTerm | None:
 
 
 def may_succeed(ballot: Ballot, own: str, terms: Iterable[SourceTerm | None]) -> bool:
-    """Whether this peer's journal has every acknowledged post. A deletion that may have been agreed
-    to needs no journal: any voter may bring it to its end.
+    """Whether this peer's journal has every acknowledged post. A deletion to which a majority may
+    have agreed needs no journal: any voter may complete it.
 
     The journals of all members of a term have every post acknowledged under it. A voter that joined
     a later term, which was not installed, has them from one of those members.
 
-    Args:
-        terms: the latest that each voter of a majority knows; that majority promised our term.
+    Args: terms: the latest term that each voter of a majority knows; that majority promised our
+    term.
     """
     latest = latest_of(terms)
     if latest is not None and latest.deleted:

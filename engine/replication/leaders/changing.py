@@ -34,11 +34,9 @@ async def take_posts(
     voter: VoterDriver, store: StreamStore, writer: Writer, duplex: Duplex
 ) -> None:
     """Take the posts of one call, at the leader, and answer each once all replicas have it. It does
-    not wait for the answer to the one before: a client's whole window is on its way at a time.
-
-    Raises:
-        UnavailableError: this peer is the leader no more, or its replicas do not answer.
-        MedusaError: see `Source.post`.
+    not wait for the answer to one post before it takes the next: a client's whole window is under
+    way at a time. Raises: UnavailableError: this peer is no longer the leader, or its replicas do
+    not answer. MedusaError: see `Source.post`.
     """
     state = await voter.open()
     accepted, to_answer = trio.open_memory_channel[tuple[Posted, Position]](UNANSWERED)
@@ -53,7 +51,7 @@ async def take_posts(
                 posted = await store.intake.post(state, PostRequest(writer, post, body))
                 # A duplicate, too, waits for everything before it.
                 await accepted.send((posted, voter.logs.leader.source.journal.position))
-        await trio.sleep_forever()  # the answers still go
+        await trio.sleep_forever()  # the answers are still sent
 
     async def answer() -> None:
         async for posted, upto in to_answer:
@@ -64,14 +62,14 @@ async def take_posts(
 
 
 async def alter(voter: VoterDriver, alteration: Alteration) -> None:
-    """Change the definition of the stream; on return all replicas have it. The same again is no
-    change, but is waited for.
+    """Change the definition of the stream; on return all replicas have it. A repeated alteration
+    changes nothing, but waits for the replicas, too.
 
     Raises:
         InvalidInputError: the definition would be invalid.
         NotFoundError: it was deleted meanwhile.
         UnavailableError: this peer is not the leader, or its replicas do not answer: the change may
-            come to count, or not; asked again, it does.
+            take effect or not; a repeated call makes it take effect.
     """
     leader = voter.logs.leader
     before = leader.source.state.config.definition or voter.entry.stream
@@ -84,11 +82,12 @@ async def alter(voter: VoterDriver, alteration: Alteration) -> None:
 
 
 async def reopen(voter: VoterDriver) -> Refused | None:
-    """Let an ended stream go on; on return all replicas do. Gives the reason if it does not.
+    """Let an ended stream continue; on return all replicas have this. Returns the reason if it
+    stays ended.
 
     Raises:
-        UnavailableError: this peer is the leader no more, or its replicas do not answer: the stream
-            may come to go on, or not; asked again, it does.
+        UnavailableError: this peer is no longer the leader, or its replicas do not answer: the
+            stream may continue or not; a repeated call makes it continue.
     """
     await voter.step(partial(_reopen, voter))
     with trio.move_on_after(LAPSE * voter.around.quiet_s):
@@ -117,11 +116,9 @@ async def _reopened(voter: VoterDriver) -> Refused | None:
 
 
 async def tell_end(voter: VoterDriver, reader: str) -> None:
-    """Store that a reader, in words for people, is about to be given the stream's end.
-
-    Raises:
-        BrokenError: this peer must not give it the end, or not any more.
-        StorageError: it could not be stored: then the reader must not get the end either.
+    """Store that a reader, in words for people, is about to get the stream's end. Raises:
+    BrokenError: this peer must not send the end, or not any more. StorageError: the note could not
+    be stored: then the reader must not get the end either.
     """
 
     def tell(_: float) -> list[Effect]:
@@ -149,8 +146,8 @@ async def delete(voter: VoterDriver) -> None:
 
     Raises:
         UnavailableError: this peer is not the leader, or no majority of its voters answers: nothing
-            has changed, or the text says that the stream may still come to be deleted.
-        StorageError: it is deleted, but files of it stay here until the peer starts again.
+            has changed, or the message says that the stream may still be deleted later.
+            StorageError: it is deleted, but some of its files stay here until the peer restarts.
     """
     folder = voter.around.store.folders.of(LogKey(voter.name, REPLICATED))
     await voter.step(partial(_delete, voter))
@@ -168,7 +165,7 @@ async def delete(voter: VoterDriver) -> None:
 
 
 def why_no_leader(voter: VoterDriver) -> str:
-    """Why the stream has no known leader, for people."""
+    """Why the stream has no known leader, in words for people."""
     election = voter.election
     if election.role is Role.INSTALLING and election.mandate.asks_for_deletion:
         return (
@@ -183,5 +180,5 @@ def why_no_leader(voter: VoterDriver) -> str:
 
 
 def peers_in_words(peers: Iterable[str]) -> str:
-    """Voters, for people."""
+    """The names of voters, for people."""
     return ", ".join(f"peer {peer[:8]}" for peer in sorted(peers))

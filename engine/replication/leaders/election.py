@@ -71,15 +71,15 @@ from medusa.engine.streams.journal.journal import Position
 from medusa.overlay.failpoints import Failpoint, failpoint
 
 BEATS: Final = 4
-"""Messages of a leader within the time after which it counts as silent."""
+"""The number of messages that a leader sends within the time after which it counts as silent."""
 
 
 class Election(Voter):
     """A voter that may stand for election, and lead.
 
     Attributes:
-        mandate: the term that it proposes or holds. reopening: of a stream that has ended.
-        commitment: as the leader: what its replicas have stored.
+        mandate: the term that it proposes or holds. reopening: the request to reopen the stream
+            after its end. commitment: as the leader: the progress of its replicas.
     """
 
     def __init__(
@@ -93,22 +93,23 @@ class Election(Voter):
         self._votes: dict[str, SourceTerm | None] = {}
 
     def found(self, now: float) -> list[Effect]:
-        """Become the first leader of a new stream, whose journal has been begun and whose voters
-        know of it. Once only: a stream that has had a leader goes on where that one stood."""
+        """Become the first leader of a new stream, whose journal exists and whose voters know of
+        it. This happens only once: a stream that had a leader continues from that leader's state.
+        """
         assert self.ballot.promised == 0, "founded already"
         state = msgspec.structs.replace(self.ballot, promised=1, voted=self.own, joined=1)
         effects = self._keep(state)
         return effects + self._stand(now)
 
     def is_confirmed(self, now: float) -> bool:
-        """Whether a majority confirmed a moment ago that this peer is leader."""
+        """Whether a majority confirmed recently that this peer is leader."""
         lately = len(self.ballot.voters) - len(self.mandate.unconfirmed(now))
         return self.role is Role.LEADER and lately >= self.ballot.majority
 
     @failpoint(Failpoint.LEADER_DELETE)
     def delete(self, now: float) -> list[Effect]:
-        """As the leader: ask all voters to agree to the deletion; see `deleted`. There is no way
-        back: a voter that learns of it may bring it to its end."""
+        """As the leader: ask all voters to agree to the deletion; see `deleted`. It cannot be
+        undone: a voter that learns of it may complete it."""
         assert self.role is Role.LEADER
         assert self.mandate.term is not None
         term = msgspec.structs.replace(self.mandate.term, deleted=True)
@@ -117,7 +118,7 @@ class Election(Voter):
     @failpoint(Failpoint.LEADER_REOPEN)
     def reopen(self, now: float) -> list[Effect]:
         """As the leader: stand again, to begin the next segment of the journal before the stream's
-        end, if all voters say that they told no reader of it; see `Won` and `Reopening.refused`."""
+        end, if all voters say that they sent it to no reader; see `Won` and `Reopening.refused`."""
         assert self.role is Role.LEADER
         if not self.reopening.check(self.ballot.told, self.mandate.unconfirmed(now)):
             return []
@@ -174,7 +175,7 @@ class Election(Voter):
                 if now - self._since < self._quiet_s:
                     return []
                 if self.role is Role.CANDIDATE and len(self._votes) >= self.ballot.majority:
-                    return self._count(now)  # it has waited for all of them
+                    return self._count(now)  # it has waited for all voters
                 return self._follow(now, succeeded=False)
             case Role.RECRUITING:
                 return self._recruit(now)
@@ -184,8 +185,8 @@ class Election(Voter):
                 return self.mandate.requests() + self._look_after(now)
 
     def _consider(self, now: float) -> list[Effect]:
-        """Ask the others about a leader that has been silent for a while. A voter without a
-        journal asks as well: the stream may have been deleted while that voter was away."""
+        """Ask the others about a leader that has been silent for a while. A voter without a journal
+        asks, too: the stream may have been deleted while that voter was away."""
         if not self._is_silent(now):
             self._since = now
             return []
@@ -253,7 +254,7 @@ class Election(Voter):
         return [won, *self._keep(state), *self._recruit(now)]
 
     def _recruit(self, now: float) -> list[Effect]:
-        """Ship to more voters: those that have the journal before the others."""
+        """Ship to more voters; voters that have the journal come first."""
         members = () if self.ballot.term is None else self.ballot.term.members
         return self.commitment.replicas.recruit(
             sorted(self._others, key=lambda peer: (peer in self._dead, peer not in members)), now
@@ -276,7 +277,7 @@ class Election(Voter):
     def _propose(self, term: SourceTerm, now: float) -> list[Effect]:
         self.role, self._since = Role.INSTALLING, now
         state = install(self.ballot, term)
-        if state is None:  # a higher term was promised, and we have not heard of it yet
+        if state is None:  # a higher term was promised, and this voter has not learnt it yet
             return self._follow(now, succeeded=True)
         self.mandate.propose(term)
         return [*self._keep(state), *self.mandate.requests()]
@@ -286,7 +287,8 @@ class Election(Voter):
             return self._learn(answer.term)
         if answer.promised > self.number:
             return self._follow(now, succeeded=True) + self._learn(answer.term)
-        # an answer from before we asked for the deletion, under the same number, is none to that
+        # an answer that was sent before our request for the deletion, under the same number, does
+        # not answer that request
         if not answer.accepted or answer.term != self.mandate.term:
             return []
         self.mandate.confirm(sender, now)
@@ -316,7 +318,7 @@ class Election(Voter):
         return []
 
     def _look_after(self, now: float) -> list[Effect]:
-        """Ship again to a replica that was lost; stand for a new term when it stays so."""
+        """Ship again to a lost replica; stand for a new term if it stays lost."""
         if self.commitment.replicas.missing_since(now - self._quiet_s):
             return self._replace(now)
         return self.commitment.replicas.ship_again(now)

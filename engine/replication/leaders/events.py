@@ -25,7 +25,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class HealthChanged:
-    """The failure detector has changed its mind about another voter."""
+    """The failure detector now believes another health of a voter."""
 
     peer: str
     dead: bool
@@ -41,7 +41,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class CaughtUp:
-    """Our journal has become the leader's. journal: see `Ballot.journal`."""
+    """Our journal is now a copy of the leader's. journal: see `Ballot.journal`."""
 
     number: int
     journal: int
@@ -94,7 +94,7 @@ class Won:
     """A majority promised this term: begin a segment of the journal with it.
 
     Attributes:
-        reopened: all voters promised it, and none has told a reader of the stream's end: the
+        reopened: whether all voters promised it, and none has sent a reader the stream's end: the
             segment begins as if the stream had not ended.
     """
 
@@ -104,7 +104,7 @@ class Won:
 
 @dataclass(frozen=True, slots=True)
 class Ship:
-    """Bring that peer's journal into step, and keep it there."""
+    """Bring that peer's journal up to date, and keep it so."""
 
     peer: str
     number: int
@@ -131,14 +131,15 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Suspended:
-    """Acknowledge nothing until we are leader again. succeeded: another peer may be by now."""
+    """Acknowledge nothing until we are leader again. succeeded: whether another peer may be leader
+    by now."""
 
     succeeded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The stream is deleted: remove all of it but the ballot."""
+    """The stream is deleted: remove everything except the ballot."""
 
 
 Effect: TypeAlias = (

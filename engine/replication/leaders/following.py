@@ -129,7 +129,7 @@ class _Following:
         while True:
             at = part.at
             try:
-                # the start of a segment may shorten the logs
+                # the beginning of a segment may shorten the logs
                 async with leader.sources.exclusive() if at[1] else leader.cutter.at_rest():
                     _check(self.voter, self.peer, self.term_number)
                     leader.note_reopening(at, rest)
@@ -187,7 +187,8 @@ class _Following:
         raise UnavailableError(f"{voter.name}: its logs could not go on: it begins anew")
 
     def _planned(self, plan: Plan) -> list[tuple[StreamLog, int, int]]:
-        """Our logs in the order of sending, with the boundaries of the sent part of each."""
+        """Our logs in the order in which the leader sends theirs, each with the boundaries of the
+        sent part."""
         leader = self._leader
         planned = [
             (leader.logs.stream, plan.start, plan.boundary),
@@ -200,7 +201,8 @@ class _Following:
 
     @asynccontextmanager
     async def _at_rest_over(self) -> AsyncIterator[None]:
-        """Within the block our old journal's rows are not cut: the logs grow by the leader's."""
+        """Within the block no epochs are cut from our old journal's rows: the logs grow by the
+        leader's epochs."""
         leader, journal = self._leader, self.voter.election.ballot.journal
         async with leader.cutter.at_rest():
             before = [log.boundary for log in leader.logs.all]
@@ -226,7 +228,7 @@ class _Following:
         self.voter.election.hear(self.term_number, trio.current_time())
 
     async def _receive_journals(self) -> None:
-        """Receive journals into folders of their own: they count once they are complete."""
+        """Receive journals into new folders: they are used once they are complete."""
         folders = journal_folders(
             self.voter.around.store.folders.of(self._state.key), self.term_number
         )
@@ -246,15 +248,15 @@ class _Following:
 
 
 def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:
-    """Whether the leader's logs can follow ours. Late tuples have no place in time before they are
-    in their log: ours must not have more of them than the journal that follows."""
+    """Whether the leader's logs can follow ours. Late tuples get their place in time when they
+    enter their log, so our log must not have more of them than the journal that follows."""
     ahead = any(log is leader.logs.late and log.boundary > upto for log, _, upto in planned)
     return not ahead and all(not log.files or _stays(log) >= start for log, start, _ in planned)
 
 
 def _stays(log: StreamLog) -> int:
-    """The boundary up to which a log stays, whatever journal it has next: the stream may have gone
-    on after the end that the log has, even if it has ended once more."""
+    """The boundary up to which a log stays, whatever journal follows: after the end that the log
+    has, the stream may have continued, and even have ended again."""
     return log.files.before_end if log.boundary == END else log.boundary
 
 

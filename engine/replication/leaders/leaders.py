@@ -52,7 +52,7 @@ CONNECT_S: Final = 1.5
 tries again, and another peer may be leader."""
 
 FOUND_S: Final = 10.0
-"""How long the voters of a new stream may take to agree to it, seconds."""
+"""How long the voters of a new stream may take to agree to become voters, seconds."""
 
 
 class Leaders:
@@ -144,12 +144,13 @@ class Leaders:
         raise UnavailableError(f"{stream}: nobody is its leader at the moment; try again")
 
     async def found(self, entry: StreamEntry) -> None:
-        """Become the first leader of a stream, or again, if its creation was cut short.
+        """Become the first leader of a stream; a repetition completes a creation that was cut
+        short.
 
         Raises:
             InvalidInputError: there are too few peers for the requested number of replicas.
-            ConflictError: one of them is a voter of another, or a deleted, stream of that name.
-            UnavailableError: they do not answer.
+            ConflictError: a chosen peer is a voter of another, or a deleted, stream of that name.
+                UnavailableError: the chosen peers do not answer.
         """
         voter = self._voters.get(entry.stream.name)
         self._check_votes(entry.stream.name)
@@ -233,8 +234,9 @@ class Leaders:
         return Done()
 
     def abstains(self, stream: str) -> bool:
-        """Whether this peer may not vote any more on that stream, or on the one that it is beside;
-        the catalog may name it as the leader until another peer has taken over."""
+        """Whether this peer may not vote any more on that stream, or on the stream whose late
+        tuples or revisions it has; the catalog may name it as the leader until another peer has
+        taken over."""
         return base_of(stream) in self._abstaining
 
     def _check_votes(self, stream: str) -> None:

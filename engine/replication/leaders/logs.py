@@ -68,10 +68,10 @@ class BallotFiles:
 
     @failpoint(Failpoint.BALLOT_SAVE)
     def save(self, stored: StoredBallot) -> None:
-        """Save a ballot. Raises: StorageError: the disk does not take it; the old one stays."""
+        """Save a ballot. Raises: StorageError: the disk does not take it; the old ballot stays."""
         with storing(self._folder):
             self._folder.mkdir(parents=True, exist_ok=True)
-        name = stored.entry.stream.name  # which may be as long as a file's
+        name = stored.entry.stream.name  # a name may be as long as a file's
         self._files.save(f"{hashlib.sha256(name.encode()).hexdigest()[:32]}.json", stored)
 
 
@@ -98,13 +98,14 @@ class VoterLogs:
         return None if self.state is None else self.leader.source.state.config.definition
 
     async def open(self, entry: StreamEntry, journal: int) -> StreamState:
-        """Open or make them. journal: see `Ballot.journal`."""
+        """Open or make the logs and the journal. journal: see `Ballot.journal`."""
         assert self.state is None, "they are open"
         self.state = await self._store.keep(entry, Role.REPLICA, REPLICATED, journal=journal)
         return self.state
 
     def hold(self, *starts: int) -> None:
-        """As a replica: keep what the leader keeps for readers. starts: as `SourceLogs.starts`."""
+        """As a replica: keep the tuples that the leader keeps for readers. starts: as
+        `SourceLogs.starts`."""
         logs = self.leader.logs
         for log, start in zip((logs.stream, *logs.beside), starts, strict=False):
             log.retention.hold(HOLDER, start)
@@ -129,7 +130,7 @@ class VoterLogs:
 
     @failpoint(Failpoint.VOTER_SERVE)
     async def serve(self) -> None:
-        """As the leader: let posts through, and serve readers."""
+        """As the leader: accept posts, and serve readers."""
         async with self.leader.sources.exclusive():
             self.leader.replica.settling.leading = True
         for state in self._all_states:
@@ -141,7 +142,8 @@ class VoterLogs:
                 self.leader.replica.settling.leading = False
 
     def serve_no_more(self) -> None:
-        """Send subscribers away, local ones too: the log of a peer that is no replica stops."""
+        """End the subscriptions, local ones too: the log of a peer that is no replica does not
+        grow."""
         if self.state is None or self.state.role is not Role.SOURCE:
             return
         for state in self._all_states:
@@ -161,7 +163,8 @@ class VoterLogs:
 
     @failpoint(Failpoint.VOTER_ERASE)
     async def erase(self, stream: str) -> None:
-        """`drop`, for good: no post comes any more, and files that are not open go as well."""
+        """`drop`, for ever: no post comes any more, and files that are not open are deleted as
+        well."""
         state, self.state = self.state, None
         if state is not None and state.leader is not None:
             await state.leader.retire()

@@ -12,10 +12,8 @@ class Mandate:
     """The term that this peer proposes or holds, and which voters have accepted it. Sans-IO.
 
     Args:
-        others: the other voters. quiet_s: a confirmation counts so long, seconds.
-
-    Attributes:
-        term: None: this peer has proposed none yet.
+        others: the other voters. quiet_s: how long a confirmation counts, seconds. Attributes:
+            term: the term; None: this peer has proposed none yet.
     """
 
     def __init__(self, others: Sequence[str], quiet_s: float) -> None:
@@ -36,16 +34,16 @@ class Mandate:
         return [Send(peer, Install(self.term)) for peer in self._others]
 
     def confirm(self, sender: str, now: float) -> None:
-        """Note that a voter has, at that moment, the term."""
+        """Note that a voter has the term at that moment."""
         self._confirmed[sender] = now
 
     def accept(self, sender: str) -> int:
-        """Note that a voter accepts the proposal; gives how many do by now."""
+        """Note that a voter accepts the proposal; returns the number of voters that do by now."""
         self._accepted.add(sender)
         return len(self._accepted)
 
     def unconfirmed(self, now: float) -> tuple[str, ...]:
-        """The other voters that have not confirmed a moment ago that this peer is leader."""
+        """The other voters that have not confirmed recently that this peer is leader."""
         return tuple(
             peer
             for peer in self._others
@@ -54,7 +52,7 @@ class Mandate:
 
     @property
     def awaited(self) -> tuple[str, ...]:
-        """The other voters that have not accepted the term yet that is being installed."""
+        """The other voters that have not yet accepted the term under installation."""
         return tuple(peer for peer in self._others if peer not in self._accepted)
 
     @property

@@ -25,7 +25,7 @@ class View(Struct, frozen=True, tag="view"):
     """The answer to `Inquire`: the latest term and promise of a voter.
 
     Attributes:
-        silent: this voter has heard nothing of a leader for too long.
+        silent: whether this voter has received nothing from a leader for too long.
     """
 
     promised: int
@@ -43,7 +43,7 @@ class Vote(Struct, frozen=True, tag="vote"):
     """The answer to `AskVote`.
 
     Attributes:
-        promised: the highest term the voter knows. term: the latest that it knows.
+        promised: the highest term the voter knows. term: the latest term that it knows.
         told: see `Ballot.told`.
     """
 
@@ -78,7 +78,7 @@ class Deleted(Struct, frozen=True, tag="deleted"):
 
 
 Request: TypeAlias = Inquire | AskVote | Install | Delete
-"""Each is answered at once by one of the others."""
+"""The requests of voters; a voter answers each at once by one of the other messages."""
 
 Message: TypeAlias = Request | View | Vote | Installed | Deleted
 
@@ -123,9 +123,9 @@ class Found(Struct, frozen=True):
 
 
 class Follow(Struct, frozen=True):
-    """Opens the call over which a leader ships to a replica. `ReplicaState` comes back; the leader
-    sends a `Plan`, epochs (`Tuples`), `Part`s, a `Join`, and `Part`s for ever. The replica answers
-    each `Part` with `Stored`."""
+    """Opens the call over which a leader ships to a replica. The replica sends `ReplicaState`; the
+    leader sends a `Plan`, epochs (`Tuples`), `Part`s, a `Join`, and further `Part`s. The leader
+    sends parts until the call ends. The replica answers each `Part` with `Stored`."""
 
     stream: str
     term_number: int
@@ -145,7 +145,7 @@ class ReplicaState(Struct, frozen=True):
     Attributes:
         joined: the term whose journal it has.
         segments: of its journal, the oldest first.
-        boundary, late_boundary, revisions_boundary: of its logs.
+        boundary, late_boundary, revisions_boundary: the boundaries of its logs.
     """
 
     joined: int
@@ -156,12 +156,10 @@ class ReplicaState(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The leader's plan: to send all of the journals anew, or the rest of the replica's.
-
-    Attributes:
-        boundary, late_boundary, revisions_boundary: epochs up to there come first: of the
-            revisions, of the stream, of the late tuples; only with `anew`.
-        start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
+    """The leader's plan: whether it sends the whole journals anew, or only the part that the
+    replica lacks. Attributes: boundary, late_boundary, revisions_boundary: with `anew`, the leader
+    first sends epochs up to these boundaries: of the revisions, of the stream, of the late tuples.
+    start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
     """
 
     anew: bool
@@ -174,12 +172,12 @@ class Plan(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True, tag="part"):
-    """Whole entries of a journal, as they are in its file: the body.
+    """Whole entries of a journal; the body has their bytes in its file.
 
     Attributes:
-        at: their place in the journal; offset 0: the segment begins.
-        committed: everything before it is on all members of the term.
-        late: they belong to the journal of the late tuples.
+        at: their place in the journal; offset 0: the segment begins. committed: all members of the
+            term have everything before this place. late: whether they belong to the journal of the
+            late tuples.
         start, late_start, revisions_start: the boundaries from which the leader keeps its logs.
     """
 
@@ -192,11 +190,12 @@ class Part(Struct, frozen=True, tag="part"):
 
 
 class Join(Struct, frozen=True, tag="join"):
-    """The replica has been sent everything: once its disk says so, it belongs to the term."""
+    """The leader has sent the replica everything: once that is on its disk, the replica belongs to
+    the term."""
 
 
 class Shipped(Struct, frozen=True):
-    """A message of the leader after its `Plan`."""
+    """The messages of the leader after its `Plan`."""
 
     message: Part | Join
 
@@ -205,8 +204,7 @@ class Stored(Struct, frozen=True):
     """The replica's journal has everything before `upto`.
 
     Attributes:
-        joined: answers `Join`.
-        trouble: why it stores nothing more.
+        joined: whether it answers `Join`. trouble: why it stores nothing more.
     """
 
     upto: Position

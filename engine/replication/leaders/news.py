@@ -11,12 +11,12 @@ from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import StorageFullError, UnavailableError
 
 LAPSE: Final = 3
-"""The silences that a post waits for its replicas before its producer must try again: an election,
-and the recruiting after it, take about two."""
+"""How long a post waits for its replicas before its producer must try again, as a multiple of
+`quiet_s`: an election, and the recruiting after it, take about two."""
 
 
 class News:
-    """Wakes those that wait for a stream's leader, or for what its replicas have stored.
+    """Wakes tasks that wait for a stream's leader, or for the positions of its replicas.
 
     Args:
         stream: its name. quiet_s: see `Election`.
@@ -34,11 +34,11 @@ class News:
         self._changes = Watched(0)
 
     def tell(self) -> None:
-        """Wake those that wait: the leader, or the replicas' positions, are others now."""
+        """Wake waiting tasks: the leader, or a position of a replica, has changed."""
         self._changes.set(self._changes.value + 1)
 
     def suspend(self) -> None:
-        """Note that this peer, which was leader or about to be, acknowledges no posts any more."""
+        """Note that this peer, which was leader or about to be, no longer acknowledges posts."""
         self._generation += 1
 
     async def changed(self) -> None:
@@ -51,7 +51,7 @@ class News:
         await self._changes.until(lambda _: self._leads or self._election.leader not in nobody)
 
     async def leader_changed(self) -> None:
-        """Return once another peer is leader, or this one."""
+        """Return once the leader has changed."""
         before = self._election.leader
         await self._changes.until(lambda _: self._election.leader != before)
 
@@ -65,8 +65,8 @@ class News:
         """Return once all replicas have everything before `upto`.
 
         Raises:
-            UnavailableError: this peer is not the leader any more, or they do not answer: the post
-                may be there, or not; sent again it is there once.
+            UnavailableError: this peer is not the leader any more, or the replicas do not answer:
+                the post may be stored or not; if the producer sends it again, it is stored once.
             StorageFullError: a replica has no room.
         """
         generation = self._generation

@@ -9,8 +9,8 @@ class Refused:
     """Why a stream that has ended is not reopened.
 
     Attributes:
-        told: readers that were given its end, for people. silent: voters that did not answer, if no
-            such reader is known.
+        told: readers that got its end, in words for people. silent: voters that did not answer, if
+            no such reader is known.
     """
 
     told: tuple[str, ...]
@@ -18,12 +18,11 @@ class Refused:
 
 
 class Reopening:
-    """A request to let an ended stream go on: all voters must say that they told no reader of its
-    end. Sans-IO.
+    """A request to let an ended stream continue: all voters must confirm that they sent no reader
+    its end. Sans-IO.
 
     Attributes:
-        refused: why the stream was not reopened when that was last asked for; None: it was, or is
-            about to be.
+        refused: why the last request was refused; None: it was granted, or is under way.
     """
 
     def __init__(self) -> None:
@@ -32,28 +31,29 @@ class Reopening:
 
     @property
     def asked(self) -> bool:
-        """Whether the votes that come in are to answer it."""
+        """Whether votes that arrive now answer the request."""
         return self._told is not None
 
     def check(self, told: tuple[str, ...], silent: tuple[str, ...]) -> bool:
-        """Whether it may be asked for: this peer told no reader, and no voter is silent."""
+        """Whether the request may be made: this peer sent no reader the end, and no voter is
+        silent."""
         self.refused = Refused(told, () if told else silent) if told or silent else None
         return self.refused is None
 
     def ask(self, own: str) -> None:
-        """Begin to ask; this peer has told nobody."""
+        """Begin the request; this peer has sent no reader the end."""
         self._told = {own: ()}
 
     def cancel(self) -> None:
         self._told = None
 
     def take_vote(self, sender: str, told: tuple[str, ...] | None) -> None:
-        """Note which readers a voter has told; None: it does not say."""
+        """Note the readers to which a voter has sent the end; None: the vote does not say."""
         if self._told is not None:
             self._told[sender] = told
 
     def is_granted(self, others: Iterable[str]) -> bool:
-        """Whether it was asked for, and may be; `refused` says why not."""
+        """Whether the request was made and all voters agree; else `refused` says why not."""
         if self._told is None:
             return False
         told = [reader for readers in self._told.values() for reader in readers or ()]

@@ -10,7 +10,7 @@ class ReplicaSet:
     """The replicas of one term: which are in step, how far each is, which are missing.
 
     Args:
-        again_s: before a peer that failed is shipped to again, seconds.
+        again_s: the wait before shipping to a failed peer is tried again, seconds.
     """
 
     def __init__(self, number: int, size: int, again_s: float) -> None:
@@ -32,11 +32,11 @@ class ReplicaSet:
 
     @property
     def everywhere(self) -> Position:
-        """Return whether all of them have everything before this position."""
+        """Return the position before which all replicas have everything."""
         return min((self._stored.get(peer, START) for peer in self._in_step), default=START)
 
     def recruit(self, candidates: Iterable[str], now: float) -> list[Effect]:
-        """Ship to as many more as are needed; a peer that failed just now comes a while later."""
+        """Ship to as many more peers as the set needs; a peer that failed just now must wait."""
         free = [
             peer
             for peer in candidates
@@ -47,12 +47,12 @@ class ReplicaSet:
         return [Ship(peer, self.number) for peer in chosen]
 
     def dismiss(self, peer: str, now: float) -> bool:
-        """Drop a peer that was lost before all were in step; gives whether it was a replica."""
+        """Drop a peer that was lost before all were in step; returns whether it was a replica."""
         self._avoided[peer] = now + self._again_s
         return self._in_step.pop(peer, None) is not None
 
     def in_step(self, peer: str, upto: Position) -> bool:
-        """Note that a peer has the whole journal; gives whether it is a replica."""
+        """Note that a peer has the whole journal; returns whether it is a replica."""
         if peer not in self._in_step:
             return False
         self._in_step[peer] = True
@@ -75,7 +75,7 @@ class ReplicaSet:
         return peer in self._missing
 
     def missing_since(self, before: float) -> Sequence[str]:
-        """The replicas that have been missing since then or longer."""
+        """The replicas that have been missing since that time or longer."""
         return [peer for peer, since in self._missing.items() if since <= before]
 
     def ship_again(self, now: float) -> list[Effect]:
@@ -87,14 +87,15 @@ class ReplicaSet:
 
 
 class Commitment:
-    """What the replicas of this peer's term have stored, and what is committed thereby.
+    """The positions that the replicas of this peer's term have stored, and the resulting committed
+    position.
 
     Args:
-        size: the replicas of a term. again_s: see `ReplicaSet`.
+        size: the number of replicas of a term. again_s: see `ReplicaSet`.
 
     Attributes:
         committed: everything before it is committed.
-        replicas: of the present term.
+        replicas: the replicas of the present term.
     """
 
     def __init__(self, size: int, again_s: float) -> None:
@@ -108,7 +109,7 @@ class Commitment:
         self.replicas = ReplicaSet(number, self._size, self._again_s)
 
     def advance(self) -> list[Effect]:
-        """As the leader: commit what all of them have."""
+        """As the leader: commit everything that all replicas have."""
         everywhere = self.replicas.everywhere
         if everywhere <= self.committed:
             return []

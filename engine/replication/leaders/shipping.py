@@ -48,7 +48,7 @@ PART_BYTES: Final = 512 * 2**10
 """Bytes of the journal in one message, about: many small posts, or one."""
 
 PARTS_AHEAD: Final = 32
-"""Parts without an answer: bounds the memory of the replica for us."""
+"""Parts that may wait for an answer: bounds the memory that the replica needs for us."""
 
 
 async def ship(voter: VoterDriver, peer: str, term_number: int) -> None:
@@ -149,9 +149,8 @@ class _Ship:
 
 
 def _continues(has: ReplicaState, source: Source) -> Position | None:
-    """The end of the replica's journal in ours; None: it is not a beginning of ours.
-
-    Segments of one number and term were written by one leader: one is a beginning of the other.
+    """The end of the replica's journal in ours; None: it is no prefix of ours. One leader wrote the
+    segments of one number and term, so one is a prefix of the other.
     """
     if not has.joined or not has.segments:
         return None

@@ -54,12 +54,12 @@ class Voter:
 
     Args:
         own: this peer's id (hex).
-        quiet_s: a leader that was not heard for so long is silent.
+        quiet_s: after so long without a message the leader counts as silent.
 
     Attributes:
-        role: its present role. ballot: as last kept.
-        number: of the term that it stands for or holds.
-        whole: no damage was found in its journal; a voter with damage does not stand.
+        role: its present role. ballot: the ballot that was stored last. number: the number of the
+            term that it stands for or holds. whole: whether no damage was found in its journal; a
+            voter with a damaged journal does not stand.
     """
 
     def __init__(
@@ -109,17 +109,18 @@ class Voter:
         return self._keep(msgspec.structs.replace(self.ballot, joined=0))
 
     def found_damaged(self, now: float) -> list[Effect]:
-        """Note that the journal is damaged: another member is to be leader, and send it anew. Until
-        then it is kept: there may be no other."""
+        """Note that the journal is damaged: another member should become leader, and send it anew.
+        Until then the damaged journal is kept: it may be the only one."""
         self.whole = False
         return self._follow(now, succeeded=False)
 
     def resign(self, now: float) -> list[Effect]:
-        """Follow again, because this peer could not do its part: another voter may try."""
+        """Become a follower again, because this peer failed as leader: another voter may try."""
         return self._follow(now, succeeded=False)
 
     def tell_end(self, reader: str) -> list[Effect] | None:
-        """As the leader: note that the end is about to be sent to a reader. None: not allowed."""
+        """As the leader: note that the end is about to be sent to a reader. None: it must not be
+        sent."""
         if self.role is not Role.LEADER:
             return None
         return self._keep(tell(self.ballot, reader))
@@ -203,8 +204,8 @@ class Voter:
         return self.leader in self._dead or now - self._heard_at >= self._quiet_s
 
     def _drawn_patience(self) -> float:
-        """The wait before this voter stands, seconds: the first replica before the others, and
-        never two at the same time again and again (Ongaro and Ousterhout, Raft, 5.2)."""
+        """The wait before this voter stands, seconds: the first replica before the others, and no
+        two at the same time repeatedly (Ongaro and Ousterhout, Raft, 5.2)."""
         members = () if self.ballot.term is None else self.ballot.term.replicas
         turn = members.index(self.own) if self.own in members else len(members)
         return self._quiet_s * (turn + self._rng.uniform(0.0, 0.5)) / 2

@@ -59,7 +59,7 @@ from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.node.node import Overlay
 
 FOUNDED: Final = 1
-"""The term that a founder joins by itself, before anything can be acknowledged."""
+"""The number of the term that a founder joins alone, before any post can be acknowledged."""
 
 
 @dataclass(frozen=True)
@@ -89,12 +89,12 @@ class VoterDriver:
     """This peer as a voter of one stream.
 
     Attributes:
-        entry: the stream as published. entries: by name, also of the streams beside it.
-        election: decides its role.
+        entry: the stream as published. entries: by name; those of its late tuples and revisions are
+            included. election: decides its role.
         logs: its files, if it has any. announcing: its catalog entries.
-        news: tells those who wait for its leader or its replicas.
+        news: wakes tasks that wait for its leader or its replicas.
         deleted: set once a majority has deleted the stream.
-        cleared: set once nothing of the stream is left here then.
+        cleared: set once the deleted stream has no files here any more.
     """
 
     def __init__(self, around: Surroundings, stored: StoredBallot) -> None:
@@ -133,7 +133,7 @@ class VoterDriver:
 
     async def run(self) -> None:
         """Let time pass for the election, until the stream is deleted."""
-        if self.election.deleted:  # a crash may have come before all of it was gone
+        if self.election.deleted:  # a crash may have come before everything was removed
             await self._drop()
         while not self.election.deleted:
             await trio.sleep(self.around.quiet_s / BEATS)
@@ -155,7 +155,7 @@ class VoterDriver:
         return state
 
     async def found(self) -> None:
-        """Be the first leader; see `Election.found`."""
+        """Become the first leader; see `Election.found`."""
         async with self._lock:
             await self.open()
             await self._carry_out(self.election.found(trio.current_time()), None)
@@ -172,21 +172,22 @@ class VoterDriver:
         return answer
 
     async def try_feed(self, event: Event) -> None:
-        """Call `feed` where no caller can receive its failure."""
+        """Call `feed`, and note a failure as an event, because no caller can receive it."""
         try:
             await self.feed(event)
         except MedusaError as error:
             self.around.events.note("error", f"could not go on with {self.name}: {error}")
 
     async def feed(self, event: Event) -> Message | None:
-        """Handle an event; gives the answer to a request.
+        """Handle an event; returns the answer to a request.
 
         Raises:
             MedusaError: the disk does not take the ballot, or another voter names a term of the
                 future; the event has no effect.
         """
         if isinstance(event, Received | Called):
-            # Numbers count up by one, far below numbers by clocks: one beyond would be the last.
+            # Numbers grow by one, and are far below numbers made from clocks: one beyond this would
+            # be the last.
             number = event.number if isinstance(event, Called) else highest_number(event.message)
             MAJORITY.check(self.name, number, self.around.overlay.clock())
         async with self._lock:
@@ -202,8 +203,8 @@ class VoterDriver:
         await self.step(lambda _: self.election.forget())
 
     async def step(self, asked: Callable[[float], list[Effect]]) -> None:
-        """Carry out the effects of a request of this peer, at that moment on trio's clock; if
-        `asked` raises, nothing has happened.
+        """Carry out the effects of a request of this peer, with the present time of trio's clock;
+        if `asked` raises, nothing has happened.
 
         Raises:
             MedusaError: as of `feed`.
@@ -212,10 +213,8 @@ class VoterDriver:
             await self._carry_out(asked(trio.current_time()), None)
 
     async def be_altered(self) -> None:
-        """Take another definition of the stream, which all replicas have.
-
-        Raises:
-            NotFoundError: it was deleted meanwhile.
+        """Wait until all replicas have the new definition of the stream, and use it. Raises:
+        NotFoundError: the stream was deleted meanwhile.
         """
         async with self._lock:
             if self.election.deleted:
@@ -233,7 +232,8 @@ class VoterDriver:
         await self.logs.define(self.entry)
         try:
             await self._save(self.election.ballot)
-        except StorageError as error:  # the journal has it, and the ballot will
+        # the journal has the definition, and the ballot gets it later
+        except StorageError as error:
             self.around.events.note("warning", f"could not save {self.name}: {error}")
 
     # -- effects ------------------------------------------------------------------------------
@@ -286,13 +286,14 @@ class VoterDriver:
 
     @failpoint(Failpoint.VOTER_DROP)
     async def _drop(self) -> None:
-        """Remove all of the stream but the ballot, which says that it is deleted."""
+        """Remove everything of the stream except the ballot, which says that it is deleted."""
         self.announcing.stop()
         self.logs.serve_no_more()
         self.deleted.set()
-        async with self.following:  # a leader's call to us ends, see `follow`
+        async with self.following:  # a leader's call to this peer ends, see `follow`
             await self.logs.erase(self.name)
-        if self.around.store.get(self.name) is None:  # a new one, without replicas, may have it
+        # a new stream without replicas may have the name
+        if self.around.store.get(self.name) is None:
             await self.announcing.withdraw(self.entries)
         self.around.events.note("info", f"deleted {self.name}")
         self.cleared.set()
@@ -339,7 +340,7 @@ class VoterDriver:
         self.announcing.announce_soon(self.entries.values(), term.of(self.name))
 
     def _note_leader(self) -> None:
-        """Serve no more, and leave the catalog to the leader, if another peer has taken over."""
+        """If another peer has taken over, stop serving the stream and publishing it."""
         leader = self.election.leader
         if leader not in {"", self.around.own}:
             # a leader that was suspended before gets no second `Suspended`
@@ -348,7 +349,7 @@ class VoterDriver:
 
 
 class Shipments:
-    """The shipments of the journal that this peer, as the leader or a candidate, has under way."""
+    """The present shipments of the journal by this peer, as the leader or a candidate."""
 
     def __init__(self, voter: VoterDriver) -> None:
         self._voter = voter
@@ -374,7 +375,8 @@ class Shipments:
             except DamagedError as error:
                 text = "another member is to be its leader, as soon as one can"
                 events.note("error", f"gives up {voter.name}: {error}; {text}")
-                with trio.CancelScope(shield=True):  # it stops all shipping, this task too
+                # it stops all shipping, and so perhaps this task
+                with trio.CancelScope(shield=True):
                     await voter.step(voter.election.found_damaged)
             except MedusaError as error:
                 events.note("warning", f"could not ship {voter.name} to {peer[:8]}: {error}")

@@ -68,15 +68,13 @@ class Assignments:
     """The tasks that this peer runs for other peers, as their worker.
 
     Args:
-        folder: has one JSON file per assignment.
-
-    Attributes:
-        expect: as `admit`, before the task is planned: a definition costs seconds to plan.
+        folder: has one JSON file per assignment. Attributes: expect: as `admit`, but called before
+            the task is planned, because planning costs seconds.
         admit: decides whether a peer of a participant may have that task run here; raises
-            NotAuthorisedError or BusyError if not. The market decides it.
-        activated: called when a task has become ours, with the boundary; at least once.
-        ended: called when it no longer is, with the boundary; its inputs can still be counted. At
-            least once. Both: (assignment, boundary).
+            NotAuthorisedError or BusyError if not. The market sets it. activated: called when a
+            task has become ours, with the boundary; at least once.
+        ended: called, at least once, when the task is no longer ours, with the boundary; its inputs
+            can still be counted. Both take (assignment, boundary).
     """
 
     def __init__(self, folder: Path, shop: Workshop) -> None:
@@ -89,7 +87,7 @@ class Assignments:
         self._nursery = shop.nursery
         self._tasks: dict[tuple[str, int], Guest] = {}
         self._released: dict[tuple[PeerId, str, int], int] = {}
-        # an owner may take its time with any of this, and others have tasks here as well
+        # each of these calls may wait for an owner, and other owners have tasks here as well
         self._changing = Locks()
         self.expect: Decision[[PeerId, str, Assignment], None] = Decision(lambda *_: None)
         self.admit: Decision[[PeerId, str, Assignment, Task], None] = Decision(self._only_siblings)
@@ -107,17 +105,19 @@ class Assignments:
         )
 
     async def assign(self, owner: PeerId, participant: str, request: Assignment) -> Progress:
-        """Run a task from a boundary on; the same again only asks for its progress.
+        """Run a task from a boundary on; a repetition only returns its progress.
 
         Args:
             owner: the caller. participant: its participant.
 
         Raises:
-            NotAuthorisedError: it is not theirs, we may not read its inputs, or `admit` refuses.
+            NotAuthorisedError: the task is not the caller's, this peer may not read its inputs, or
+                `admit` refuses.
             ConflictError: we have a later assignment of that task.
             InvalidInputError: the definition makes no sense, or has no such task; or it calls a
                 function that is not allowed here.
-            BusyError: too many already; or this peer cannot compute now, and tries to mend it.
+            BusyError: this peer has too many assignments; or it cannot compute now, and tries to
+                recover.
         """
         check_owner(request, participant)
         async with self._changing.of(request.task):
@@ -149,13 +149,13 @@ class Assignments:
         assigned = Guest(StoredAssignment(request, owner.hex()), task)
         self._files.save(assigned.stored)
         self._tasks[assigned.stored.key] = assigned
-        # in the background: the caller may leave while the disk is slow, and come again
+        # done in the background: the caller may leave while the disk is slow, and call again
         self._nursery.start_soon(self._open, assigned)
         await assigned.opened.wait()
         return assigned
 
     async def _open(self, assigned: Guest, resumed: bool = False) -> None:
-        """Run it, or keep the reason for its owner."""
+        """Run the task, or store for its owner why it cannot run."""
         try:
             await self._start(assigned, resumed)
         except MedusaError as error:
@@ -185,12 +185,13 @@ class Assignments:
             placements=(taken,),
             user=assigned.user,
         )
-        await self._define(assigned)  # the owner may have altered its output meanwhile
+        await self._define(assigned)  # the owner may have altered the output meanwhile
         copy.runner.inputs.hold()
         if assigned.stored.since is not None:
             self._tell_activated(assigned, assigned.stored.since)
         elif request.deal.contract:
-            copy.hold_for_bill(copy.boundary)  # it computes before it hears that it is the worker
+            # the task computes before this peer learns that it is the worker
+            copy.hold_for_bill(copy.boundary)
         self._nursery.start_soon(self._shop.executor.prepare)
         assigned.work.start(self._nursery, assigned.run)
 
@@ -201,7 +202,7 @@ class Assignments:
 
     @failpoint(Failpoint.ASSIGNMENT_FOLLOW_INPUTS)
     async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, StreamState]:
-        """boundary: its output's."""
+        """Follow the inputs of a task. boundary: the output's."""
         task, owner = assigned.task, assigned.stored.owner
         network = network_of(assigned.stored.assignment)
         return {
@@ -222,20 +223,18 @@ class Assignments:
         entry = network_of(request).entry_of(task.output, task.output_schema, stored.owner)
         state = self._store.get(task.output, OUTPUT)
         if state is not None:
-            # after a restart it goes on where it is, even if its beginning was dropped
+            # after a restart the log continues from its end, even if its beginning was dropped
             begun = resumed or state.log.start <= request.after
             if not begun or state.log.boundary < request.after:
-                await self._store.drop(state.key)  # of an earlier assignment
+                await self._store.drop(state.key)  # a log of an earlier assignment
         state = await self._store.keep(entry, Role.ASSIGNED, OUTPUT)
         if state.log.boundary == BEGINNING and request.after > BEGINNING:
             state.log.begin(request.after)
         return state
 
     async def activate(self, owner: PeerId, request: Activate) -> None:
-        """Be the worker of a task from the boundary `since` on.
-
-        Raises:
-            NotFoundError: we do not run that.
+        """Become the worker of a task from the boundary `since` on. Raises: NotFoundError: this
+        peer does not run the task.
         """
         self._theirs(owner, request.task, request.term_number)
         async with self._changing.of(request.task):
@@ -251,10 +250,10 @@ class Assignments:
 
     async def _define(self, assigned: Guest) -> None:
         if assigned.copy is None:
-            return  # it is defined when it is opened
+            return  # the output gets the definition when it is opened
         task, state = assigned.task, assigned.copy.state
         if self._store.get(*state.key) is not state:
-            return  # it is being dropped
+            return  # the log is being dropped
         entry = assigned.network.entry_of(task.output, task.output_schema, assigned.stored.owner)
         if state.entry != entry:
             check_stream(entry.stream)
@@ -271,8 +270,8 @@ class Assignments:
         return Released(reached)
 
     async def _end(self, assigned: Guest, until: int | None, since: int | None) -> None:
-        """End an assignment. If the owner's boundary is not known, ours counts: the payer says how
-        much was used. We may learn only now that we were the task's worker at all."""
+        """End an assignment. If the owner's boundary is not known, ours counts; the payer then
+        corrects how much was used. This peer may learn only now that it was the task's worker."""
         if assigned.stored.since is None and until is not None and since is not None:
             self.activated.tell(assigned.stored, since)
         if until is None and assigned.stored.since is not None:
@@ -315,12 +314,13 @@ class Assignments:
     # -- over time ----------------------------------------------------------------------------
 
     async def resume(self) -> None:
-        """Take up the assignments of the last run where they stood."""
+        """Resume the assignments of the last run from their boundaries."""
         for stored in self._files.load():
             planning = partial(planned_task, stored.assignment)
             try:
                 task = await self._overlay.threads.run(self._participant, planning)
-            except InvalidInputError as error:  # a limit is new; its owner takes it back
+            # a limit is new in this release; the owner takes the task back
+            except InvalidInputError as error:
                 self._files.remove(stored)
                 text = f"does not run {stored.assignment.task} any more: {error}"
                 self._overlay.events.note("error", text)
@@ -353,7 +353,7 @@ class Assignments:
         with trio.CancelScope(shield=True):
             self._files.remove(assigned.stored)
             self._remember(assigned.stored, await self._stop(assigned))
-            async with trio.open_nursery() as nursery:  # each may wait for a producer
+            async with trio.open_nursery() as nursery:  # each release may wait for a producer
                 for name in assigned.task.inputs:
                     nursery.start_soon(self._followers.leave, name, assigned.user)
             del self._tasks[assigned.stored.key]

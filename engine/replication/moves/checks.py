@@ -80,14 +80,13 @@ def planned_task(request: Assignment) -> Task:
 
 
 def check_worker(task: Task, network: Network, participant: str, readers: Readers) -> None:
-    """Check that a participant may compute a task: a worker reads its inputs, and is told the whole
+    """Check that a participant may compute a task: a worker reads its inputs, and gets the whole
     query, with the schemas of all its inputs.
 
     Args:
         network: the query that it is part of.
 
-    Raises:
-        NotAuthorisedError: that participant may not read one of them, or the task calls a function
+    Raises: NotAuthorisedError: that participant may not read an input, or the task calls a function
             of a user, whose code stays at its participant's peers.
     """
     owner = ObjectName.parse(network.query.name).participant
@@ -110,9 +109,9 @@ async def permitted_task(request: Assignment, owner: str, shop: Workshop) -> Tas
         owner: the participant that assigns it.
 
     Raises:
-        NotAuthorisedError: one may not read an input, or the query makes another's stream.
-        InvalidInputError: an entry differs.
-        MedusaError: an entry cannot be found out now.
+        NotAuthorisedError: one of the two may not read an input, or the query makes another
+            participant's stream. InvalidInputError: an entry differs. MedusaError: an entry cannot
+            be looked up now.
     """
     worker = shop.overlay.identity.participant
     task = await shop.overlay.threads.run(owner, partial(planned_task, request))

@@ -19,7 +19,7 @@ ORPHAN_S: Final = 300.0
 
 
 class Confirming:
-    """Asks owners about the tasks that this peer runs for them, and does what they answer."""
+    """Asks owners about the tasks that this peer runs for them, and acts on their answers."""
 
     def __init__(self, assignments: Assignments, shop: Workshop) -> None:
         self._assignments = assignments
@@ -41,12 +41,13 @@ class Confirming:
             try:
                 answer = await ask_owner(self._overlay, self._directory, assigned)
             except MedusaError:
-                # in a partition a task goes on; one that was never ours waits a while for its owner
+                # during a partition a task continues; one that was never activated waits a while
+                # for its owner
                 if stored.since is None and known_s > ORPHAN_S:
                     await self._assignments.release(stored.owner_id, Release(*stored.key))
             else:
                 await self._act_on(stored, answer)
-        except MedusaError as error:  # a full disk, say: it is asked again
+        except MedusaError as error:  # for example, the disk is full: the owner is asked again
             self._overlay.events.note(
                 "warning", f"could not confirm {stored.assignment.task}: {error}"
             )

@@ -42,7 +42,7 @@ class StoredAssignment(Struct, frozen=True):
 
     Attributes:
         owner: peer id (hex).
-        since: the boundary from which on it is ours; None: we only prepare.
+        since: the boundary from which on the task is ours; None: this peer only prepares.
     """
 
     assignment: Assignment
@@ -55,7 +55,7 @@ class StoredAssignment(Struct, frozen=True):
 
     @property
     def owner_id(self) -> PeerId:
-        """The peer that keeps the query, and has asked for this."""
+        """The peer that keeps the query, and has assigned the task."""
         return parse_peer_id(self.owner)
 
 
@@ -64,12 +64,10 @@ class Guest:
 
     Attributes:
         copy: of the task; None until its logs are open.
-        work: runs it.
-        opened: set once it is running, or cannot be.
-        inputs_now: the inputs of its query, with their present readers.
-        reason: why it never will go on.
-        known_at: when this peer took it, or was started again with it; asked_at: when its owner
-            was first asked in vain to take it back: on trio's clock, seconds.
+        work: the job that runs it. opened: set once it runs, or cannot. inputs_now: the inputs of
+            its query, with their present readers. reason: why it can never continue. known_at: when
+            this peer accepted it, or restarted with it; asked_at: when its owner was first asked in
+            vain to take it back: both on trio's clock, seconds.
     """
 
     def __init__(self, stored: StoredAssignment, task: Task) -> None:
@@ -150,9 +148,9 @@ class Guest:
 
 
 async def ask_owner(overlay: Overlay, directory: Directory, assigned: Guest) -> Confirmed:
-    """Ask the owner for the placement of a task, and tell it how far its consumers here are. If the
-    owner is away, its successor is asked: the peer with a higher term, in the catalog, under the
-    name of its participant.
+    """Ask the owner for the placement of a task, and report the boundary of its consumers here. If
+    the owner is away, its successor is asked: the peer with a higher term, in the catalog, under
+    the name of its participant.
 
     Raises:
         MedusaError: neither can be reached.
@@ -165,7 +163,7 @@ async def ask_owner(overlay: Overlay, directory: Directory, assigned: Guest) -> 
         successor = await directory.successor(stored.assignment.task, owner)
         if successor is None:
             raise
-        if successor == overlay.identity.peer_id:  # which computes it as its own
+        if successor == overlay.identity.peer_id:  # the successor computes the task itself
             return Confirmed(PlacementStatus.RELEASED)
         return await _ask(overlay, successor, confirm)
 
@@ -176,7 +174,7 @@ async def _ask(overlay: Overlay, owner: PeerId, confirm: Confirm) -> Confirmed:
 
 
 class AssignmentFiles:
-    """The assignments of a worker, one file each, so that a restart goes on with them."""
+    """The assignments of a worker, one file each, so that a restart resumes them."""
 
     def __init__(self, folder: Path) -> None:
         mend = "remove it: the task's owner takes it home"

@@ -25,8 +25,9 @@ class Away(NamedTuple):
 
     Attributes:
         behind_s: how long its output has stood still, although its inputs allow more, seconds.
-        patience_s: how long it may, by the contract or else by the owner's setting.
-        spared: nobody but the worker can have its inputs: at home it could not go on.
+        patience_s: how long it may stand still, by the contract or else by the owner's setting.
+            spared: whether only the worker can have its inputs: at the owner the task could not
+            continue.
     """
 
     task: str
@@ -41,14 +42,15 @@ class Away(NamedTuple):
 
 
 class Home(NamedTuple):
-    """The tasks to take home: at once; and by worker, unless that one can be dialled."""
+    """The tasks to take back: some at once; others, by worker, only if the worker cannot be
+    dialled."""
 
     at_once: list[Away]
     unless_reached: dict[PeerId, list[Away]]
 
 
 def to_take_home(away: Iterable[Away], health: Callable[[PeerId], Health]) -> Home:
-    """The tasks to take home, of those that are away."""
+    """The tasks to take back, among the tasks at workers."""
     tasks = list(away)
     late = {each.worker for each in tasks if each.is_late}
     found = Home([], {})

@@ -23,13 +23,14 @@ class Assignment(Struct, frozen=True):
 
     Attributes:
         task: the name of its output stream.
-        query, inputs, kept: the query it is part of, the streams from elsewhere that the query
-            reads, and those it was asked to keep: from them the worker plans the task itself.
+        query, inputs, kept: the query that it is part of, the streams of others that the query
+            reads, and the streams that it was asked to keep: from these the worker plans the task
+            itself.
         editions: former editions of the query that may still have to be computed.
-        after: the boundary that the output goes on from, microseconds.
+        after: the boundary from which the output continues, microseconds.
         readers: the readers that were declared for the query's streams before it was created.
         altered: the alterations of its outputs.
-        load, rate: cores that it took and rows per second that it read where it ran before.
+        load, rate: cores that it used and rows per second that it read at its former peer.
     """
 
     task: str
@@ -50,9 +51,9 @@ class Progress(Struct, frozen=True):
     """The progress of a worker.
 
     Attributes:
-        boundary: of its output, microseconds. ready: it has the inputs up to there, has computed
-            from them, and goes on.
-        carry_bytes: Arrow and Parquet bytes of the input that it had to take over to go on.
+        boundary: of its output, microseconds. ready: whether it has the inputs up to that boundary,
+            has computed from them, and continues. carry_bytes: Arrow and Parquet bytes of the input
+            that it had to fetch for this.
         reason: why it fails.
     """
 
@@ -63,8 +64,8 @@ class Progress(Struct, frozen=True):
 
 
 class Activate(Struct, frozen=True):
-    """Makes a peer the task's worker: the output after `since` is its own. Sent again when the
-    output is altered.
+    """Makes a peer the task's worker: it decides about the output after `since`. Sent again when
+    the output is altered.
 
     Attributes:
         altered: the alterations of the query's outputs so far.
@@ -78,7 +79,7 @@ class Activate(Struct, frozen=True):
 
 class Release(Struct, frozen=True):
     """Releases a worker, or a peer that prepared. Its output from `since` up to `until` was used;
-    None: nothing."""
+    None: none of it was."""
 
     task: str
     term_number: int
@@ -87,7 +88,7 @@ class Release(Struct, frozen=True):
 
 
 class Released(Struct, frozen=True):
-    """The worker runs the task no longer.
+    """The worker no longer runs the task.
 
     Attributes:
         reached: the output's boundary, microseconds, which consumers may know; BEGINNING: unknown.
@@ -103,7 +104,7 @@ class Confirm(Struct, frozen=True):
         consumed: the boundary of the output that all consumers at this peer have reached,
             microseconds; None: unknown.
         reached: the boundary that all inputs have at this peer, microseconds; None: unknown.
-        rate: input rows per second that it reads.
+        rate: input rows per second that this peer reads.
     """
 
     task: str
@@ -117,13 +118,14 @@ class PlacementStatus(StrEnum):
     """The owner's answer to `Confirm`."""
 
     ASSIGNED = "assigned"
-    """It is to prepare; another one still works."""
+    """The peer shall prepare; another worker still computes the task."""
     ACTIVE = "active"
     RELEASED = "released"
 
 
 class Confirmed(Struct, frozen=True):
-    """`since` goes with ACTIVE; `until` with RELEASED, if anything was used."""
+    """The answer to `Confirm`. `since` comes with ACTIVE; `until` with RELEASED, if some output was
+    used."""
 
     status: PlacementStatus
     since: int | None = None
@@ -131,10 +133,8 @@ class Confirmed(Struct, frozen=True):
 
 
 class PassOn(Struct, frozen=True):
-    """Asks the owner to let another peer go on with the worker's task.
-
-    Attributes:
-        term_number: the worker's own. to: id (hex) of the other. deal: between those two.
+    """Asks the owner to let another peer continue the worker's task. Attributes: term_number: the
+    worker's. to: id (hex) of the other peer. deal: the deal between these two peers.
     """
 
     task: str
@@ -163,8 +163,8 @@ class MoveRecord(Struct, frozen=True):
     Attributes:
         at: seconds since the epoch. source, target: peer ids (hex).
         since: the boundary from which the target's output counts, microseconds.
-        stall_ms: from the last epoch before the switch to the first one after it, in the output.
-        carry_bytes: of inputs that the new worker had to take over.
+        stall_ms: the time from the output's last epoch before the switch to its first one after it.
+            carry_bytes: bytes of inputs that the new worker had to fetch.
     """
 
     at: float

@@ -75,8 +75,8 @@ KEPT_RECORDS: Final = 1000
 """Moves that are remembered, for the monitor."""
 
 FETCH_S: Final = 5.0
-"""How long a task that comes home may wait for inputs that were not here, while its worker still
-works, seconds: the worker may be dead, and the peer that has the inputs with it."""
+"""How long a task that is taken back may wait for inputs that were not here, while its worker still
+works, seconds: the worker may be dead, and the only peer with the inputs."""
 
 FIRST_EPOCH_S: Final = 60.0
 """How long the first epoch after a switch is waited for, to measure the standstill, seconds."""
@@ -87,11 +87,10 @@ class Mover:
 
     Attributes:
         records: the last moves, oldest first.
-        may_pass_on: decides whether the worker of a task may pass it on; raises
-            NotAuthorisedError if not. The market decides it.
-        workers: of the tasks. home: takes back tasks that are lost.
-        teller: tells workers of their placements.
-        agree: asked about a placement before it counts: (task, placement). An error stops the move.
+        may_pass_on: decides whether the worker of a task may pass it on; raises NotAuthorisedError
+            if not. The market sets it. workers: the workers of the tasks. home: takes back lost
+            tasks. teller: notifies workers of their placements. agree: called with (task,
+            placement) before a placement takes effect. An error stops the move.
     """
 
     def __init__(self, queries: QueryHost) -> None:
@@ -113,13 +112,11 @@ class Mover:
     async def move(self, task: str, to: PeerId, deal: Deal) -> MoveRecord:
         """Move a task to another peer, or back to this one.
 
-        Args:
-            to: this peer or NO_PEER: back.
-            deal: the worker's terms.
+        Args: to: the worker; this peer or NO_PEER: move it back. deal: the worker's terms.
 
         Raises:
-            NotFoundError: no such task here. StoppedError: it does not run.
-            ConflictError: it is being moved, or is there already.
+            NotFoundError: no such task here. StoppedError: the task does not run. ConflictError: it
+                is being moved, or is at that peer already.
             UnavailableError: the worker cannot be reached, or did not catch up in time; nothing has
                 changed.
             MedusaError: the worker's reason for a refusal.
@@ -131,7 +128,7 @@ class Mover:
         return await self._move(task, to, deal, payee=to, owed=deal)
 
     async def pass_on(self, worker: PeerId, request: PassOn) -> MoveRecord:
-        """Move a task that its worker passes on; the worker stays the one that we pay.
+        """Move a task that its worker passes on; this peer still pays that worker.
 
         Raises:
             NotAuthorisedError: it is not the task's worker, or may not pass it on.
@@ -139,18 +136,19 @@ class Mover:
         """
         current = self.workers.task_of(worker, request.task, request.term_number).current
         to = parse_optional_peer_id(request.to)
-        if to in {NO_PEER, self._here}:  # else we would pay the worker for our own computing
+        if to in {NO_PEER, self._here}:  # otherwise this peer would pay the worker for its own work
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
-        if not deal.contract:  # to a peer of its own participant, which takes its place
+        if not deal.contract:  # to a peer of the worker's participant, which replaces it
             same = self.workers.participant_of(worker) == self.workers.participant_of(to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, to
         elif deal.giver != worker.hex():
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
-        elif not current.owed.contract:  # by an unpaid peer of ours: then we pay the next one
+        # from an unpaid peer of ours: then this peer pays the next worker
+        elif not current.owed.contract:
             deal = replace(deal, giver=self._here.hex())
             return await self._move(request.task, to, deal, payee=to, owed=deal)
         return await self._move(request.task, to, deal, payee=payee, owed=current.owed)
@@ -172,7 +170,7 @@ class Mover:
     def _stored(self, placed: Copy) -> StoredQuery | None:
         try:
             return self._queries.find(placed.name)[0]
-        except NotFoundError:  # deleted meanwhile
+        except NotFoundError:  # the query was deleted meanwhile
             return None
 
     async def _move(
@@ -195,7 +193,8 @@ class Mover:
                 carry_bytes = await self._prepare(stored, placed, term, deal) if to else 0
                 self._check_movable(placed, to)
                 async with placed.paused():
-                    self._check_movable(placed, to)  # it may rest because its query was stopped
+                    # the task may stand still because its query was stopped
+                    self._check_movable(placed, to)
                     committed_at = placed.state.log.moved_at
                     placement = Placement(
                         replace(term, since=placed.boundary),
@@ -223,7 +222,7 @@ class Mover:
         return record
 
     async def _fetch_inputs(self, placed: Copy, *, wait_s: float) -> None:
-        """Fetch the inputs while the task is being moved; wait for them that long."""
+        """Fetch the inputs while the task is being moved; wait for them at most that long."""
         self._sparing.look(self._queries.get(placed.task.query))
         with trio.move_on_after(wait_s):
             await placed.runner.inputs.wait(placed.boundary)
@@ -238,7 +237,8 @@ class Mover:
 
     @failpoint(Failpoint.MOVE_PREPARE)
     async def _prepare(self, stored: StoredQuery, placed: Copy, term: Term, deal: Deal) -> int:
-        """Let the new worker reach the output's boundary; gives the bytes that it took over."""
+        """Let the new worker reach the output's boundary; returns the bytes of inputs that it
+        fetched."""
         assignment = Assignment(
             task=placed.name,
             term_number=term.number,
@@ -259,7 +259,7 @@ class Mover:
         reason = "it said nothing"
         with trio.move_on_after(self._timing.prepare_s):
             while True:
-                goal = placed.boundary  # before the question: the output grows during the call
+                goal = placed.boundary  # read before the call, because the output grows during it
                 try:
                     progress = await self._call(to, "task.assign", assignment, Progress)
                 except UnavailableError as error:
@@ -285,7 +285,7 @@ class Mover:
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
-        """Record the move, with the time for which the output paused; 0: no epoch came."""
+        """Record the move, with the length of the output's pause; 0: no epoch came in time."""
         since = placed.current.term.since
         stood_s = 0.0
         with trio.move_on_after(FIRST_EPOCH_S), suppress(ClosedError):
@@ -295,7 +295,8 @@ class Mover:
 
     @failpoint(Failpoint.MOVE_SEND_SUBSCRIBERS)
     async def _send_subscribers(self, placed: Copy) -> None:
-        """Tell the catalog first, so that subscribers that are sent away find the worker there."""
+        """Publish the worker, then end the subscriptions here, so that subscribers find the worker
+        in the catalog."""
         worker = placed.current.term.holder
         try:
             await self._queries.name_worker(placed)
@@ -327,12 +328,12 @@ class Mover:
             self.home.look()
 
     async def _dismiss(self, placed: Copy) -> None:
-        """Take back a task whose output has ended: its worker has nothing more to do."""
+        """Take back a task whose output has ended: its worker has no more work."""
         async with placed.moving:
             if placed.running or not placed.current.term.holder:
                 return
             at_home = Placement(placed.next_term(NO_PEER, since=END))
-            with suppress(MedusaError):  # a full disk: the next time
+            with suppress(MedusaError):  # the disk is full: try at the next round
                 self._queries.place(placed, at_home)
                 await self._send_subscribers(placed)
 
@@ -342,10 +343,10 @@ def _nobody_minds(_task: str, _placement: Placement) -> None:
 
 
 def _only_siblings(placement: Placement) -> None:
-    """Without contracts, a task may be passed on if it is not run under a contract.
+    """Without contracts, a task may be passed on unless it runs under a contract.
 
     Raises:
-        NotAuthorisedError: the task is run under a contract.
+        NotAuthorisedError: the task runs under a contract.
     """
     if placement.owed.contract:
         raise NotAuthorisedError("the contract does not let it be passed on")

@@ -19,20 +19,18 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.node.node import Overlay
 
 AGAIN_S: Final = 0.1
-"""Between two tries to tell a worker that is waited for, seconds."""
+"""Seconds between two tries to notify a worker while a caller waits for it."""
 
 
 News: TypeAlias = tuple[str, int, int, tuple[tuple[str, AlteredOutput], ...] | None]
 """The news for a worker: task, the placement's term, the query's term, and the alterations of the
-output; None: the worker is released. After the query gets a later term, the owner tells the worker
-again: a peer that owned the query in between may have released it."""
+output; None: the worker is released. When the query gets a later term, the owner notifies the
+worker again: a peer that owned the query in between may have released it."""
 
 
 class Notifier:
-    """Tells workers of their placements: once each, and again until they have heard it.
-
-    Args:
-        stored: gives the query of a task; None: it is deleted.
+    """Notifies workers of their placements, repeatedly until they answer. Args: stored: returns the
+    query of a task; None: it is deleted.
         call_s: see `Timing.worker_call_s`.
 
     Attributes:
@@ -59,7 +57,8 @@ class Notifier:
         ]
 
     async def tell(self, placed: Copy) -> None:
-        """Tell those workers, in one call at a time; to be repeated while any are untold."""
+        """Notify these workers, in one call at a time. The caller repeats this while any have not
+        answered."""
         if placed.name in self._telling:
             return
         self._telling.add(placed.name)
@@ -81,11 +80,9 @@ class Notifier:
             self._telling.discard(placed.name)
 
     async def until_told(self, placed: Copy) -> None:
-        """Return once the last two workers know whether they still are, as far as they live: then
-        `Copy.given` has what the former one gave.
-
-        Raises:
-            UnavailableError: one lives and has not heard it yet.
+        """Return once each of the last two workers knows its placement, or is dead: then
+        `Copy.given` has the boundary up to which the former one emitted. Raises: UnavailableError:
+        one lives and has not answered yet.
         """
         with trio.move_on_after(self._call_s):
             await self.tell(placed)
@@ -102,7 +99,7 @@ class Notifier:
         )
 
     def _unheard(self, placed: Copy) -> list[Placement]:
-        """The untold placements whose worker lives."""
+        """The placements whose worker lives and has not answered."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
         named = [(each, each.term.holder) for each in self.untold(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
@@ -115,7 +112,7 @@ class Notifier:
 
     @failpoint(Failpoint.MOVE_TELL_PRODUCER)
     async def _tell_one(self, placed: Copy, placement: Placement) -> int:
-        """Tell one worker; gives the boundary of a released one."""
+        """Notify one worker; returns the boundary of a released one."""
         connection = await self._overlay.connect(placement.term.holder)
         if placement.until is None:
             activate = Activate(

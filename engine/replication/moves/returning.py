@@ -41,7 +41,7 @@ class Returning:
         self._going: set[str] = set()
 
     async def pass_on(self, task: str, request: PassOn) -> MoveRecord:
-        """Ask the owner to let another peer go on with a task.
+        """Ask the owner to let another peer continue a task.
 
         Raises:
             MedusaError: the owner refuses.
@@ -52,7 +52,7 @@ class Returning:
 
     async def give_back(self, task: str) -> MoveRecord:
         """Ask the owner to take a task back. After `Timing.leave_s` of refusals the task is
-        dropped: the owner has the whole output, and goes on from there when it likes.
+        dropped: the owner has the whole output, and continues from there at any time.
 
         Raises:
             MedusaError: the owner refuses.
@@ -71,7 +71,8 @@ class Returning:
             raise
 
     def refuse(self, assigned: Guest, why: str) -> None:
-        """Stop computing a task, and ask its owner to take it back, until it does."""
+        """Stop computing a task, and ask its owner to take it back, repeatedly until the owner
+        does."""
         if assigned.reason != why:
             assigned.refuse(why)
         self._send_back(assigned.task.name, why)
@@ -105,7 +106,7 @@ class Returning:
     async def _try_to_give_back(self, task: str) -> None:
         try:
             await self.give_back(task)
-        except MedusaError as error:  # it is tried again
+        except MedusaError as error:  # it is tried again later
             self._overlay.events.note("warning", f"could not give back {task}: {error}")
         finally:
             self._going.discard(task)

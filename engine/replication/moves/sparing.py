@@ -36,7 +36,7 @@ REPORT_S: Final = 10.0
 
 
 class Sparing:
-    """Spares one peer the inputs of tasks that run where those are."""
+    """Lets one peer do without the inputs of tasks whose workers have them."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._queries = queries
@@ -70,7 +70,7 @@ class Sparing:
 
 
 def is_spared(copy: Copy, stored: StoredQuery) -> bool:
-    """Whether the owner of a task need not have its inputs. stored: its query."""
+    """Whether the owner of a task can do without its inputs. stored: the task's query."""
     placement, availability = copy.current, stored.availability
     worker = placement.term.holder
     if not worker or copy.moving.locked() or not copy.running or copy.boundary == END:
@@ -85,7 +85,7 @@ def is_spared(copy: Copy, stored: StoredQuery) -> bool:
 
 
 def _only_at(stream: StreamDefinition, peer: PeerId) -> bool:
-    """Whether no other peer than this one can have the stream."""
+    """Whether only that peer can have the stream."""
     is_source = not stream.query and stream.view is None and base_of(stream.name) == stream.name
     return is_source and not stream.k_safety and stream.leader == peer.hex()
 

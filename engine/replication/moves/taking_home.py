@@ -20,18 +20,19 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import PeerId
 
 REACH_S: Final = 3.0
-"""How long a worker that is called dead may take to accept a connection, seconds: some times what a
-busy machine takes."""
+"""How long a worker that the failure detector believes dead may take to accept a connection,
+seconds: several times as long as a busy machine takes."""
 
 
 class TakingHome:
-    """Takes tasks back that are lost at their workers.
+    """Takes back tasks whose workers no longer compute them.
 
     Args:
         take_back: moves a task back to this peer.
 
     Attributes:
-        missed: called with a worker that let a task stand still, or is gone; once, whatever it had.
+        missed: called with a worker that let a task stand still, or is gone; once for all its
+            tasks.
     """
 
     def __init__(
@@ -47,11 +48,11 @@ class TakingHome:
         self.missed: Listeners[[PeerId]] = Listeners()
 
     def be_patient(self, patience_s: float) -> None:
-        """Set how long a task that runs elsewhere may stand still, seconds."""
+        """Set how long a task at a worker may stand still, seconds."""
         self._patience_s = patience_s
 
     def look(self) -> None:
-        """Find the tasks that are lost, and begin to take them home."""
+        """Find the lost tasks, and begin to take them back."""
         away = {
             self._away(placed): placed
             for placed in self._queries.tasks()

@@ -12,7 +12,7 @@ from medusa.overlay.names import PeerId
 
 
 class Workers:
-    """The workers of this peer's tasks: those of the placements, and those that prepare to be."""
+    """The workers of this peer's tasks: those of the placements, and peers that prepare."""
 
     def __init__(self, queries: QueryHost) -> None:
         self._queries = queries
@@ -27,7 +27,7 @@ class Workers:
         return record.participant
 
     def confirm(self, worker: PeerId, request: Confirm) -> Confirmed:
-        """Tell a peer whether it is, or prepares to be, the worker of the task."""
+        """Answer a peer that asks whether it is, or prepares to be, the worker of the task."""
         if self._preparing.get((request.task, worker)) == request.term_number:
             return Confirmed(PlacementStatus.ASSIGNED)
         try:
@@ -42,7 +42,7 @@ class Workers:
         return answer
 
     def _stranger(self, worker: PeerId) -> str:
-        """The worker's participant, if it is another one."""
+        """The worker's participant, if it is not ours."""
         with suppress(UnavailableError):
             participant = self.participant_of(worker)
             if participant != self._overlay.identity.participant:
@@ -68,7 +68,8 @@ class Workers:
 
     @contextmanager
     def preparing(self, task: str, worker: PeerId, term_number: int) -> Iterator[None]:
-        """Within the block a worker that asks goes on preparing; after it, the placements count."""
+        """Within the block, `confirm` answers that the worker prepares; after it, the placements
+        decide."""
         self._preparing[task, worker] = term_number
         try:
             yield

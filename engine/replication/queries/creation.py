@@ -53,15 +53,13 @@ class Creation:
     async def plan(
         self, query: Query, inputs: dict[str, StreamEntry] | None = None
     ) -> tuple[StoredQuery, TypedQuery]:
-        """Check the query; gives its stored form, and its tasks.
-
-        Args:
-            inputs: as `inputs` gives them, if they are known.
+        """Check the query; returns its stored form, and its tasks. Args: inputs: the result of
+        `inputs`, if it is known.
 
         Raises:
             InvalidInputError: it does not type-check, names an unknown stream, or a function that
                 is not allowed here.
-            NotAuthorisedError: an input is not for us, or an output is not ours.
+            NotAuthorisedError: this participant may not read an input, or an output is not ours.
             ConflictError: an output exists already.
         """
         _check_readers(query)
@@ -78,16 +76,13 @@ class Creation:
         readers = {name: given for name, given in admitted.items() if ANY not in given}
         entry = QueryEntry(query, QueryStatus.SETUP, self._peer, outputs, readers=readers)
         stored = StoredQuery(entry, inputs, tuple(declared))
-        for task in typed.tasks:  # a label may be beyond its limits
+        for task in typed.tasks:  # a label may exceed its limits
             stored.network.entry_of(task.output, task.output_schema, self._peer)
         return stored, typed
 
     async def inputs(self, query: Query) -> dict[str, StreamEntry]:
-        """The streams from elsewhere that the query reads.
-
-        Raises:
-            NotFoundError: there is none of that name.
-            NotAuthorisedError: one is not for us.
+        """The streams of others that the query reads. Raises: NotFoundError: a stream does not
+        exist. NotAuthorisedError: this participant may not read one.
         """
         written = streams_written(query)
         entries: dict[str, StreamEntry] = {}
@@ -135,7 +130,7 @@ class Creation:
                 f"{name} is a view of {entry.stream.view.stream}: take another name"
             )
         if entry.stream.query == query:
-            return  # of a creation that a crash cut short
+            return  # it is left from a creation that a crash cut short
         if entry.stream.query:
             raise ConflictError(f"{name} is already produced by {entry.stream.query}")
         if entry.stream.declassify:

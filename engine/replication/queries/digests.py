@@ -24,14 +24,15 @@ from medusa.overlay.names import PeerId
 from medusa.overlay.node.node import Overlay
 
 PUBLISH_S: Final = 1.0
-"""How often a digest is made, seconds; gossip spreads it no faster than its packets go."""
+"""How often a digest is made, seconds; gossip cannot spread it faster than it sends packets."""
 
 MAX_VERSIONS: Final = 14
 """Versions in one digest, of up to 30 bytes each: with the rest they fit the 512 bytes of gossip.
 If there are more, each digest has the next ones."""
 
 NEWEST: Final = 7
-"""The places in a digest for the versions with the latest terms: a takeover is known at once."""
+"""The places in a digest for the versions with the latest terms, so that a takeover spreads at
+once."""
 
 MAX_DIGEST: Final = 512
 """The bytes of a digest, at most."""
@@ -72,7 +73,8 @@ class Digests:
         queries.appointed.add(self._soon.ring)
 
     def is_busy(self, peer: PeerId) -> bool:
-        """Whether a peer says that it has no room for more; a silent one has."""
+        """Whether a peer's digest says that it has no room for more load; a peer without a digest
+        counts as having room."""
         digest = self._digests.get(peer)
         return digest is not None and digest.load >= digest.capacity
 
@@ -116,7 +118,7 @@ class Digests:
         try:
             digest = decode(content, Digest, limit=MAX_DIGEST, what="digest")
         except DecodeError:
-            return  # hostile: it harms its author alone
+            return  # a hostile digest harms only its author
         self._digests[peer] = digest
         for version in digest.versions:
             self._directory.hear(peer, version.stream, version.number)

@@ -34,20 +34,19 @@ _DONE: Final = {QueryStatus.RUNNING: "started", QueryStatus.STOPPED: "stopped"}
 
 
 class QueryHost:
-    """The queries whose primary this peer is: their copies, and what is decided about them.
-
-    Args:
-        folder: has one JSON file per query.
+    """The queries whose primary this peer is: their copies, and the decisions about them. Args:
+    folder: has one JSON file per query.
 
     Attributes:
         readers: decides which participants may read a stream.
-        files: of the queries, also of those whose secondary this peer is.
+        files: the files of these queries, and of those whose secondary this peer is.
         announcements: publishes them. shop: makes copies of their tasks.
-        changed: called with every placement of a task that counts: (task, before, now).
+        changed: called with (task, before, now) when a new placement of a task takes effect.
         appointed: called when a query here has another term.
         pending: queries of the last run whose secondary may have taken over, or is this peer.
-        leaving: queries that another peer has by now, until nothing of them is left here.
-        unfit: queries of the last run that do not run any more, with the reason: a limit is new.
+        leaving: queries that another peer has by now, until this peer has removed everything of
+            them. unfit: queries of the last run that cannot run any more, each with the reason: a
+            limit is new.
     """
 
     def __init__(self, folder: Path, shop: Workshop, announcements: Announcements) -> None:
@@ -79,34 +78,34 @@ class QueryHost:
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            with suppress(StorageError):  # its workers are told so when they ask
+            with suppress(StorageError):  # its workers get the same answer when they ask
                 self.place_back(running)
         self.publish_soon(running)
         self.appointed.tell()
 
     async def take_up(self, running: QueryCopy) -> None:
-        """Go on with a query of the last run."""
+        """Resume a query of the last run."""
         if running.stored.availability.mode is not Mode.NONE:
-            running.parted_at = trio.current_time()  # from which peer, is forgotten
+            running.parted_at = trio.current_time()  # the file does not say from which peer
         self.admit(running)
-        # A crash may have come between the file and the catalog; the same again is no change.
+        # A crash may have come between the file and the catalog; publishing again changes nothing.
         try:
             await running.publish(self.announcements)
-        except ConflictError:  # another peer took it over, and we shall hear of it
+        except ConflictError:  # another peer took it over, and its term will arrive
             self.publish_soon(running)
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            await self.call_back(running)  # a crash may have come between
+            await self.call_back(running)  # a crash may have prevented it
 
     def admit(self, running: QueryCopy) -> None:
-        """Add the query: it is found here by its name."""
+        """Add the query, so that it can be found here by its name."""
         self._queries[running.name] = running
         for task in running.tasks:
             self._directory.believe(Term(task.name, running.stored.term.number))
 
     def forget(self, running: QueryCopy) -> None:
-        """Remove a query that has stopped: it is not found here any more."""
+        """Remove a stopped query, so that it can no longer be found here."""
         del self._queries[running.name]
 
     # -- look-ups ------------------------------------------------------------------------------
@@ -122,14 +121,14 @@ class QueryHost:
         return running
 
     def occupied(self, name: str) -> bool:
-        """Whether this peer has, or may have, the query, or still some part of it."""
+        """Whether this peer has, or may have, the query, or still has some of its files."""
         return name in self._queries or name in self.leaving
 
     def all(self) -> list[QueryCopy]:
         return list(self._queries.values())
 
     def replicated(self) -> list[QueryCopy]:
-        """The queries that ask for a secondary, without pending ones."""
+        """The queries that ask for a secondary, except pending ones."""
         return [
             running
             for running in self._queries.values()
@@ -160,7 +159,7 @@ class QueryHost:
         ]
 
     def find(self, task: str) -> tuple[StoredQuery, Copy]:
-        """A task by its name, and the query it is part of.
+        """The task of that name, and the query that it is part of.
 
         Raises:
             NotFoundError: no query of this peer has it.
@@ -175,7 +174,7 @@ class QueryHost:
 
     @failpoint(Failpoint.QUERY_PLACE)
     def place(self, placed: Copy, placement: Placement) -> None:
-        """Store the next worker of a task; it counts from then on. Blocking.
+        """Store the next worker of a task; the placement takes effect then. Blocking.
 
         Raises:
             NotFoundError: its query is not ours any more.
@@ -192,11 +191,9 @@ class QueryHost:
 
     @failpoint(Failpoint.QUERY_WRITE)
     def write(self, running: QueryCopy, **changes: object) -> None:
-        """Store a change of a query; it counts from then on. Blocking.
-
-        Raises:
-            NotFoundError: it is not ours any more: its file would bring it back.
-            StorageError: the disk does not take it; nothing has changed.
+        """Store a change of a query; the change takes effect then. Blocking. Raises: NotFoundError:
+        the query is not ours any more, and a file would bring it back. StorageError: the disk does
+        not take it; nothing has changed.
         """
         if self._queries.get(running.name) is not running:
             raise NotFoundError(f"{running.name} is not kept by this peer any more")
@@ -255,7 +252,7 @@ class QueryHost:
             await self.name_worker(task)
 
     def place_back(self, running: QueryCopy) -> list[Copy]:
-        """Write down that its tasks are at this peer; gives those that were not. Blocking."""
+        """Store that its tasks are at this peer; returns those that were not. Blocking."""
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
             self.place(task, Placement(task.next_term(NO_PEER, since=task.boundary)))
@@ -263,7 +260,7 @@ class QueryHost:
 
 
 def _refused(status: TaskStatus, refusals: Mapping[str, str]) -> TaskStatus:
-    """The status of a task, which stands still if an input is refused to it.
+    """The status of a task; a task stands still if a producer refuses it an input.
 
     Args:
         refusals: the reasons, by input.

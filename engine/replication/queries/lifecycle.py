@@ -33,8 +33,8 @@ class Lifecycle:
 
     Attributes:
         deleted: called with every query that is deleted.
-        vacated: returns once this peer stands by for no query of that name; raises if it has to.
-        creation: checks new queries.
+        vacated: returns once this peer stands by for no query of that name; raises an error if it
+            must stand by. creation: checks new queries.
     """
 
     def __init__(self, queries: QueryHost, catalog: Catalog) -> None:
@@ -61,9 +61,9 @@ class Lifecycle:
 
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
-            NotAuthorisedError: an input is not for us, or an output is not ours.
-            ConflictError: an output exists already, or is read here as another peer's.
-            MedusaError: this peer stands by for a query of that name.
+            NotAuthorisedError: this participant may not read an input, or an output is not ours.
+                ConflictError: an output exists already, or a reader here reads it from another
+                peer. MedusaError: this peer stands by for a query of that name.
         """
         async with self._changing:
             self._check_fit(query.name)
@@ -82,13 +82,14 @@ class Lifecycle:
         await self.vacated(query.name)
         for output in outputs:
             await self._followers.make_way(output)
-        # consumers may remember the term of a query of that name that was deleted long ago
+        # consumers may remember the term of a deleted query of that name
         known = map(self._directory.number, outputs)
         term = HIGHEST_NUMBER.next(creation.name, known, self._peer, self._clock())
         stored = creation.under(term)
         try:
             for name in stored.kept:
-                await self._store.drop(LogKey(name))  # a declared stream is now produced
+                # a query now produces a stream that was only declared
+                await self._store.drop(LogKey(name))
             running = await self._queries.prepare(stored, typed.tasks)
             self._queries.admit(running)
             await running.publish(self._queries.announcements)
@@ -143,7 +144,8 @@ class Lifecycle:
             raise ConflictError(f"{name} does not run: {unfit[1]}; delete it first")
 
     async def relinquish(self, name: str) -> QueryCopy:
-        """Stop a query that another peer has and has published, and forget all but its logs.
+        """Stop a query that another peer has and has published, and forget everything except its
+        logs.
 
         Raises:
             NotFoundError: it is not ours.
@@ -153,10 +155,11 @@ class Lifecycle:
             with trio.CancelScope(shield=True):
                 await self._queries.announcements.silence(name)
                 await running.stop()
-                with suppress(StorageError):  # it makes room
+                with suppress(StorageError):  # the removal makes room
                     self._queries.place_back(running)
                 self._queries.forget(running)
-                # before the file goes: or a restart would withdraw the other peer's entries
+                # done before the file is removed: otherwise a restart would withdraw the other
+                # peer's entries
                 with suppress(MedusaError):
                     self._queries.announcements.leave_query(running.stored)
                 given = {task.name: max(task.boundary, task.given) for task in running.tasks}
@@ -178,13 +181,13 @@ class Lifecycle:
                 raise ConflictError(f"{output} is read by {readers}: delete that first")
 
     async def _remove(self, stored: StoredQuery) -> None:
-        """Remove all of a query, however far its creation came."""
+        """Remove everything of a query, even if its creation was cut short."""
         name = stored.name
-        with trio.CancelScope(shield=True):  # half a query is no query
+        with trio.CancelScope(shield=True):  # a half created query must not stay
             running = self._queries.named(name)
             if running is not None:
                 await self._queries.announcements.silence(name)
-                with suppress(StorageError):  # it makes room
+                with suppress(StorageError):  # the removal makes room
                     await self._stop(running)
                 self._queries.forget(running)
                 for task in running.tasks:

@@ -13,17 +13,20 @@ from medusa.overlay.identity import parse_optional_peer_id
 from medusa.overlay.names import NO_PEER, PeerId
 
 REMEMBERED: Final = 16
-"""Placements of a task that are kept, with the current one: earlier ones are long settled."""
+"""Placements of a task that are kept, the current one included: earlier ones are settled by
+then."""
 
 
 class Deal(Struct, frozen=True):
-    """The terms on which a worker runs a task; contracts give them a meaning.
+    """The terms on which a worker runs a task; contracts define their meaning.
 
     Attributes:
         contract: the contract's id; "" between peers of one participant: nothing is paid.
-        giver: id (hex) of the peer that the worker bills: the owner, or the one that passed it on.
+        giver: id (hex) of the peer that the worker bills: the owner, or the peer that passed the
+            task on.
         price: micros per unit of load and second. cost_ns: CPU nanoseconds an input tuple.
-        availability_s: standstill after which the owner takes the task back; 0: its own patience.
+        availability_s: standstill after which the owner takes the task back; 0: the owner's setting
+            decides.
     """
 
     contract: str = ""
@@ -42,8 +45,8 @@ class Placement(Struct, frozen=True):
         deal: the worker's terms with the peer that gave it the task.
         payee, owed: the peer that the owner pays, and its terms: the worker, unless the task was
             passed on; then the peer that the owner gave it to.
-        load, rate: cores that it took at the owner, and rows per second that it read, by then: a
-            restart goes on from them.
+        load, rate: cores that the task took at the owner, and rows per second that it read, up to
+            then: a restart starts from these.
     """
 
     term: Term
@@ -56,7 +59,7 @@ class Placement(Struct, frozen=True):
 
 
 Placements = tuple[Placement, ...]
-"""Oldest first; the last is the current one."""
+"""The placements of a task, the oldest first; the last one is current."""
 
 
 def at_owner(task: str) -> Placements:
@@ -65,21 +68,19 @@ def at_owner(task: str) -> Placements:
 
 
 def replaced(placements: Placements, new: Placement) -> Placements:
-    """The record with another current placement, which begins where the last one ends."""
+    """The record with another current placement, which begins at the boundary where the last one
+    ends."""
     ended = msgspec.structs.replace(placements[-1], until=new.term.since)
     return (*placements[:-1], ended, new)[-REMEMBERED:]
 
 
 class WrittenPlacement(Struct, frozen=True):
-    """A placement as the query's file holds it; see `Placement`.
-
-    Attributes:
-        term_number: of its term; the owner's decisions count up.
-        worker: peer id (hex), "" for the owner itself.
-        since, until: the boundaries of the output, microseconds; until: None while it lasts.
-        deal: the worker's terms with the peer that gave it the task.
-        payee, owed: peer (hex) that the owner pays, and their deal.
-        load, rate: cores that the task took at the owner, and rows per second that it read.
+    """A placement in the form of the query's file; see `Placement`. Attributes: term_number: of its
+    term; grows with each decision of the owner. worker: peer id (hex), "" for the owner itself.
+    since, until: the boundaries of the output, microseconds; until: None while it lasts. deal: the
+    worker's terms with the peer that gave it the task. payee, owed: peer (hex) that the owner pays,
+    and their deal. load, rate: cores that the task took at the owner, and rows per second that it
+    read.
     """
 
     term_number: int = 0

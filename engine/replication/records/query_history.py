@@ -24,11 +24,12 @@ from medusa.overlay.encoding import encode
 from medusa.overlay.errors import BusyError, InvalidInputError
 
 MAX_BYTES: Final = 2**19
-"""Bytes of a query with its editions: one message, which holds twice as much, has all of it."""
+"""Bytes of a query with its editions, so that one message, which holds twice as much, can have all
+of it."""
 
 
 def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
-    """The query with a modification: `query` counts after the boundary.
+    """The query with a modification: the edition `query` holds after the boundary.
 
     Raises:
         BusyError: there are too many editions, or too large ones.
@@ -54,7 +55,7 @@ def modified(stored: StoredQuery, query: Query, upto: int) -> StoredQuery:
 
 
 def postponed(stored: StoredQuery, upto: int) -> StoredQuery:
-    """The query with its last modification at a later boundary."""
+    """The query with its last modification moved to a later boundary."""
     *older, last = stored.editions
     editions = (*older, msgspec.structs.replace(last, upto=upto))
     entry = msgspec.structs.replace(stored.entry, since=upto)
@@ -95,8 +96,8 @@ def settled(
 
 
 def follows(known: StoredQuery, told: StoredQuery) -> bool:
-    """Whether a secondary with `known` can go on with `told` where it stands: the same query, with
-    at most one modification more, and perhaps without some editions."""
+    """Whether a secondary that has `known` can continue with `told` from its boundary: `told` is
+    the same query, with at most one more modification, and perhaps without some editions."""
     more = told.entry.edition - known.entry.edition
     if more not in {0, 1} or len(told.editions) < more:
         return False
@@ -125,6 +126,6 @@ def follows(known: StoredQuery, told: StoredQuery) -> bool:
 
 
 def _same_streams(known: Mapping[str, StreamEntry], told: Mapping[str, StreamEntry]) -> bool:
-    """Whether the streams are the same, but for alterations by their owners."""
+    """Whether the streams are the same, apart from alterations by their owners."""
     fixed = {name: (entry.schema, entry.stream.query) for name, entry in known.items()}
     return fixed == {name: (entry.schema, entry.stream.query) for name, entry in told.items()}

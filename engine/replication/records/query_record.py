@@ -8,7 +8,7 @@ class QueryRecord:
 
     Attributes:
         saved: the positions that are on disk.
-        decided: the query as a takeover has written it down, until the takeover is complete.
+        decided: the query that a takeover has stored, until the takeover is complete.
     """
 
     def __init__(self, files: QueryFiles, stored: StoredQuery) -> None:
@@ -19,11 +19,11 @@ class QueryRecord:
 
     @property
     def stored(self) -> StoredQuery:
-        """The query as it counts here."""
+        """The query as this peer believes it."""
         return self._stored
 
     def write(self, stored: StoredQuery) -> None:
-        """Write a change of the query down; it counts from then on.
+        """Store a change of the query; the change takes effect then.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -40,7 +40,7 @@ class QueryRecord:
         self.write(self._stored)
 
     def decide(self, stored: StoredQuery) -> None:
-        """Store that this peer has the query now; it counts here with `take_over`.
+        """Store that this peer has the query now; `take_over` makes this effective here.
 
         Raises:
             StorageError: as `write`.
@@ -49,6 +49,6 @@ class QueryRecord:
         self.decided = stored
 
     def take_over(self) -> None:
-        """Go on as was decided."""
+        """Make the decided query the present one."""
         assert self.decided is not None, "it is written down first"
         self._stored = self.decided

@@ -63,20 +63,19 @@ class ClientStatus(Struct, frozen=True):
 
 
 class PeerStatus(Struct, frozen=True):
-    """One peer, as it reports itself; of an unreachable peer only the first four fields are known.
-
-    Another participant's peer is not told `events`, `links`, `clients`, `troubles`, why tasks fail,
-    nor of streams that it may not read. The receiver takes participant, peer and address from its
-    connection and its own table.
+    """The status of one peer, as it reports itself; of an unreachable peer only the first four
+    fields are known. The report for another participant has no `events`, `links`, `clients` or
+    `troubles`, no reasons of failing tasks, and no streams that it may not read. The receiver takes
+    participant, peer and address from its connection and its own table.
 
     Attributes:
         state: running, starting, unreachable, or nonsense if its answer makes no sense.
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
-        health: alive, suspect, dead or left, as the peer that was asked believes; "": not known.
+        health: alive, suspect, dead or left, as the asked peer believes; "": not known.
         sent_bytes, received_bytes: to and from other peers since it started, TLS included.
         left_out: how many streams, tasks, events, links, replicas and clients did not fit.
-        troubles: what its people must mend; for its own participant.
+        troubles: faults that its people must mend; only for its own participant.
     """
 
     participant: str

@@ -31,11 +31,9 @@ from medusa.overlay.names import PeerId
 
 
 class WrittenTerm(Struct, frozen=True):
-    """The term of a query as files and messages hold it; see `Term`.
-
-    Attributes:
-        term_number: its number; a peer that has a lower one is not believed any more.
-        primary, secondary: peer ids (hex) of holder and member; "": none, or not yet stored.
+    """The term of a query in the form of files and messages; see `Term`. Attributes: term_number:
+    its number; peers with a lower one are not believed any more. primary, secondary: peer ids (hex)
+    of holder and member; "": none, or not yet stored.
     """
 
     term_number: int = 0
@@ -59,12 +57,12 @@ class StoredQuery(Struct, frozen=True):
     Attributes:
         written_placements: by task that has ever moved; see `placements`.
         written_term: its primary and secondary; see `term`.
-        positions: by stream, the boundary after which a secondary that takes over needs it.
-        variant: of the logs of its outputs at this peer (`LogKey`).
+        positions: by stream, the boundary after which a secondary that takes over needs the stream.
+            variant: the variant of the logs of its outputs at this peer (`LogKey`).
         editions: editions of the query that a peer may still compute, the oldest first.
         parted: peer ids (hex) of former members, which may not know that they have no part in it.
-        since: by output that an edition has changed which no peer computes any more: the boundary
-            since which it is as in the oldest edition that is left.
+        since: for outputs that dropped editions had changed: the boundary from which on the output
+            is that of the oldest edition left.
     """
 
     entry: QueryEntry
@@ -88,7 +86,7 @@ class StoredQuery(Struct, frozen=True):
         return self.written_term.of(self.name)
 
     def under(self, term: Term) -> StoredQuery:
-        """The same, under another term."""
+        """The same query, under another term."""
         return msgspec.structs.replace(self, written_term=written(term))
 
     @property
@@ -108,7 +106,7 @@ class StoredQuery(Struct, frozen=True):
         )
 
     def parted_from(self, peer: PeerId) -> tuple[str, ...]:
-        """`parted`, with that peer besides."""
+        """`parted`, with that peer added."""
         return tuple(sorted({*self.parted, peer.hex()} - {""}))
 
     def placements(self, task: str) -> Placements:
@@ -117,13 +115,13 @@ class StoredQuery(Struct, frozen=True):
         return tuple(each.of(task) for each in known) or at_owner(task)
 
     def placed(self, task: str, placements: Placements) -> StoredQuery:
-        """The same, with another record of a task's workers."""
+        """The same query, with another record of a task's workers."""
         known = {**self.written_placements, task: tuple(map(workers.written, placements))}
         return msgspec.structs.replace(self, written_placements=known)
 
 
 MAX_LEFT: Final = 1_000
-"""Queries given up that are remembered: the latest."""
+"""Queries given up that are remembered; the oldest are dropped."""
 
 
 class QueryFiles:
@@ -157,7 +155,7 @@ class QueryFiles:
         Raises:
             StorageError: the disk does not allow it.
         """
-        # This makes room, and must not fail; a damaged file stays, for `given` to name.
+        # This makes room, so it must not fail; a damaged file stays, and `given` reports it.
         with suppress(StorageError, DamagedError):
             self._remember(query, given)
         self._files.remove(self._name(query))
@@ -175,11 +173,8 @@ class QueryFiles:
         save_json(self._left(query), furthest)
 
     def given(self, query: str) -> dict[str, int]:
-        """By stream, the boundary up to which this peer gave out a query that it gave up; other
-        streams were not emitted.
-
-        Raises:
-            DamagedError: that is not known any more.
+        """By stream, the boundary up to which this peer emitted a query before it gave the query
+        up; other streams were not emitted. Raises: DamagedError: the boundaries are lost.
         """
         mend = "remove it, if no subscriber has read the query's streams from this peer"
         try:

@@ -31,9 +31,9 @@ class Term(Struct, frozen=True):
 
     Attributes:
         subject: the name of a query, of a task's output or of a source stream.
-        number: grows with every term of the subject; a lower one does not count any more.
-        holder: the peer whose word counts; NO_PEER: not stored yet or, of a task, the peer
-            that keeps its query.
+        number: grows with every term of the subject; a lower one is obsolete. holder: the peer that
+            decides; NO_PEER: it is not stored yet or, for a task, it is the peer that keeps the
+            query.
         members: the other peers that have a part: a secondary, replicas.
         since: the boundary after which the holder's output counts, microseconds.
     """
@@ -46,16 +46,17 @@ class Term(Struct, frozen=True):
 
     @property
     def secondary(self) -> PeerId:
-        """The member that takes over when the holder dies; NO_PEER: none."""
+        """The member that takes over when the holder dies; NO_PEER: there is none."""
         return self.members[0] if self.members else NO_PEER
 
     @property
     def rank(self) -> tuple[int, PeerId]:
-        """A total order, so that all peers choose the same of two terms with one number."""
+        """The sort key of a total order, so that all peers choose the same one of two terms with
+        one number."""
         return self.number, self.holder
 
     def succeeds(self, other: Term) -> bool:
-        """Whether this term counts and not the other, of the same subject."""
+        """Whether this term replaces another one of the same subject."""
         return self.rank > other.rank
 
 
@@ -72,8 +73,8 @@ class Decider:
 
     def latest(self, now: float) -> int:
         """The greatest number that any peer's clock can have made by now, seconds since the epoch.
-        A greater one is refused: so would its successor be, and the subject could never have
-        another holder (ADR 17)."""
+        A greater number is refused. Otherwise its successor would be refused, and the subject could
+        never have another holder (ADR 17)."""
         return (latest_number(now, MILLIS) + 1) * self.takers - 1
 
     def believes(self, number: int, now: float) -> bool:
@@ -88,8 +89,8 @@ class Decider:
             )
 
     def _next_number(self, known: Iterable[int], now: float, taker: PeerId = NO_PEER) -> int:
-        """A number greater than all known ones that are not of the future, and than those of a
-        deleted subject of the same name."""
+        """A number greater than all known ones that are not of the future, and than the numbers of
+        a deleted subject of the same name."""
         highest = max((number for number in known if self.believes(number, now)), default=0)
         moment = max(highest // self.takers + 1, int(now * MILLIS))
         return moment * self.takers + int.from_bytes(taker) % self.takers
@@ -106,17 +107,19 @@ class OwnersWord(Decider):
         Args:
             worker: NO_PEER: the owner. now: seconds since the epoch.
             since: the output's boundary after which the worker's output counts, microseconds.
-            tried: number of the last move, which may have failed: no two workers get the same.
+            tried: number of the last move, which may have failed: no two workers get the same
+                number.
         """
         number = self._next_number((current.number, tried), now)
         return Term(current.subject, number, worker, since=since)
 
 
 class HighestNumber(Decider):
-    """Decides a query's: any peer of its participant takes it, and the highest number counts."""
+    """Decides a query's next term: any peer of its participant may take it, and the highest number
+    counts."""
 
     def next(self, query: str, known: Iterable[int], taker: PeerId, now: float) -> Term:
-        """The term in which a peer has the query, without a secondary yet.
+        """The term in which a peer takes the query, without a secondary yet.
 
         Args:
             known: the numbers of earlier terms, as far as the taker knows them.
@@ -131,7 +134,8 @@ class HighestNumber(Decider):
 
 
 class Majority(Decider):
-    """Decides a source stream's: a majority of its voters; see `replication.leaders.ballot`."""
+    """Decides a source stream's next term: a majority of its voters must accept it; see
+    `replication.leaders.ballot`."""
 
     def next_number(self, promised: Iterable[int]) -> int:
         """The number under which a candidate stands. It needs no clock: of two candidates with one

@@ -25,15 +25,17 @@ from medusa.engine.tasks.windows import needed_after, read_after
 from medusa.overlay.concurrency import Job
 
 PRIMARY: Final = Hold("primary")
-"""The hold on the standby's outputs, from the boundary that the primary's consumers need."""
+"""The name of the hold on the standby's outputs; it begins at the boundary that the primary's
+consumers need."""
 
 GRACE_S: Final = 60.0
-"""How long that hold lasts after the primary was last heard, seconds: by then they are here."""
+"""How long that hold lasts after the primary's last message, seconds: by then its consumers have
+come here."""
 
 
 class KeptStreams:
-    """The streams of a query at its secondary: the logs that the mode asks for, and what fills
-    them, from the primary or from producers."""
+    """The streams of a query at its secondary: the logs that the mode needs, and the followers that
+    fill them, from the primary or from producers."""
 
     def __init__(self, copy: QueryCopy, shop: Workshop) -> None:
         self._copy = copy
@@ -53,17 +55,17 @@ class KeptStreams:
         return self._primary in gone
 
     async def keep_inputs(self) -> None:
-        """Keep the outputs, and the inputs from where the tasks' outputs are."""
+        """Keep the outputs, and the inputs from the boundaries of the tasks' outputs on."""
         await self._keep_outputs()
-        # their producer sends them, and the primary only what the producer has dropped
+        # the producer sends them; the primary sends only the part that the producer has dropped
         await self._follow(self._copy.plan, (PRODUCER, self._primary), carried=False)
 
     async def keep_checkpoints(self) -> None:
-        """Keep the outputs as the primary has them, and the carry, which it sends."""
+        """Keep copies of the primary's outputs, and the carry, which the primary sends."""
         await self._keep_outputs()
-        # it has their producer keep what it has not sent
+        # the primary has the producers keep the part that it has not sent
         await self._follow(self._stateful, (self._primary, PRODUCER), carried=True)
-        self.trim()  # at once: retention knows of no task that needs it
+        self.trim()  # trim at once: retention knows no task that needs the rows
         self._following.start(self._shop.nursery, self._follow_outputs)
 
     @property
@@ -81,7 +83,8 @@ class KeptStreams:
         )
 
     def hold(self, positions: dict[str, int]) -> None:
-        """Keep the outputs for the primary's consumers. positions: by stream, theirs."""
+        """Keep the outputs for the primary's consumers. positions: by stream, the consumers'
+        boundary."""
         expires = trio.current_time() + GRACE_S
         for name, state in self._copy.logs.items():
             if state.role is Role.STANDBY and name in positions:
@@ -97,7 +100,7 @@ class KeptStreams:
                 continue
             owner = carrier(stored)
             after = min(read_after(task, name, self._made(task)) for task in readers)
-            if carried:  # as far as the primary has it, or a restart has left it
+            if carried:  # as far as the primary has it, or the last run has kept it
                 before = self._shop.store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
                 after = max(stored.positions.get(name, BEGINNING), start)
@@ -130,7 +133,7 @@ class KeptStreams:
                 self._copy.logs[name].log.retention.hold(carry, needed)
 
     def let_go(self) -> None:
-        """Release the carry: the tasks have their own holds by now."""
+        """Release the carry, because the tasks hold it themselves by now."""
         for name in self._copy.stored.inputs:
             if name in self._copy.logs:
                 self._copy.logs[name].log.retention.release(Hold("carry", self._copy.name))

@@ -13,18 +13,17 @@ from medusa.engine.streams.store.subscriptions import Lease
 
 
 class StandBy(Struct, frozen=True):
-    """Asks a peer to be the secondary of a query. Sent again, or with changes, at any time."""
+    """Asks a peer to be the secondary of a query. The primary may send it again at any time, with
+    changes or without."""
 
     stored: StoredQuery
 
 
 class KeepUp(Struct, frozen=True):
-    """Tells the secondary, every `Timing.keep_up_s`, that the primary lives, and its boundaries.
-
-    Attributes:
-        positions: by stream, the boundary after which a secondary needs it.
-        boundaries: by output, the primary's.
-        leases: of named subscribers of the outputs: those that have changed, or some of them.
+    """Sent to the secondary every `Timing.keep_up_s`: a sign of life with the primary's boundaries.
+    Attributes: positions: by stream, the boundary after which a secondary needs the stream.
+    boundaries: by output, the primary's boundary. leases: changed leases of named subscribers of
+    the outputs, or some of them.
     """
 
     query: str
@@ -38,11 +37,11 @@ class KeptUp(Struct, frozen=True):
     """The secondary's answer to `StandBy` and `KeepUp`: its boundaries.
 
     Attributes:
-        written_term: the latest that the secondary knows of.
-        boundaries: by stream that it keeps, its own.
-        positions: by stream, the boundary from which it would go on if it were restarted now.
-        earliest: BEGINNING: it can go on with the last modification at its boundary. Else the
-            earliest boundary at which it could; it stands still until it learns of it again.
+        written_term: the latest term that the secondary knows. boundaries: by stream that it keeps,
+            its boundary. positions: by stream, the boundary from which it would continue after a
+            restart now. earliest: BEGINNING: it can apply the last modification at that one's
+            boundary. Else the earliest boundary at which it could; it stands still until it
+            receives the modification again.
     """
 
     written_term: WrittenTerm
@@ -59,10 +58,8 @@ class Dismiss(Struct, frozen=True):
 
 
 class Dismissed(Struct, frozen=True):
-    """The answer to `Dismiss`: the peer stands by no longer.
-
-    Attributes:
-        given: by stream, the boundary up to which this peer has given it out, microseconds.
+    """The answer to `Dismiss`: the peer no longer stands by. Attributes: given: by stream, the
+    boundary up to which this peer has emitted the stream, microseconds.
     """
 
     given: dict[str, int] = {}

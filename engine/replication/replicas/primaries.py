@@ -74,7 +74,7 @@ class Primaries:
             return
         running = self._queries.get(query)
         term, told = running.stored.term, self.secondary_state(query).told
-        asked = told is not None and told.term.secondary == secondary  # not written down yet
+        asked = told is not None and told.term.secondary == secondary  # the term is not stored yet
         if (term.secondary != secondary and not asked) or term.number != term_number:
             raise ConflictError(f"{query[:256]} has another secondary")
 
@@ -91,8 +91,9 @@ class Primaries:
         return upkeep.log_of(running, stream)
 
     def copied(self, secondary: PeerId, query: str, stream: str, boundary: int) -> None:
-        """Note that the secondary has a stream up to there, and keeps it."""
-        with suppress(NotFoundError):  # or a peer that was it before the call began
+        """Note that the secondary has a stream up to that boundary, and keeps it."""
+        # it may also be a peer that was the secondary before the call began
+        with suppress(NotFoundError):
             self.replicated(secondary, query, stream)
             running, secondary_state = self._queries.get(query), self.secondary_state(query)
             upkeep.has_copied(running, secondary_state, stream, boundary)
@@ -107,10 +108,9 @@ class Primaries:
     # -- for changes of a query; the caller holds `SecondaryState.talking` --
 
     async def reach(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
-        """How far former members have emitted its streams; see `Succession.settle`.
-
-        Raises:
-            UnavailableError: it may be another peer's, or its secondary cannot be reached.
+        """The boundaries up to which former members have emitted its streams; see
+        `Succession.settle`. Raises: UnavailableError: another peer may have the query, or its
+        secondary cannot be reached.
         """
         term = running.stored.term
         if self._succession.is_over(running):
@@ -124,7 +124,7 @@ class Primaries:
 
     @failpoint(Failpoint.PRIMARY_TELL)
     async def tell(self, running: QueryCopy) -> int:
-        """Tell its secondary the query as it is now; see `KeptUp.earliest`.
+        """Send its secondary the present query; see `KeptUp.earliest`.
 
         Raises:
             MedusaError: it is not known whether the secondary has it.
@@ -139,7 +139,7 @@ class Primaries:
     async def maintain(self) -> None:
         """Look after the secondaries, for ever."""
         for stored in self._queries.pending.values():
-            with suppress(NotFoundError):  # another peer's, for which this peer stands by
+            with suppress(NotFoundError):  # another peer has the query, and this peer stands by
                 upkeep.hold_all(self._queries.get(stored.name))
                 self._nursery.start_soon(self._succession.reclaim, stored)
         with self._overlay.gossip.changed.listening(self._detected):
@@ -150,7 +150,7 @@ class Primaries:
                 for each in running:
                     if (
                         secondary_state := self.secondary_state(each.name)
-                    ).caught_up:  # however long it is talked to
+                    ).caught_up:  # however long the calls to it take
                         self._release(each, secondary_state)
                     self._nursery.start_soon(self._look_after, each)
                 keep_up_s = self._timing.keep_up_s
@@ -200,11 +200,11 @@ class Primaries:
         for candidate in preferred(running.name, siblings, asked, self._digests.is_busy):
             secondary_state.reset()
             term = msgspec.structs.replace(running.stored.term, members=(candidate,))
-            # Until it is known to be the secondary.
+            # hold the tuples until the peer is known to be the secondary
             self._succession.part_from(running, candidate)
             try:
                 agreed = await self._stand_by(running, secondary_state, term)
-            except MedusaError:  # whatever the reason: the next one
+            except MedusaError:  # whatever the reason is, the next candidate is asked
                 running.parted_at = trio.current_time()
                 if not self._succession.is_ours(running):
                     return
@@ -228,12 +228,12 @@ class Primaries:
         """Remove the limits of a modification, once all peers that emit results know it."""
         if running.limited and running.wait_s(self._timing.parted_s) <= 0:
             running.go_on()
-            self._queries.publish_soon(running)  # its publication had to wait
+            self._queries.publish_soon(running)  # publish what had to wait
 
     async def _stand_by(
         self, running: QueryCopy, secondary_state: SecondaryState, term: Term
     ) -> bool:
-        """Ask a peer to stand by; False: another peer has succeeded us."""
+        """Ask a peer to stand by. Returns False if another peer has succeeded this one."""
         stored = msgspec.structs.replace(
             running.stored.under(term),
             positions=upkeep.positions(running, modest=secondary_state.modest),
@@ -243,7 +243,7 @@ class Primaries:
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.limited:
-            await self._dismiss(term)  # its results are past the boundary that counts by now
+            await self._dismiss(term)  # its results have passed the boundary that counts by now
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )
@@ -259,7 +259,8 @@ class Primaries:
             except UnavailableError:
                 secondary_state.told = None
                 raise
-            except MedusaError as error:  # it refuses, or cannot: consumers do not wait for it
+            # it refuses, or cannot stand by: consumers do not wait for it
+            except MedusaError as error:
                 self._overlay.events.note(
                     "warning", f"misses the secondary of {running.name}: {error}"
                 )
@@ -272,7 +273,7 @@ class Primaries:
         message = KeepUp(running.name, term.number, upkeep.positions(running), boundaries, leases)
         try:
             answer = await ask(self._overlay, term.secondary, "replica.keep_up", message)
-        except NotFoundError:  # it was told before it agreed, or has lost it
+        except NotFoundError:  # the message came before it agreed, or it has lost the query
             secondary_state.told = None
             secondary_state.lost()
         else:
@@ -304,8 +305,8 @@ class Primaries:
         return True
 
     def _deleted(self, running: QueryCopy) -> None:
-        """Dismiss the secondary of a deleted query; if it cannot be reached now, then when it
-        asks."""
+        """Dismiss the secondary of a deleted query; if it cannot be reached now, it is dismissed
+        when it asks."""
         upkeep.hold_no_more(running)
         self._forget(running)
         if running.stored.term.secondary:
@@ -333,9 +334,9 @@ def _unchanged(told: StoredQuery, stored: StoredQuery) -> bool:
 def preferred(
     query: str, candidates: Iterable[PeerId], asked: str, is_busy: Callable[[PeerId], bool]
 ) -> list[PeerId]:
-    """All candidates, the best first: the requested one, then those with room. Their order differs
-    from query to query, so that secondaries spread over the peers, and hardly changes when peers
-    come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
+    """All candidates, the best first: the requested one, then peers with room for load. Their order
+    differs from query to query, so that secondaries spread over the peers, and hardly changes when
+    peers come and go (rendezvous hashing: Thaler and Ravishankar, 1998).
 
     Args:
         candidates: peer ids. asked: a peer id (hex), or "".

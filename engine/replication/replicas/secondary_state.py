@@ -24,25 +24,24 @@ JOIN_S: Final = 60.0
 """How long present tuples are kept for an active secondary that begins with them, seconds."""
 
 MAX_LEASES_TOLD: Final = 256
-"""Leases of named subscribers in one message; the others are in the next ones."""
+"""Leases of named subscribers in one message; the others come with the next messages."""
 
 
 class SecondaryState:
     """A primary's knowledge of the secondary of one query.
 
     Attributes:
-        told: the query as it was told.
-        positions: by stream, the boundary from which it would go on after a restart of its own.
-        stored: by stream that it copies from us, the boundary that it has.
-        boundaries: by stream, the boundary that it reports.
-        goal: by output, the boundary at which it is caught up.
-        modest: it begins with our tuples: it could not get those for the slowest consumer.
+        told: the query in the last message to it. positions: by stream, the boundary from which it
+            would continue after a restart. stored: by stream that it copies from this peer, the
+            boundary that it has. boundaries: by stream, the boundary that it reports. goal: by
+            output, the boundary at which it counts as caught up. modest: whether it begins with the
+            tuples that this peer has, because it could not get those for the slowest consumer.
         leases: by stream and subscriber, the boundary that it knows of.
         talking: held during calls to it.
-        earliest: BEGINNING: it can take the last modification at its boundary, or there is none.
-            Else the earliest boundary at which it could.
-        caught_up: it has reached `goal`, since it was last too far behind to wait for.
-        lags: by output, how long we have had tuples that it has not.
+        earliest: BEGINNING: it can apply the last modification at that one's boundary, or there is
+            none. Else the earliest boundary at which it could. caught_up: whether it has reached
+            `goal` since it was last too far behind for consumers to wait. lags: by output, how long
+            this peer has had tuples that it lacks.
     """
 
     def __init__(self) -> None:
@@ -50,7 +49,7 @@ class SecondaryState:
         self.reset()
 
     def reset(self) -> None:
-        """Forget all: there is no secondary yet, or another one."""
+        """Forget everything: there is no secondary yet, or a new one."""
         self.told: StoredQuery | None = None
         self.earliest = BEGINNING
         self.positions: dict[str, int] = {}
@@ -61,7 +60,7 @@ class SecondaryState:
         self.modest = False
 
     def untold(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
-        """The leases that it does not know as they are, or some of them."""
+        """The leases that have changed since the last message to it, or some of them."""
         changed = (each for each in leases if self.leases.get(_key(each)) != each.boundary)
         return tuple(islice(changed, MAX_LEASES_TOLD))
 
@@ -69,7 +68,7 @@ class SecondaryState:
         self.leases |= {_key(each): each.boundary for each in leases}
 
     def lost(self) -> None:
-        """Note that it has nothing any more."""
+        """Note that the secondary has lost everything."""
         self.modest = True
         self.stored: dict[str, int] = {}
         self.boundaries: dict[str, int] = {}
@@ -81,7 +80,7 @@ def _key(lease: Lease) -> tuple[str, str]:
 
 
 def secondary_of(query: str) -> Hold:
-    """The hold on logs until the secondary has them too."""
+    """The name of the hold on logs until the secondary has them, too."""
     return Hold("secondary", query)
 
 
@@ -98,14 +97,15 @@ def streams_of(running: QueryCopy) -> tuple[str, ...]:
 
 
 def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
-    """The positions of a secondary that has nothing yet. modest: of an active one, with the inputs
-    that we have ourselves; consumers that are far behind are beyond it."""
+    """The positions of a secondary that has nothing yet. modest: it is an active one, and begins
+    with the inputs that this peer has; it cannot serve consumers that are far behind."""
     tasks = running.plan
     mode = running.stored.availability.mode
     if mode is Mode.AMNESIA:
         inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
         return {**inputs, **reached(tasks, inputs)}
-    if mode is Mode.PASSIVE_STANDBY:  # it copies outputs: after a takeover they have their history
+    # it copies outputs: after a takeover the consumers have the outputs' history
+    if mode is Mode.PASSIVE_STANDBY:
         safe = {task.name: task.state.log.start for task in running.tasks}
     else:
         own = frozenset((secondary_of(running.name), *(Hold("task", task.name) for task in tasks)))
@@ -115,9 +115,9 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
         }
     found = needed(tasks, safe)
     if mode is Mode.PASSIVE_STANDBY or modest:
-        for name in running.stored.inputs:  # we have no more of them
+        for name in running.stored.inputs:  # this peer has no more of the inputs
             found[name] = max(found[name], log_of(running, name).start)
-    if mode is Mode.ACTIVE_STANDBY and modest:  # and it makes its outputs of those
+    if mode is Mode.ACTIVE_STANDBY and modest:  # and it computes its outputs from these inputs
         inputs = {name: found[name] for name in running.stored.inputs}
         for output, whole in reached(tasks, inputs).items():
             found[output] = max(found[output], whole)
@@ -156,7 +156,7 @@ def hold_no_more(running: QueryCopy) -> None:
 def has_copied(
     running: QueryCopy, secondary_state: SecondaryState, stream: str, boundary: int
 ) -> None:
-    """Note that a passive secondary has a stream up to there, and keeps it."""
+    """Note that a passive secondary has a stream up to that boundary, and keeps it."""
     secondary_state.stored[stream] = boundary
     log_of(running, stream).retention.hold(secondary_of(running.name), boundary)
 
@@ -164,7 +164,7 @@ def has_copied(
 def let_go_upstream(
     running: QueryCopy, secondary_state: SecondaryState, followers: Followers
 ) -> None:
-    """Have producers keep input tuples that a secondary may need, and does not read itself."""
+    """Have producers keep input tuples that a secondary may need, but does not read itself."""
     mode = running.stored.availability.mode
     for name in running.stored.inputs:
         keep = END
@@ -184,11 +184,9 @@ def _checkpointed(running: QueryCopy, secondary_state: SecondaryState, name: str
 
 
 def release(running: QueryCopy, secondary_state: SecondaryState, now: float) -> bool:
-    """Let consumers have the tuples that the secondary has; all tuples if they need not wait for
-    it, or would wait longer than the query's bound. now: on trio's clock, seconds.
-
-    Returns:
-        whether consumers wait for it no longer, until it has caught up.
+    """Let consumers read the tuples that the secondary has; all tuples if they need not wait for
+    it, or would wait longer than the query's bound. now: on trio's clock, seconds. Returns: whether
+    consumers stop waiting for it until it has caught up.
     """
     availability = running.stored.availability
     gated = (
@@ -201,7 +199,7 @@ def release(running: QueryCopy, secondary_state: SecondaryState, now: float) -> 
         return False
     stored = {task.name: secondary_state.stored.get(task.name, BEGINNING) for task in running.tasks}
     if not secondary_state.caught_up:
-        # the goal stands still: a moving one, of a fast stream, would never be reached
+        # the goal is fixed: a moving goal, of a fast stream, would never be reached
         secondary_state.goal = secondary_state.goal or {
             task.name: task.boundary for task in running.tasks
         }
@@ -229,12 +227,12 @@ def _is_overdue(
     for task in running.tasks:
         lags[task.name].note(task.boundary, now)
     longest_s = max(lag.over(stored[name], now) for name, lag in lags.items())
-    asked = running.stored.availability  # they wait for a checkpoint in any case
+    asked = running.stored.availability  # in this mode consumers wait for a checkpoint in any case
     return bool(asked.bound_s) and longest_s > asked.bound_s + asked.checkpoint_s
 
 
 def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """The boundaries, by output, up to which no peer computes again, after any takeover."""
+    """The boundaries, by output, up to which no peer computes again, whoever takes over."""
     found = {task.name: task.boundary for task in running.tasks}
     stored = running.stored
     if stored.availability.mode is Mode.NONE:

@@ -35,8 +35,8 @@ class Standby:
 
     Attributes:
         copy: this peer's copy of the query.
-        record: the query as it counts here, and its file. streams: what it keeps.
-        watch: weighs the primary's signs of life.
+        record: the query as this peer believes it, and its file. streams: the streams that it
+            keeps. watch: judges the primary's signs of life.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Standby:
 
     @property
     def stored(self) -> StoredQuery:
-        """The query as a takeover would go on with it, but for the term."""
+        """The query with which a takeover would continue, apart from the term."""
         return self.copy.stored
 
     @property
@@ -76,8 +76,8 @@ class Standby:
         return self.stored.name
 
     def yields_to(self, term: Term) -> bool:
-        """Whether to let go of the query at that primary's request: this peer has not taken over,
-        and the primary has its term, or a later one."""
+        """Whether to give the query up at that primary's request: this peer has not taken over, and
+        the primary has its term, or a later one."""
         return self.record.decided is None and HIGHEST_NUMBER.releases(term, self.term)
 
     @property
@@ -95,13 +95,14 @@ class Standby:
         return {name: state.log.boundary for name, state in self.copy.logs.items()}
 
     def rendition(self, stream: str) -> StreamState | None:
-        """The log of an output, if it is computed here as the primary computes it."""
+        """The log of an output, if this peer computes it as the primary does."""
         computed = self.computes and stream in self.stored.entry.outputs
         sure = self.watch.sure(trio.current_time())
         return self.copy.logs.get(stream) if computed and sure else None
 
     def note_silence(self, now: float) -> None:
-        """Send readers away once this copy may differ from the primary. now: of trio, seconds."""
+        """End the subscriptions once this copy may differ from the primary's. now: of trio,
+        seconds."""
         sure, self._sure = self._sure, self.watch.sure(now)
         if sure and not self._sure:
             for task in self.copy.tasks:
@@ -113,10 +114,10 @@ class Standby:
         return self._comparison.behind_us(self.boundaries)
 
     async def open(self) -> None:
-        """Open the logs that the mode asks for; on disk on return."""
+        """Open the logs that the mode needs; they are on disk on return."""
         self.record.save()
         if self.mode is not Mode.AMNESIA:
-            # a takeover must not wait for a JVM, nor for code that has never run in it
+            # a takeover must wait neither for a JVM nor for code that it has not compiled yet
             cold = () if self.mode is Mode.ACTIVE_STANDBY else self.copy.plan
             self._shop.warm([task for task in cold if task.of is None])
         match self.mode:
@@ -140,7 +141,7 @@ class Standby:
             self._saved_at = now
             try:
                 self.record.save()
-            except MedusaError as error:  # a full disk: the older file is there, and good
+            except MedusaError as error:  # for example, the disk is full: the older file is intact
                 text = f"could not save the positions of {self.name}: {error}"
                 self._shop.overlay.events.note("error", text)
         self._comparison.hear(message.boundaries)
@@ -186,11 +187,9 @@ class Standby:
 
     @failpoint(Failpoint.STANDBY_TAKE_VERSION)
     async def take_edition(self, told: StoredQuery) -> int:
-        """Go on where it stands with the query as the primary tells it, which `follows`.
-
-        Returns:
-            BEGINNING; or, if that cannot be, the earliest boundary at which it could: then it
-            stands still until the primary's next message.
+        """Continue from its boundary with the query that the primary sent, for which `follows` is
+        true. Returns: BEGINNING; if it cannot, the earliest boundary at which it could: then it
+        stands still until the primary's next message.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -221,7 +220,7 @@ class Standby:
 
     @failpoint(Failpoint.STANDBY_ADOPT)
     def _adopt(self, stored: StoredQuery, plan: Sequence[Task]) -> int:
-        """Write the edition down, unless it comes too late; see `take_edition`."""
+        """Store the edition, unless it comes too late; see `take_edition`."""
         if stored.entry.edition > self.stored.entry.edition:
             upto = stored.editions[-1].upto
             try:
@@ -243,7 +242,7 @@ class Standby:
             name: positions.get(name, BEGINNING) if log.boundary == BEGINNING else log.start
             for name, log in ((name, state.log) for name, state in self.copy.logs.items())
         }
-        before = self._queries.files.given(self.name)  # by this peer as its primary, say
+        before = self._queries.files.given(self.name)  # for example, when this peer was the primary
         given = {
             name: max(reached, before.get(name, BEGINNING)) for name, reached in self._given.items()
         }
@@ -252,16 +251,17 @@ class Standby:
 
     @property
     def _given(self) -> dict[str, int]:
-        """The boundaries, by output, up to which consumers may have the tuples from here."""
+        """The boundaries, by output, up to which consumers may have received tuples from this
+        peer."""
         return {task.output: self.boundaries.get(task.output, BEGINNING) for task in self.copy.plan}
 
     async def leave_primary(self) -> None:
-        """Stop following the primary. The logs stay, and running tasks go on."""
+        """Stop following the primary. The logs stay, and running tasks continue."""
         self.copy.go_on()
         await self.streams.leave_primary()
 
     async def drop(self) -> None:
-        """Drop all of it."""
+        """Drop its streams and its file."""
         with trio.CancelScope(shield=True):
             await self.leave_primary()
             self.streams.let_go()

@@ -52,14 +52,14 @@ RESUME_S: Final = 10.0
 """How often to try again to open a standby of the last run, seconds."""
 
 MAX_STANDBYS: Final = 500
-"""Queries of others that a peer stands by for: each has logs, and may come to run here."""
+"""Queries for which a peer stands by: each has logs, and may run here some day."""
 
 
 class Standbys:
     """The standbys of one peer.
 
     Attributes:
-        changing: held while one comes or goes.
+        changing: held while a standby is added or removed.
     """
 
     def __init__(self, queries: QueryHost, lifecycle: Lifecycle) -> None:
@@ -85,15 +85,15 @@ class Standbys:
         return self._standbys.get(query)
 
     def has(self, standby: Standby) -> bool:
-        """Whether this peer still stands by so."""
+        """Whether this standby is still one of this peer's."""
         return self._standbys.get(standby.name) is standby
 
     def hand_over(self, standby: Standby) -> None:
-        """Let go of a standby whose query this peer has now."""
+        """Release a standby whose query this peer has taken over."""
         del self._standbys[standby.name]
 
     def rendition(self, stream: str) -> StreamState | None:
-        """A stream that this peer computes beside its primary."""
+        """The log of a stream that this peer computes beside the primary."""
         for standby in self._standbys.values():
             state = standby.rendition(stream)
             if state is not None:
@@ -132,11 +132,13 @@ class Standbys:
             if len(self._standbys) >= MAX_STANDBYS:
                 raise BusyError(f"this peer stands by for {MAX_STANDBYS} queries already")
             standby = await self._open(stored)
-            self._queries.pending.pop(stored.name, None)  # of the last run, not opened yet
+            # a query of the last run that is not opened yet
+            self._queries.pending.pop(stored.name, None)
             return _kept_up(standby)
 
     async def keep_up(self, primary: PeerId, request: KeepUp) -> KeptUp:
-        """Note that the primary lives. Raises: NotFoundError: we do not stand by for that."""
+        """Note that the primary lives. Raises: NotFoundError: this peer does not stand by for the
+        query."""
         await trio.lowlevel.checkpoint()
         standby = self._standbys.get(request.query)
         if standby is None:
@@ -155,16 +157,17 @@ class Standbys:
         """Grant subscribers the leases that they have at the primary."""
         for lease in leases:
             if lease.stream in standby.stored.entry.outputs:
-                with suppress(BusyError):  # this peer keeps less for its consumers than it might
+                # then this peer keeps less for its consumers than it could
+                with suppress(BusyError):
                     self._store.adopt(lease)
 
     async def dismiss(self, primary: PeerId, participant: str, request: Dismiss) -> Dismissed:
         """Stop standing by: the primary has another secondary, or the query is deleted.
 
         Raises:
-            NotAuthorisedError: the query is not of our participant, or not of the caller's.
-            InvalidInputError: its term is of the future.
-            ConflictError: this peer has, or may come to have, the query all the same.
+            NotAuthorisedError: the query is not of our participant, or not the caller's.
+                InvalidInputError: its term is of the future. ConflictError: this peer has the query
+                itself, or may take it over.
         """
         self._check_owner(participant, request.query)
         HIGHEST_NUMBER.check(request.query, request.term_number, self._overlay.clock())
@@ -179,7 +182,8 @@ class Standbys:
             return Dismissed(self._queries.files.given(request.query))
 
     async def vacate(self, query: str) -> None:
-        """Stop standing by for a query of that name, if it is gone: another one is to be made here.
+        """Stop standing by for a query of that name, if that query no longer exists: a new one is
+        to be created here.
 
         Raises:
             ConflictError: it still exists, or its primary cannot be asked.
@@ -205,7 +209,7 @@ class Standbys:
             raise NotAuthorisedError(f"{query}: only peers of {owner} stand by for it")
 
     def _known(self, query: str) -> Term:
-        """The latest term of the query that is known here, and not of the future."""
+        """The latest known term of the query that is not of the future."""
         known = self._here_known(query)
         return (
             known if HIGHEST_NUMBER.believes(known.number, self._overlay.clock()) else Term(query)
@@ -229,7 +233,8 @@ class Standbys:
                 continue
             try:
                 await self._open(stored, again=True)
-            except MedusaError as error:  # another peer's query must not keep this one from its own
+            # another peer's query must not prevent this peer from starting
+            except MedusaError as error:
                 text = f"does not stand by for {stored.name} yet: {error}"
                 self._overlay.events.note("error", text)
             else:
@@ -261,7 +266,8 @@ class Standbys:
         self._tell(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.streams.lost:
-            self._nursery.start_soon(self.give_up, standby)  # its primary notices, and asks anew
+            # the primary notices this, and asks again
+            self._nursery.start_soon(self.give_up, standby)
 
     def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
@@ -282,7 +288,7 @@ class Standbys:
                     self._takeovers.begin(standby, reason)
 
     async def _ask(self, standby: Standby) -> None:
-        """Ask the primary whether this peer is still its secondary; if not, give the standby up."""
+        """Ask the primary whether this peer is still its secondary; if not, give up the standby."""
         if standby.record.decided is not None:
             return
         question = Incumbent(standby.name, standby.term.number)
@@ -302,13 +308,14 @@ class Standbys:
     # -- afterwards ------------------------------------------------------------------------------
 
     async def _open(self, stored: StoredQuery, *, again: bool = False) -> Standby:
-        """Open a standby. again: it is of the last run; if it cannot be opened now, then later."""
+        """Open a standby. again: whether it is of the last run; then a failure to open it is tried
+        again later."""
         plan = await self._overlay.threads.run(self._participant, stored.network.tasks)
         self._queries.shop.check_functions(plan)
         standby = Standby(self._queries, stored, plan, resumed=again)
         try:
             await standby.open()
-        except BaseException:  # no loop looks after half a standby
+        except BaseException:  # no loop takes care of a half opened standby
             if not again:
                 await standby.drop()
             raise

@@ -35,11 +35,11 @@ CALL_S: Final = 2.0
 """The longest wait for a standby, seconds: the failure detector says whether it is replaced."""
 
 RECLAIM_S: Final = 3.0
-"""How long a restarted primary tries to reach its secondary before it goes on alone, seconds."""
+"""How long a restarted primary tries to reach its secondary before it continues alone, seconds."""
 
 CONTESTED_S: Final = 60.0
-"""How long a primary that was succeeded tries to reach its successor, or to hear that it is dead,
-before it goes on with the query itself, seconds."""
+"""How long a primary that was succeeded tries to reach its successor, or to learn that it is dead,
+before it continues the query itself, seconds."""
 
 AGAIN_S: Final = 0.5
 """Between two tries to reach a peer, seconds."""
@@ -63,8 +63,7 @@ async def ask(
 async def dismiss(overlay: Overlay, peer: PeerId, query: str, term_number: int) -> Dismissed:
     """Have a peer stop standing by.
 
-    Raises:
-        MedusaError: it cannot be told, or has the query all the same.
+    Raises: MedusaError: it cannot be reached, or has the query itself.
     """
     with trio.move_on_after(CALL_S):
         connection = await overlay.connect(peer)
@@ -102,7 +101,8 @@ class Succession:
         return False
 
     async def reclaim(self, stored: StoredQuery) -> None:
-        """After a restart: ask its secondary, or its successor, whether the query is still ours."""
+        """After a restart: ask the query's secondary, or its successor, whether the query is still
+        ours."""
         successor = await self._successor(stored)
         answer = await self._asked(stored, successor)
         running = self._queries.get(stored.name)
@@ -115,16 +115,16 @@ class Succession:
                 await self.step_down(running)
                 return
             if self.is_over(running):
-                self._insist(running, successor)  # it was taken over, by a peer that is gone itself
+                self._insist(running, successor)  # the peer that took it over is gone, too
             if running.stored.term.secondary:
-                running.limit()  # it may not have heard of the last modification
+                running.limit()  # the secondary may not have the last modification
             self._queries.take_over(running)
         except MedusaError as error:
             self._overlay.events.note("warning", f"could not go on with {stored.name}: {error}")
 
     async def give_way(self, running: QueryCopy) -> None:
-        """Leave the query to the holder of the later term, unless that holder is gone, or this peer
-        made the later term itself, before its clock was set back (ADR 17)."""
+        """Leave the query to the holder of the later term. It stays here if that holder is gone, or
+        if this peer made the later term itself, before its clock was set back (ADR 17)."""
         peer = await self._successor(running.stored)
         answer = await self._asked(running.stored, peer)
         if not self.is_over(running) or not self.is_ours(running):  # by now
@@ -137,9 +137,8 @@ class Succession:
             await self.step_down(running)
 
     async def step_down(self, running: QueryCopy) -> None:
-        """Give up a query that another peer has. Streams of it that are read here are followed.
-
-        Whatever fails on the way, nothing is served here any more at the end."""
+        """Give up a query that another peer has. If its streams are read here, this peer follows
+        them. Whatever fails on the way, in the end this peer serves none of them."""
         self._queries.leaving.add(running.name)
         try:
             await self._lifecycle.relinquish(running.name)
@@ -159,7 +158,8 @@ class Succession:
     def _insist(
         self, running: QueryCopy, former: PeerId, why: str = "its successor is gone"
     ) -> None:
-        """Take it again, in a later term. `former` had a part in an earlier one."""
+        """Take the query again, in a later term. former: a peer that was a member of an earlier
+        term."""
         self.part_from(running, former)
         known = (self._known_number(running.stored), running.stored.term.number)
         now = self._overlay.clock()
@@ -168,7 +168,7 @@ class Succession:
         self._overlay.events.note("warning", f"took back {running.name}: {why}")
 
     async def _asked(self, stored: StoredQuery, peer: PeerId) -> Term | None:
-        """The term that the query's next peer knows of; None: it does not answer."""
+        """The term that this other peer of the query knows; None: it does not answer."""
         contested = self._known_number(stored) > stored.term.number
         with trio.move_on_after(CONTESTED_S if contested else RECLAIM_S):
             while peer and self.lives(peer):
@@ -183,7 +183,7 @@ class Succession:
         return None
 
     async def _successor(self, stored: StoredQuery) -> PeerId:
-        """The peer that has the query if this peer has not: the one in the catalog, or else the
+        """The peer that has the query if this peer does not: the one in the catalog, or else the
         secondary."""
         with suppress(MedusaError):
             for output in stored.entry.outputs:
@@ -201,23 +201,17 @@ class Succession:
     # -- former members -------------------------------------------------------------------------
 
     def part_from(self, running: QueryCopy, peer: PeerId) -> None:
-        """Store that a peer may take itself for the secondary, now or later."""
+        """Store that a peer may believe to be the secondary, now or later."""
         parted = running.stored.parted_from(peer)
         if parted != running.stored.parted:
             self._queries.write(running, parted=parted)
 
     async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
         """Tell all former members to stop the query, and wait for their answers. The caller then
-        stores that they did. The secondary is no former member.
-
-        Args:
-            alone: those that cannot be told are gone for good, as the user says.
-
-        Returns:
-            by stream, the boundary up to which they have given it out, microseconds.
-
-        Raises:
-            UnavailableError: one cannot be told, or may still emit results.
+        stores that they did. The secondary is no former member. Args: alone: whether the user says
+        that members that cannot be reached are gone for ever. Returns: by stream, the boundary up
+        to which they have emitted it, microseconds. Raises: UnavailableError: one cannot be
+        reached, or may still emit results.
         """
         given: dict[str, int] = {}
         left: list[PeerId] = []
@@ -243,7 +237,7 @@ class Succession:
         return given
 
     async def _dismiss(self, running: QueryCopy, peer: PeerId) -> dict[str, int]:
-        """Raises: MedusaError: it cannot be told, or has the query all the same."""
+        """Raises: MedusaError: the peer cannot be reached, or has the query itself."""
         if self._overlay.gossip.health(peer).gone:
             raise UnavailableError("it is gone")
         return (await dismiss(self._overlay, peer, running.name, running.stored.term.number)).given

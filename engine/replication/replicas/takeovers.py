@@ -28,7 +28,7 @@ class Standbys(Protocol):
     """The standbys among which a takeover finds its own.
 
     Attributes:
-        changing: held while one comes or goes.
+        changing: held while a standby is added or removed.
     """
 
     changing: trio.Lock
@@ -57,7 +57,7 @@ class Takeovers:
         self._looked_up_at: WeakKeyDictionary[Standby, float] = WeakKeyDictionary()
 
     def begin(self, standby: Standby, reason: str) -> None:
-        """Take a query over, unless that is under way. reason: for people."""
+        """Take a query over, unless a takeover is under way. reason: for people."""
         if standby not in self._under_way:
             self._under_way.add(standby)
             self._nursery.start_soon(self._take_over, standby, reason)
@@ -70,9 +70,9 @@ class Takeovers:
                 if not self._standbys.has(standby):
                     return
                 if standby.stored.entry.status is not QueryStatus.RUNNING:
-                    return  # no consumer waits for it; it is started when its primary is back
+                    return  # no consumer waits for it; its primary starts it when it is back
                 term = await self._succeed(standby)
-        except MedusaError as error:  # a full disk, say: at the next tick again
+        except MedusaError as error:  # for example, the disk is full: the next tick tries again
             self._overlay.events.note("error", f"could not take over {standby.name}: {error}")
             return
         finally:
@@ -85,9 +85,9 @@ class Takeovers:
         )
 
     async def _look_up(self, standby: Standby) -> None:
-        """Look up what a primary told its client and the catalog, but not us before it died: that
-        the query is started, or, while we were away, that it is deleted, or modified with another
-        peer as its secondary."""
+        """Look up changes that a primary published before it died, but did not send to this peer:
+        the query was started; or, while this peer was away, it was deleted, or modified with
+        another peer as its secondary."""
         known, now = standby.stored.entry, trio.current_time()
         sure = known.status is QueryStatus.RUNNING and standby.watch.sure(now)
         if sure or now - self._looked_up_at.get(standby, -math.inf) < LOOK_UP_S:
@@ -107,22 +107,23 @@ class Takeovers:
             except WithdrawnError:
                 over = True
             except MedusaError:
-                pass  # it is asked again
+                pass  # the catalog is asked again
 
-        with trio.move_on_after(LOOK_UP_S):  # side by side: the catalog is slow when peers die
+        with trio.move_on_after(LOOK_UP_S):  # in parallel: the catalog is slow when peers die
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(ask_for_edition)
                 nursery.start_soon(ask_for_entry)
         with suppress(MedusaError):
             if over or edition > known.edition:
-                await self._standbys.give_up(standby)  # the query, or our edition, is over
+                # the query, or this edition of it, is obsolete
+                await self._standbys.give_up(standby)
             elif (found.query, found.peer) == (known.query, standby.stored.term.holder.hex()):
                 async with self._standbys.changing:
                     if self._standbys.has(standby):
                         await standby.take_status(found)
 
     async def _published_edition(self, standby: Standby) -> int:
-        """The newest edition that is published. A peer that was away knows no other peers yet, and
+        """The newest published edition. A peer that was away may know no other peers yet; then it
         asks again."""
         while not standby.watch.sure(trio.current_time()):
             with suppress(UnavailableError):
@@ -131,7 +132,8 @@ class Takeovers:
         return 0
 
     def _decide(self, standby: Standby) -> StoredQuery:
-        """Take the query: write that down. All else can be repeated, and is until it is done."""
+        """Store that this peer has the query. All later steps can be repeated, and are until they
+        succeed."""
         known = (standby.term.number, *map(self._directory.number, standby.stored.entry.outputs))
         now = self._overlay.clock()
         term = HIGHEST_NUMBER.next(standby.name, known, self._here, now)
@@ -143,7 +145,7 @@ class Takeovers:
         return stored
 
     async def _succeed(self, standby: Standby) -> int:
-        """Complete the takeover; gives the number of the term."""
+        """Complete the takeover; returns the number of the term."""
         stored = standby.record.decided or self._decide(standby)
         with trio.CancelScope(shield=True):
             await standby.leave_primary()

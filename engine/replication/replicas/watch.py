@@ -20,13 +20,13 @@ MAX_PASSED: Final = 512
 """Boundaries whose time is remembered: more than the keep-ups of a long bound."""
 
 DOUBT_S: Final = 1.5
-"""Silence of a primary after which the failure detector looks at it, seconds: three messages."""
+"""Silence of a primary after which the failure detector probes it, seconds: three messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A message of the primary. behind_us: its outputs' lag behind ours, microseconds; 0: ours are
-    not computed."""
+    """A message of the primary. behind_us: its outputs' lag behind ours, microseconds; 0: this peer
+    does not compute them."""
 
     behind_us: int = 0
 
@@ -55,7 +55,7 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Let the failure detector look at the primary."""
+    """Let the failure detector probe the primary."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +70,10 @@ class Watch:
     """One secondary's watch on its primary.
 
     Args:
-        bound_s: how long consumers may wait, seconds; 0: for ever.
-        now: on any clock, seconds; the same for all calls.
-        resumed: the primary was last heard before a restart: it is asked soon.
-
-    Attributes:
-        unheard: the primary was not heard since that restart.
+        bound_s: how long consumers may wait, seconds; 0: without limit. now: on any clock, seconds;
+            the same for all calls. resumed: whether the last message came before a restart: then
+            the primary is asked soon. Attributes: unheard: whether no message has come since that
+            restart.
     """
 
     def __init__(
@@ -133,7 +131,7 @@ class Watch:
 
 
 class Lag:
-    """How long one peer has had tuples that another has not, by the clock and not by event time."""
+    """How long one peer has had tuples that another lacks, by the clock and not by event time."""
 
     def __init__(self) -> None:
         self._passed: deque[tuple[int, float]] = deque(maxlen=MAX_PASSED)
@@ -144,15 +142,16 @@ class Lag:
             self._passed.append((boundary, now))
 
     def over(self, boundary: int, now: float) -> float:
-        """How long we have had tuples after `boundary`, the other peer's, seconds; 0.0: we have
-        none. It does not go back: boundaries that the other has had are forgotten."""
+        """How long this peer has had tuples after `boundary`, the other peer's, seconds; 0.0: it
+        has none. `boundary` must not decrease: boundaries that the other peer has passed are
+        forgotten."""
         while self._passed and self._passed[0][0] <= boundary:
             self._passed.popleft()
         return now - self._passed[0][1] if self._passed else 0.0
 
 
 class Comparison:
-    """A standby's boundaries, compared with those that its primary reports."""
+    """Compares a standby's boundaries with those that its primary reports."""
 
     def __init__(self) -> None:
         self._reported: Mapping[str, int] = {}
@@ -163,7 +162,7 @@ class Comparison:
         self._reported = boundaries
 
     def note(self, boundaries: Mapping[str, int], now: float) -> None:
-        """Note our own. now: on any clock, seconds; the same for all calls."""
+        """Note the standby's boundaries. now: on any clock, seconds; the same for all calls."""
         for output, boundary in boundaries.items():
             self._lag(output).note(boundary, now)
 
@@ -177,7 +176,8 @@ class Comparison:
         return max(0, *gaps) if gaps else 0
 
     def ahead_us(self, outputs: Collection[str], now: float) -> int:
-        """How long we have had tuples of these outputs that the primary has not, microseconds."""
+        """How long this peer has had tuples of these outputs that the primary lacks,
+        microseconds."""
         ahead_s = [
             self._lag(output).over(reported, now)
             for output, reported in self._reported.items()
