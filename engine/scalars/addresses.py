@@ -58,18 +58,18 @@ _IPV6: Final = (
     rf"\A(?:(?:{_PART}:){{7}}{_PART}|(?:{_PART}:){{6}}{_DOTTED}"
     rf"|(?:{_PARTS})?::(?:(?:{_PART}:){{0,5}}{_DOTTED}|{_PARTS})?)\z"
 )
-"""All IPv6 addresses, and some texts with a :: that have too many parts beside it."""
+"""A pattern of all IPv6 addresses; it also fits some texts that have :: and too many parts."""
 
 _IPV6_PARTS: Final = 8
 
 
 def _once(made: Column, of: Callable[[Column], Column]) -> Column:
-    """`of(made)`, where `made` is written once."""
+    """The expression `of(made)`, which computes `made` once."""
     return F.get(F.transform(F.array(made), of), F.lit(0))
 
 
 def _spark_address(text: Column) -> Column:
-    """The digits of an address; null if the text is none."""
+    """The digits of an address; null if the text is no address."""
 
     def digits(text: Column) -> Column:
         ipv4 = F.when(F.rlike(text, F.lit(_IPV4)), _dotted(text))
@@ -105,7 +105,7 @@ def _colons(text: Column) -> Column:
 
 
 def _side(text: Column) -> Column:
-    """The digits of the parts before or after the two colons."""
+    """The digits of the parts on one side of the two colons."""
 
     def part(each: Column) -> Column:
         return F.when(F.contains(each, F.lit(".")), _dotted(each)).otherwise(F.lpad(each, 4, "0"))
@@ -161,7 +161,8 @@ def _shown_4(digits: Column, bits: int) -> Column:
 
 
 def _shown_6(digits: Column, bits: int) -> Column:
-    """As RFC 5952 has it: no zeros before a part; two colons for the longest row of zeros."""
+    """An IPv6 address as RFC 5952 writes it: no zeros before a part; two colons for the longest row
+    of zeros."""
 
     def joined(digits: Column) -> Column:
         parts = [
@@ -174,7 +175,7 @@ def _shown_6(digits: Column, bits: int) -> Column:
 
 
 def _shortened(text: Column) -> Column:
-    """Of `:1:0:0:2:` the address `1::2`."""
+    """The shortened address of a text with colons at both ends: `1::2` for `:1:0:0:2:`."""
     rows = [":0" * count + ":" for count in range(_IPV6_PARTS, 1, -1)]
     found = [(F.instr(text, F.lit(row)), len(row)) for row in rows]
 
@@ -217,7 +218,8 @@ def _prefix(text: str, bits: int, bits_of_6: int | None = None) -> str | None:
 
 
 def _shortest(address: int) -> str:
-    """An IPv6 address as RFC 5952 has it; `str` differs between Python's versions for some."""
+    """An IPv6 address as RFC 5952 writes it; for some addresses `str` differs between Python's
+    versions."""
     parts = [f"{address >> shift & 0xFFFF:x}" for shift in range(112, -1, -16)]
     rows = [(len(row[0]), -row.start()) for row in re.finditer(r"(?:\b0\b:?)+", ":".join(parts))]
     text = ":".join(parts)

@@ -27,13 +27,13 @@ CAST: Final = "cast"
 _BLANKS: Final = r"[ \t-\r]*"
 
 INTEGER: Final = rf"{_BLANKS}[+-]?[0-9]+{_BLANKS}"
-"""The texts that are integers, for Java and for Python."""
+"""A pattern of integers, for Java and for Python."""
 
 NUMBER: Final = rf"{_BLANKS}[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?{_BLANKS}"
-"""The texts that are finite numbers."""
+"""A pattern of finite numbers."""
 
 WORD: Final = rf"{_BLANKS}([nN][aA][nN]|[+-]?[iI][nN][fF]([iI][nN][iI][tT][yY])?){_BLANKS}"
-"""The texts that are other floats."""
+"""A pattern of the other floats: infinity and NaN."""
 
 BEYOND_SINGLE: Final = 2.0**128 - 2.0**103
 """The least double that would become an infinite single: half a step above the greatest one."""
@@ -42,8 +42,9 @@ BEYOND_SINGLE: Final = 2.0**128 - 2.0**103
 def can_cast(source: FieldType, target: FieldType) -> bool:
     """Whether `cast(source as target)` exists.
 
-    Numbers to numbers; booleans to numbers (1, 0); integers and booleans to strings; strings to
-    numbers (null if they are none); timestamps to long and back, in microseconds since the epoch.
+    It exists from numbers to numbers, from booleans to numbers (1, 0), from integers and booleans
+    to strings, from strings to numbers (null if the text is no number), and between timestamps and
+    longs, which are microseconds since the epoch.
     """
     if source is target:
         return True
@@ -62,7 +63,8 @@ REPEATS: Final[Mapping[tuple[FieldType, FieldType], int]] = {
     (FieldType.DOUBLE, FieldType.LONG): 2,
     (FieldType.DOUBLE, FieldType.SINGLE): 3,
 }
-"""How often Spark's form of a cast has its operand, by the types of both; others: once."""
+"""How often Spark's expression of a cast repeats its operand, by the types of operand and result;
+other casts have it once."""
 
 
 # -- in Spark --------------------------------------------------------------------------------------
@@ -79,7 +81,7 @@ def spark_cast(operand: Column, source: FieldType, target: FieldType) -> Column:
     if source is FieldType.STRING:
         return _spark_number(operand, target)
     made = operand.try_cast(SPARK_NAMES[target])
-    if source in FLOATS and target is FieldType.LONG:  # Spark takes 2^63 for the greatest long
+    if source in FLOATS and target is FieldType.LONG:  # Spark casts 2^63 to the greatest long
         return F.when(made != F.lit(INTEGER_RANGE[target][-1]), made)
     if source is FieldType.DOUBLE and target is FieldType.SINGLE:
         size = F.abs(operand)
@@ -88,7 +90,7 @@ def spark_cast(operand: Column, source: FieldType, target: FieldType) -> Column:
 
 
 def _spark_number(text: Column, target: FieldType) -> Column:
-    """A text as a number. Spark's own cast takes all that Java reads."""
+    """A text as a number. Spark's own cast would accept every text that Java accepts."""
     if target in INTEGERS:
         return F.when(_is(text, INTEGER), text.try_cast(SPARK_NAMES[target]))
     double = text.try_cast("double")
@@ -105,7 +107,7 @@ def _is(text: Column, pattern: str) -> Column:
 
 
 _MOST_DIGITS: Final = len(str(2**63))
-"""Of a long."""
+"""Digits of a long."""
 
 _INTEGER: Final = re.compile(INTEGER)
 _NUMBER: Final = re.compile(NUMBER)
@@ -137,7 +139,7 @@ def _read(text: str, target: FieldType) -> Value:
 
 def _integer(text: str, target: FieldType) -> int | None:
     sign, digits = re.findall(r"^\s*([+-]?)0*([0-9]*)", text)[0]
-    if len(digits) > _MOST_DIGITS:  # Python refuses to read thousands
+    if len(digits) > _MOST_DIGITS:  # Python refuses to read thousands of digits
         return None
     made: int | None = fitted(int(f"{sign}0{digits}"), target)
     return made

@@ -13,7 +13,7 @@ from medusa.engine.scalars.type_rules import ANY, ORDERED, Nulls, uniform
 
 
 def _first(values: tuple[Any, ...], before: Callable[[Any, Any], bool]) -> Any:  # noqa: ANN401
-    """The first in an order; nulls are skipped."""
+    """Compute the first of the values in an order; nulls are skipped."""
     found = None
     for each in values:
         if found is None or (each is not None and before(each, found)):

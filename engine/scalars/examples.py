@@ -10,9 +10,8 @@ class Example:
     """A call and its result.
 
     Attributes:
-        values: of an aggregate: those of x.
-        duckdb: the same in DuckDB's words, if they are others.
-        differs: DuckDB has no such function, or answers otherwise: what it does.
+        values: for an aggregate, the values of x. duckdb: the call in DuckDB's dialect, if it
+            differs. differs: how DuckDB's answer differs, or that it has no such function.
     """
 
     text: str

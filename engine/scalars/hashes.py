@@ -15,7 +15,7 @@ from medusa.engine.scalars.scalar import Family, Scalar, ShortForm
 from medusa.engine.scalars.type_rules import SOME_STRING, Literals, Nulls, fixed, uniform
 
 SEED: Final = 42
-"""Spark's `xxhash64` hashes with this seed."""
+"""The seed of Spark's `xxhash64`."""
 
 _BITS: Final = (224, 256, 384, 512)
 
@@ -84,7 +84,8 @@ HASHES: Final = Family(
             "one string",
             fixed((FieldType.STRING,), FieldType.LONG),
             Nulls.IF_ANY,
-            spark=lambda text: F.when(text.isNotNull(), F.xxhash64(text)),  # it hashes null, too
+            # Spark gives null a hash, too
+            spark=lambda text: F.when(text.isNotNull(), F.xxhash64(text)),
             value=_hash64,
             gives=f"XXH64 with the seed {SEED}.",
             examples=(

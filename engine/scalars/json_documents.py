@@ -39,7 +39,8 @@ Json: TypeAlias = Any
 
 
 def value_at(text: str, path: str) -> str | bool | Number | None:
-    """The string, truth value or number at a path; None if there is none, or no document."""
+    """The string, truth value or number at a path; None if the path leads to none of these, or the
+    text is no document."""
     try:
         value: Json = _document(text)
     except ValueError:
@@ -54,14 +55,14 @@ def value_at(text: str, path: str) -> str | bool | Number | None:
 
 
 class _Reader:
-    """Tokens of a text, one after the other."""
+    """Reads the tokens of a text, one after the other."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._at = 0
 
     def token(self) -> tuple[str, Json]:
-        """A sign, or ("", value)."""
+        """The next token: a sign, or ("", value)."""
         match = _TOKEN.match(self._text, self._at)
         if match is None:
             raise ValueError("no token")
@@ -78,7 +79,8 @@ class _Reader:
         return "", _WORDS[word]
 
     def member(self, container: Json, *, first: bool) -> tuple[bool, str | None]:
-        """Whether another member follows, and its name in an object. Stands at its value then."""
+        """Whether another member follows, and its name if the container is an object. The reader is
+        then before the member's value."""
         before = self._at
         sign, value = self.token()
         if sign == ("}" if isinstance(container, dict) else "]"):
@@ -105,12 +107,13 @@ def _unescaped(string: str) -> str:
         return chr(int(code, 16)) if code else _SHORT.get(sign, sign)
 
     units = _ESCAPE.sub(plain, string).encode("utf-16-le", "surrogatepass")
-    return units.decode("utf-16-le")  # half a pair is a ValueError
+    return units.decode("utf-16-le")  # half a surrogate pair raises a ValueError
 
 
 def _document(text: str) -> Json:
     reader = _Reader(text)
-    open_: list[tuple[Json, str | None]] = []  # containers, each with the name of its member
+    # open containers, each with the name of the present member
+    open_: list[tuple[Json, str | None]] = []
     while True:
         sign, value = reader.token()
         if sign and sign not in "{[":

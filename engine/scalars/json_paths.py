@@ -23,14 +23,13 @@ _STEP = re.compile(
 
 
 class PathError(ValueError):
-    """The text is no path; says the reason and the character."""
+    """The text is no path; the message has the reason and the character."""
 
 
 def read_path(text: str) -> tuple[str | int, ...]:
     """The names (of members) and indices (of elements, from 0) of a path, from the outside in.
 
-    Raises:
-        PathError: it is none.
+    Raises: PathError: the text is no path.
     """
     if len(text) > MAX_PATH:
         raise PathError(f"has {len(text)} characters, at most {MAX_PATH} allowed")
@@ -53,7 +52,7 @@ def read_path(text: str) -> tuple[str | int, ...]:
 
 
 def in_brackets(steps: Sequence[str | int]) -> str:
-    """A path of these names and indices that has no name behind a dot."""
+    """A path of these names and indices, with every name in brackets and none behind a dot."""
     return "".join(["$", *map(_bracketed, steps)])
 
 

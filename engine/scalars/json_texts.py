@@ -24,10 +24,10 @@ from medusa.engine.scalars.scalar import Family, Scalar
 from medusa.engine.scalars.type_rules import Literals, Nulls, fixed
 
 _NUMBER: Final = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
-"""A number of JSON, for Java and for Python."""
+"""A pattern of numbers in JSON, for Java and for Python."""
 
 _NEGATIVE_ZERO: Final = r"(?<![eE0-9])-0(?:\.0{1,900})?(?![.0-9eE])"
-"""One that is no exact decimal, which has no sign of its zero."""
+"""A pattern of negative zeros that Spark reads as exact decimals, which lose the sign."""
 
 _DECIMAL_DIGITS: Final = 38
 
@@ -48,7 +48,7 @@ def _check_path(values: Literals) -> str | None:
 
 
 _STRING_OR_NOT: Final = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"]++'
-"""A string of JSON, or what is between two."""
+"""A pattern that fits a string of JSON, or the text between two strings."""
 
 
 def _variant(document: Column, path: str, kind: str) -> Column:
@@ -81,11 +81,11 @@ def _spark_text(text: Column, path: str) -> Column:
 
 
 def _written(text: Column, number: Column) -> Column:
-    """How a document writes a number, of which a variant keeps the double alone."""
+    """A number as the document writes it; a variant keeps only its double."""
 
     def alike(written: Column) -> Column:
         double = written.cast("double")
-        same = double.cast("string") == number.cast("string")  # -0.0 is not 0.0
+        same = double.cast("string") == number.cast("string")  # -0.0 and 0.0 differ here
         return same & (F.abs(double) < F.lit(math.inf))
 
     return F.array_min(F.filter(F.regexp_extract_all(text, F.lit(_NUMBER), F.lit(0)), alike))

@@ -40,7 +40,7 @@ SPARK_NAMES: Final[Mapping[FieldType, str]] = {
     FieldType.STRING: "string",
     FieldType.TIMESTAMP: "timestamp",
 }
-"""The types of fields, as Spark calls them."""
+"""Spark's names of the types of fields."""
 
 
 def long_of(number: int) -> Column:

@@ -48,7 +48,7 @@ from medusa.engine.scalars.time_units import (
 from medusa.engine.scalars.type_rules import INTEGER_RANGE, Literals, Nulls, either, fixed
 
 PLUS_INTERVAL: Final = "+ interval"
-"""The name of a timestamp and an interval, in microseconds."""
+"""The name of the function that adds an interval, in microseconds, to a timestamp."""
 
 _MOMENT: Final = FieldType.TIMESTAMP
 _STRING: Final = FieldType.STRING
@@ -92,10 +92,11 @@ _SPARK_ISO: Final = (
     r"\A(?!0000)\d{4}-\d{2}-\d{2}"
     r"([ T]([01]\d|2[0-3]):[0-5]\d(:[0-5]\d(\.\d{1,6})?(Z|[+-](0\d|1[0-7]):[0-5]\d)?)?)?\z"
 )
-"""The texts of which Spark's cast takes the date and the time as they stand."""
+"""A pattern of texts whose date and time Spark's cast reads as written."""
 
 _FINER: Final = r"(\.\d{6})\d+"
-"""Digits behind those of the microsecond, of which Spark reads some and overflows at others."""
+"""A pattern of digits beyond the microseconds. Spark reads some of them, and overflows at
+others."""
 
 
 def moment(micros: int) -> Column:

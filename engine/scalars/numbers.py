@@ -35,7 +35,7 @@ GREATEST: Final = sys.float_info.max
 """The greatest finite double."""
 
 _DIGITS: Final = Context(prec=400)
-"""More than a double has before and behind the places to which it is rounded."""
+"""More digits than a double has, on either side of the decimal point."""
 
 
 # -- whole numbers ---------------------------------------------------------------------------------
@@ -48,7 +48,8 @@ def _whole_types(types: Types) -> Resolution | None:
 
 
 def _whole(name: str, towards: Callable[[float], int], gives: str, *others: str) -> Scalar:
-    """Null where the result is no long, where Spark's functions saturate."""
+    """A function that rounds to a whole number. It is null where the result is no long; Spark's
+    functions saturate there."""
 
     def spark(types: Resolution, x: Column) -> Column:
         if types.operands[0] in INTEGERS:
@@ -95,7 +96,7 @@ def _round(number: float, digits: int) -> float:
 
 
 def _spark_absolute(types: Resolution, x: Column) -> Column:
-    """Null for the one integer that has no opposite."""
+    """The absolute value; null for the one integer that has no opposite."""
     if types.result in FLOATS:
         return F.abs(x)
     wide = "decimal(19,0)" if types.result is FieldType.LONG else "long"
@@ -157,7 +158,7 @@ def _left(value: int, bits: int, width: int) -> int:
 def _shift(
     name: str, moved: Callable[[int, int, int], int], gives: str, example: Example
 ) -> Scalar:
-    """Null where Java takes the number of bits modulo 32 or 64."""
+    """A shift of bits. It is null where Java takes the number of bits modulo 32 or 64."""
 
     def spark(types: Resolution, x: Column, bits: Column) -> Column:
         beyond = F.lit(~(_width(types) - 1))

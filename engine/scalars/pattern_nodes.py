@@ -14,7 +14,7 @@ Ranges: TypeAlias = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Chars:
-    """One character out of a set."""
+    """One character of a set."""
 
     ranges: Ranges
 
@@ -28,14 +28,14 @@ class Anchor:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """One part after the other."""
+    """Parts that follow one another."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Branches:
-    """The first of these that leads to a match."""
+    """Alternatives; the first that leads to a match counts."""
 
     options: tuple[Node, ...]
 
@@ -62,7 +62,7 @@ Node: TypeAlias = Chars | Anchor | Sequence | Branches | Group | Repeat
 
 
 def least_length(node: Node) -> int:
-    """Characters of the shortest match."""
+    """The number of characters of the shortest match."""
     match node:
         case Chars():
             return 1
@@ -79,7 +79,7 @@ def least_length(node: Node) -> int:
 
 
 def written_out(node: Node) -> int:
-    """Characters and sets, each as often as quantifiers repeat it."""
+    """The number of characters and sets, each counted as often as quantifiers repeat it."""
     match node:
         case Chars() | Anchor():
             return 1
@@ -105,7 +105,7 @@ def captures(node: Node) -> bool:
 
 
 def union(*sets: Ranges) -> Ranges:
-    """All characters of the sets."""
+    """The union of the sets: all their characters."""
     merged: list[tuple[int, int]] = []
     for first, last in sorted(each for ranges in sets for each in ranges):
         if merged and first <= merged[-1][1] + 1:
@@ -116,7 +116,7 @@ def union(*sets: Ranges) -> Ranges:
 
 
 def complement(ranges: Ranges) -> Ranges:
-    """All other characters."""
+    """All characters outside of these ranges."""
     found, begin = [], 0
     for first, last in ranges:
         if begin < first:

@@ -29,7 +29,7 @@ from medusa.engine.scalars.pattern_nodes import (
 from medusa.engine.scalars.patterns import Pattern, PatternError, read_pattern
 
 MAX_STEPS: Final = 2**24
-"""Of one match: some 0.1 s in Java, a second in Python."""
+"""Steps of one match: some 0.1 s in Java, a second in Python."""
 
 MAX_MATCHED: Final = 65_536
 """Code points of a text that a pattern is matched with; the result for longer ones is null."""
@@ -42,10 +42,8 @@ _MUCH: Final = 2**62
 
 @lru_cache(maxsize=256)
 def longest_text(text: str) -> int:
-    """Code points of the longest text that the pattern is matched with.
-
-    Raises:
-        PatternError: it is not of the subset, or takes too many steps with short texts.
+    """Code points of the longest text that the pattern may be matched with. Raises: PatternError:
+    the pattern is not of the subset, or takes too many steps even with short texts.
     """
     pattern = read_pattern(text)
     least, most = 0, MAX_MATCHED
@@ -72,7 +70,7 @@ def most_steps(pattern: Pattern, length: int) -> int:
 
 
 def _anchored(node: Node) -> bool:
-    """Whether it matches at the text's beginning alone."""
+    """Whether the node matches only at the text's beginning."""
     match node:
         case Anchor(begins=begins):
             return begins
@@ -117,19 +115,20 @@ def _first(node: Node, then: _Next) -> _Next:
 
 
 def _apart(*sets: Ranges) -> bool:
-    """Whether no character is in two of them."""
+    """Whether no character is in two of the sets."""
     ranges = sorted(each for ranges in sets for each in ranges)
     return all(one[1] < other[0] for one, other in pairwise(ranges))
 
 
 class _Work:
-    """Steps over a text of `length` characters."""
+    """Counts the steps of a match over a text of `length` characters."""
 
     def __init__(self, length: int) -> None:
         self._length = length
 
     def of(self, node: Node, rest: int, then: _Next) -> int:
-        """Steps from `node` on; rest: those after it; then: what comes after it."""
+        """The number of steps from `node` on. rest: the steps after it. then: the possible
+        continuations after it."""
         match node:
             case Chars() | Anchor():
                 steps = 1 + rest

@@ -46,28 +46,25 @@ MAX_NESTED: Final = 8
 """Groups within each other: Java's matcher recurses through them."""
 
 MAX_TURNS: Final = 64
-"""Most n and m of {n,m}."""
+"""The greatest n and m of {n,m}."""
 
 MAX_WRITTEN_OUT: Final = 512
-"""Atoms of a pattern, each as often as quantifiers repeat it: bounds what engines build of it."""
+"""Atoms of a pattern, each counted as often as quantifiers repeat it: bounds the automaton that
+engines build."""
 
 MAX_GROUPS: Final = 9
 """Groups of a pattern: `$1` to `$9` of a replacement name them."""
 
 
 class PatternError(ValueError):
-    """The pattern is not of the subset; says the reason and the character."""
+    """The pattern is not of the subset; the message has the reason and the character."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A pattern that was read.
-
-    Attributes:
-        groups: that capture.
-        least: characters of the shortest match.
-        java: for Java and RE2.
-        python: for Python's `re`.
+    """A pattern that was read. Attributes: groups: the number of groups that capture. least:
+    characters of the shortest match. java: its text for Java and RE2. python: its text for Python's
+    `re`.
     """
 
     node: Node
@@ -81,8 +78,7 @@ class Pattern:
 def read_pattern(text: str) -> Pattern:
     """Read a pattern.
 
-    Raises:
-        PatternError: it is not of the subset.
+    Raises: PatternError: the pattern is not of the subset.
     """
     if len(text) > MAX_PATTERN:
         raise PatternError(f"has {len(text)} characters, at most {MAX_PATTERN} allowed")

@@ -20,13 +20,13 @@ from medusa.engine.scalars.texts import MAX_MADE, MAX_OTHER
 from medusa.engine.scalars.type_rules import Literals, Nulls, fixed
 
 _REFERENCE: Final = re.compile(r"\$([1-9])")
-"""A group, in the replacement of `regexp_replace`."""
+"""A pattern of references to groups in the replacement of `regexp_replace`."""
 
 _STRING: Final = FieldType.STRING
 
 
 def longest_replaced(least: int, other: str) -> int:
-    """Code points of the longest text of which `regexp_replace` can make no more than `MAX_MADE`.
+    """Code points of the longest text from which `regexp_replace` can make at most `MAX_MADE`.
 
     Args:
         least: characters of the shortest match.

@@ -17,7 +17,7 @@ from medusa.engine.scalars.signs import SIGNS
 from medusa.engine.scalars.texts import TEXTS
 
 FAMILIES: Final = (CHOICES, NUMBERS_FAMILY, MOMENTS, TEXTS, REGEXES, JSON, ADDRESSES, HASHES)
-"""In the order of the documentation."""
+"""The families of functions, in the order of the documentation."""
 
 _ROWS: Final = tuple(row for family in FAMILIES for row in family.rows)
 
@@ -32,7 +32,7 @@ SHORT_FORMS: Final[Mapping[str, ShortForm]] = {
 OTHER_NAMES: Final[Mapping[str, str]] = {
     name: row.name for row in _ROWS for name in row.other_names
 }
-"""Names that others use, and the function of each."""
+"""Names that other systems use, and the function that each means here."""
 
 FUNCTIONS: Final = frozenset({*(row.name for row in _ROWS), *OTHER_NAMES})
 """The names that a call may have."""

@@ -19,23 +19,18 @@ from medusa.engine.scalars.type_rules import Literal, Literals, Nulls, Resolutio
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A function or a sign over the values of one tuple.
-
-    Attributes:
-        call: as the documentation writes it. takes: the operands, in words for an error message.
-        types: operand types to their resolution; None if they do not fit.
-        spark: its column, given those of the operands.
-        value: the same in Python; it fits the result's type later.
-        gives: in a sentence of the documentation; a sign has none.
-        constants: positions of operands that must be constants; the last ones may be left out. The
-            forms get their values.
-        check: the values of these constants to what is wrong with them, or None.
-        left_out: how many operands may be given, and the one behind them then.
-        repeats: how often Spark's form has each operand; the others it has once.
-        own: how many nodes Spark's form is, without its operands. Measured: Spark takes as long to
-            plan as for so many.
-        by_types: its forms get the types of the operands and the result first.
-        of_nulls: `value` is asked of nulls, too; else one null makes the result null.
+    """A function or an operator over the values of one tuple. Attributes: call: the call as the
+    documentation writes it. takes: the operands, in words for an error message. types: operand
+    types to their resolution; None if they do not fit. spark: makes its column from those of the
+    operands. value: computes it in Python; the result is then fitted to its type. gives: the result
+    in words, for a sentence of the documentation; an operator has none. constants: positions of
+    operands that must be constants; the last ones may be left out. `spark` and `value` get their
+    values. check: takes these constants; returns the fault in words, or None. left_out: how many
+    operands a call may have, and the default for the next one. repeats: how often Spark's
+    expression has each operand; operands that are missing here it has once. own: the number of
+    nodes of Spark's expression, without its operands. Measured: Spark takes as long to plan it as
+    so many nodes. by_types: whether `spark` and `value` get the types of the operands and the
+    result first. of_nulls: whether `value` also gets nulls; else one null makes the result null.
     """
 
     name: str
@@ -58,18 +53,17 @@ class Scalar:
 
 
 class Make(Protocol):
-    """Makes the operation of a row's name. An operand that is a plain value is a constant."""
+    """Makes the operation of the row with a name. An operand that is a plain value is a
+    constant."""
 
     def __call__(self, name: str, operands: Sequence[Any], /) -> Any: ...  # noqa: ANN401
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShortForm:
-    """A function that is written as other operations.
-
-    Attributes:
-        count: of operands. takes: they, in words for an error message.
-        build: raises ValueError, with the reason, for operands that it refuses.
+    """A function that is replaced by other operations. Attributes: count: the number of operands.
+    takes: the operands, in words for an error message. build: makes the operations; raises
+    ValueError, with the reason, for operands that it refuses.
     """
 
     name: str
@@ -84,7 +78,7 @@ class ShortForm:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Rows of one subject, under its title in the documentation."""
+    """The functions of one subject, under its title in the documentation."""
 
     title: str
     rows: tuple[Scalar | ShortForm, ...]

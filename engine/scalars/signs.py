@@ -48,12 +48,12 @@ Value = Any
 
 
 def equal(left: Value, right: Value) -> bool:
-    """NaN equals NaN."""
+    """Whether the values are equal; NaN equals NaN."""
     return bool(left == right or (left != left and right != right))  # noqa: PLR0124
 
 
 def less(left: Value, right: Value) -> bool:
-    """NaN is greater than every number."""
+    """Whether the left value is less; NaN is greater than every number."""
     return bool(left < right or (right != right and left == left))  # noqa: PLR0124
 
 
@@ -65,7 +65,8 @@ def _arithmetic(
     exact: Callable[[Column, Column], Column],
     plain: Callable[[Value, Value], Value],
 ) -> Scalar:
-    """Integers that do not fit give null; floats follow IEEE 754."""
+    """An arithmetic operator. An integer result that does not fit is null; floats follow IEEE
+    754."""
 
     def spark(types: Resolution, a: Column, b: Column) -> Column:
         made: Column = exact(a, b) if types.result in INTEGERS else plain(a, b)
@@ -84,7 +85,7 @@ def _arithmetic(
 
 
 def _negative(types: Resolution, x: Column) -> Column:
-    """Null for the one integer that has no opposite."""
+    """The negative value; null for the one integer that has no opposite."""
     if types.result in FLOATS:
         return -x
     return F.try_subtract(F.lit(0).cast(SPARK_NAMES[types.result]), x)
@@ -161,10 +162,9 @@ def _wildcards(pattern: str) -> re.Pattern[str]:
 
 
 def with_backslashes(pattern: str, escape: str) -> str:
-    """A pattern of `like ... escape 'c'` as one whose escape character is the backslash.
-
-    Raises:
-        ValueError: the character makes nothing plain that has a meaning, or is not one.
+    """Rewrite a pattern of `like ... escape 'c'` with the backslash as escape character. Raises:
+    ValueError: the escape character precedes a character that needs no escape, or is not one
+    character.
     """
     if len(escape) != 1:
         raise ValueError(f"`escape` takes one character, not {escape[:20]!a}")

@@ -17,7 +17,7 @@ from medusa.engine.scalars.signs import MANY
 from medusa.engine.scalars.type_rules import SOME_STRING, Literals, Nulls, fixed, uniform
 
 MAX_MADE: Final = 65_536
-"""Code points of a text that a function makes of a shorter one."""
+"""The most code points of a text that a function makes from a shorter one."""
 
 MAX_OTHER: Final = 256
 """Characters of a constant replacement, or delimiter."""
@@ -58,7 +58,7 @@ def _spark_repeat(text: Column, times: Column) -> Column:
 
 
 def _substring(text: str, start: int, length: int) -> str:
-    """The characters at the places from `start` on that exist."""
+    """The characters at those places, from `start` on, that the text has."""
     first = start - 1 if start > 0 else start + len(text) if start < 0 else 0
     return text[max(first, 0) : max(first + length, 0)]
 

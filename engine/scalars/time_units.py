@@ -18,10 +18,10 @@ UNITS_US: Final = {
     "day": DAY_US,
     "week": 7 * DAY_US,
 }
-"""Units of one length, in microseconds."""
+"""Units of fixed length, in microseconds."""
 
 CALENDAR_UNITS: Final = frozenset({"month", "quarter", "year"})
-"""Units of many lengths: a moment can be cut to them, but they are no intervals."""
+"""Units of varying length: a moment can be truncated to them, but they are no intervals."""
 
 PARTS: Final = frozenset(
     {
@@ -36,17 +36,17 @@ PARTS: Final = frozenset(
         "second",
     }
 )
-"""What can be extracted of a moment: operators of these names."""
+"""The parts of a moment that can be extracted, by operators of these names."""
 
 LEAST_MOMENT: Final = -(2**63)
-"""Of a timestamp, microseconds since 1970."""
+"""The least timestamp, microseconds since 1970."""
 
 _LEAST_OF_CALENDAR: Final = -106_751_981 * DAY_US
 """The first day of the year -290,307: months, quarters and years before do not begin in range."""
 
 YEARS_FROM: Final = -62_135_596_800 * SECOND_US
 YEARS_UNTIL: Final = 253_402_300_800 * SECOND_US
-"""Moments whose year has four digits: from 0001-01-01 until 10000-01-01, that excluded."""
+"""Moments whose year has four digits: from 0001-01-01 up to, and without, 10000-01-01."""
 
 MAX_FORMAT: Final = 64
 """Characters of a format of moments: a date and a time."""
@@ -69,7 +69,7 @@ _NEEDS: Final = {"mm": "HH", "ss": "mm", "SSS": "ss", "SSSSSS": "ss"}
 
 
 class FormatError(ValueError):
-    """The pattern of moments is not of the subset; says the reason and the character."""
+    """The pattern of moments is not of the subset; the message has the reason and the character."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def unit_of(word: str) -> str:
 
 
 def first_whole(unit: str) -> int:
-    """The least moment whose `unit` begins at one that a timestamp can hold."""
+    """The least moment for which the beginning of its `unit` fits a timestamp."""
     if unit in CALENDAR_UNITS:
         return _LEAST_OF_CALENDAR
     length, shift = UNITS_US[unit], MONDAY_US if unit == "week" else 0
@@ -101,11 +101,11 @@ def first_whole(unit: str) -> int:
 
 
 MONDAY_US: Final = 4 * DAY_US
-"""The first Monday after the epoch, a Thursday."""
+"""The first Monday after the epoch, which was a Thursday."""
 
 
 def read_format(pattern: str) -> MomentFormat:
-    """Read the pattern of a text that a moment is written as.
+    """Read a pattern by which moments are written as text.
 
     Raises:
         FormatError: it is not of the subset.
@@ -129,10 +129,8 @@ def read_format(pattern: str) -> MomentFormat:
 
 
 def read_parsed_format(pattern: str) -> MomentFormat:
-    """Read the pattern of a text that a moment is read from: a date, and what a time has of it.
-
-    Raises:
-        FormatError: it is not of the subset, or does not tell the moment.
+    """Read a pattern by which texts are read as moments: it has a date, and perhaps a time. Raises:
+    FormatError: it is not of the subset, or does not determine the moment.
     """
     made = read_format(pattern)
     letters = made.letters

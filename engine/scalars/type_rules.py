@@ -17,7 +17,7 @@ NUMBERS: Final = (
     FieldType.SINGLE,
     FieldType.DOUBLE,
 )
-"""The numeric types, each widened to the next ones."""
+"""The numeric types; each can be widened to the later ones."""
 
 INTEGERS: Final = NUMBERS[:4]
 FLOATS: Final = NUMBERS[4:]
@@ -110,7 +110,7 @@ def fixed(
 def either(
     *rules: Callable[[Types], Resolution | None],
 ) -> Callable[[Types], Resolution | None]:
-    """The first of the rules that fits."""
+    """A rule that tries these rules in order; the first that fits counts."""
 
     def resolve(types: Types) -> Resolution | None:
         found = (rule(types) for rule in rules)

@@ -14,9 +14,9 @@ Value: TypeAlias = Any
 
 
 def fitted(value: Value, type_: FieldType) -> Value:
-    """The result of an operation as a value of its type: null for an integer that does not fit,
-    and 0.0 for -0.0, so that equal values have equal bytes wherever they go: a function of a user
-    sees no sign of a zero, as between Spark's jobs."""
+    """The result of an operation as a value of its type: null for an integer that does not fit, and
+    0.0 for -0.0, so that equal values have equal bytes everywhere. So a user's function never sees
+    a negative zero, as with Spark."""
     if value is None:
         return None
     if type_ in INTEGERS:
@@ -27,7 +27,7 @@ def fitted(value: Value, type_: FieldType) -> Value:
 
 
 def single(value: float) -> float:
-    """The nearest number of 32 bits, as IEEE 754 says: infinity beyond the greatest."""
+    """The nearest number of 32 bits by IEEE 754; beyond the greatest one, infinity."""
     try:
         return float(struct.unpack("<f", struct.pack("<f", value))[0])
     except OverflowError:

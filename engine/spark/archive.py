@@ -36,7 +36,7 @@ SHAPING: Final = (
     "spark.driver.extraClassPath",
     "spark.driver.extraLibraryPath",
 )
-"""The settings that the JVM starts with; it reads all others later."""
+"""The settings that the JVM reads at its start; it reads all others later."""
 
 _SHAPING_ENVIRONMENT: Final = (
     "SPARK_CONF_DIR",
@@ -50,7 +50,7 @@ _SHAPING_ENVIRONMENT: Final = (
 )
 
 _OWN_WORDS: Final = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit")
-"""Options of the JVM by which a user decides about archives: there is none of ours then."""
+"""JVM options about archives. If a user sets one, we use no archive of ours."""
 
 MAX_ARCHIVES: Final = 8
 """Archives of 180 MB: one per Java, Spark and profile. While all are in use no other is made."""
@@ -65,8 +65,8 @@ MIN_MEMORY_BYTES: Final = 3 * 2**29
 
 _APART: Final = """echo 19 >/proc/$$/autogroup
 nice -n 19 "$@" &"""
-"""Runs a command detached, whenever the cores are idle. Where the kernel weighs sessions against
-each other (autogroup), `nice` alone would count only within its own."""
+"""Runs a command detached, whenever the cores are idle. If the kernel balances sessions against
+each other (autogroup), `nice` alone would count only within its own session."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +98,17 @@ class ClassArchive:
         return self.folder / f"{self.key}.making"
 
     def options(self) -> str:
-        """Options with which a JVM starts from it; "" if it is missing, or not ours alone."""
+        """Options with which a JVM starts from it; "" if it is missing, or others could have
+        written it."""
         if not _is_ours(self.path, stat.S_IFREG):
             return ""
         with contextlib.suppress(OSError):
             os.utime(self.path)
-        # No log: where the archive does not fit, the JVM loads classes as usual.
+        # No log: if the archive does not fit, the JVM loads classes as usual.
         return f'"-XX:SharedArchiveFile={self.path}" -Xlog:cds=off -Xlog:cds+dynamic=off'
 
     def discard(self) -> None:
-        """Remove it: a JVM did not start from it."""
+        """Remove the archive, because a JVM did not start from it."""
         self.path.unlink(missing_ok=True)
         self.fail("a JVM did not start from it")
 
@@ -152,7 +153,7 @@ class ClassArchive:
     def _has_room(self) -> bool:
         """Whether there is room, once unused archives are removed."""
         for old in self.folder.iterdir():
-            if old.suffix == ".making":  # of one that was killed
+            if old.suffix == ".making":  # left by a killed process
                 shutil.rmtree(old, ignore_errors=True)
             elif old.suffix in {".jsa", ".failed"} and _age_s(old) > UNUSED_S:
                 old.unlink(missing_ok=True)
@@ -172,8 +173,8 @@ def archive_for(
         environment: `XDG_CACHE_HOME` is the folder of caches; else ~/.cache.
 
     Returns:
-        None if the user's settings decide about archives, or if no folder is ours alone: others'
-        classes are not loaded.
+        None if the user's settings decide about archives, or if others can write to every possible
+            folder: their classes must not be loaded.
     """
     shape = {name: settings[name] for name in SHAPING if name in settings}
     around = {name: environment[name] for name in _SHAPING_ENVIRONMENT if name in environment}
@@ -188,7 +189,7 @@ def archive_for(
         files = [java_home / "lib" / "modules", java_home / "lib" / "server" / "libjvm.so"]
         files += sorted((spark_home / "jars").iterdir())
         stats = [(str(file), os.stat(file)) for file in files if file.exists()]
-    except (OSError, RuntimeError):  # RuntimeError: there is no home folder
+    except (OSError, RuntimeError):  # RuntimeError: the user has no home folder
         return None
     seen = [(name, found.st_size, found.st_mtime_ns) for name, found in stats]
     text = json.dumps([seen, shape, around], sort_keys=True)
@@ -201,7 +202,7 @@ def _cache(environment: Mapping[str, str]) -> Path:
 
 
 def _is_ours(path: Path, kind: int) -> bool:
-    """Whether it is a file or folder, no link, that only we can have written to."""
+    """Whether the path is a file or folder, no link, that only this user can have written."""
     try:
         found = path.lstat()
     except OSError:
@@ -214,7 +215,7 @@ def _is_ours(path: Path, kind: int) -> bool:
 
 
 def _age_s(path: Path) -> float:
-    """Seconds since it was last written or used; infinite if it is not there."""
+    """Seconds since it was last written or used; infinite if it is missing."""
     try:
         return wall_clock() - path.stat().st_mtime
     except OSError:

@@ -22,16 +22,18 @@ _AUTHENTICATE: Final = "spark.authenticate"
 _SETTINGS: Final[Mapping[str, str]] = {
     _AUTHENTICATE: "true",
     "spark.network.crypto.enabled": "true",
-    "spark.network.crypto.cipher": "AES/GCM/NoPadding",  # Spark's default would not notice changes
-    "spark.network.crypto.saslFallback": "false",  # which would send in clear
-    "spark.io.encryption.enabled": "true",  # shuffled rows lie on the workers' disks
-    # What failed at one executor is tried at another: a worker may have lost the shared storage.
+    # Spark's default cipher would not notice changes
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.saslFallback": "false",  # it would send in clear
+    "spark.io.encryption.enabled": "true",  # workers have shuffled rows on their disks
+    # A task that failed at one executor is tried at another: a worker may have lost the shared
+    # storage.
     "spark.excludeOnFailure.enabled": "true",
-    # Executors write ten lines a job at level INFO, into a file that nobody cuts.
+    # Executors log ten lines a job at level INFO, into a file that nobody truncates.
     "spark.log.level": "WARN",
     "spark.executor.syncLogLevel.enabled": "true",
     "spark.executor.defaultJavaOptions": "-Dlog4j2.configurationFile="
-    "org/apache/spark/log4j2-defaults.properties",  # it obeys a level once it is named
+    "org/apache/spark/log4j2-defaults.properties",  # a logger has a level once it is named
 }
 
 _STANDALONE: Final = re.compile(r"spark://([^:,/]+):(\d+)")
@@ -43,8 +45,8 @@ def cluster_settings(
     """The settings for a master that is not local; the peer's options win over them.
 
     Args:
-        secret_file: has the secret of a standalone cluster. Others (YARN, Kubernetes) make one for
-            each application.
+        secret_file: has the secret of a standalone cluster. Other clusters (YARN, Kubernetes) make
+            one for each application.
 
     Raises:
         InvalidInputError: the secret is missing.

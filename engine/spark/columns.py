@@ -46,15 +46,14 @@ def without_negative_zero(column: Column) -> Column:
 
 def field_column(field: FieldRef) -> Column:
     """The column of a DataFrame that a field means."""
-    is_time = field.name == STIME or field.name.endswith(f".{STIME}")  # of a side of a join
+    # the time of a side of a join
+    is_time = field.name == STIME or field.name.endswith(f".{STIME}")
     return F.timestamp_micros(quoted(field.name)) if is_time else quoted(field.name)
 
 
 def column(expression: Expression, read: Callable[[FieldRef], Column] = field_column) -> Column:
-    """The expression over a DataFrame that has its fields and `stime`.
-
-    Args:
-        read: gives a field's value, if it is no column.
+    """The column of an expression, over a DataFrame that has its fields and `stime`. Args: read:
+    makes the column of a field, if it is not simply a column of the DataFrame.
     """
     match expression:
         case FieldRef():
@@ -97,9 +96,9 @@ def _constant(value: Literal, type_: FieldType) -> Column:
 def within(name: str, least: int, most: int, *, constant: bool) -> str:
     """The condition least <= name <= most.
 
-    Numbers that differ from epoch to epoch would make Spark generate and compile other code every
-    time: see `changing`. Such a condition is not pushed into the scan; `constant` makes a plain
-    one, which is.
+    Numbers that differ from epoch to epoch would make Spark generate and compile new code every
+    time: see `changing`. Spark does not push such a condition into the scan; with `constant` the
+    condition is a plain one, which it pushes.
     """
     least, most = max(least, BEGINNING + 1), min(most, END)
     if constant:
@@ -109,10 +108,9 @@ def within(name: str, least: int, most: int, *, constant: bool) -> str:
 
 
 def changing(name: str, *numbers: int) -> list[str]:
-    """Numbers that differ from epoch to epoch, as expressions of which Spark makes the same code.
-
-    They are in an array that the code refers to. The index into it depends (in form only) on the
-    column `name`, a long; else Spark would fold it to a number.
+    """Numbers that differ from epoch to epoch, as expressions for which Spark generates the same
+    code. They are in an array that the code refers to. The index into it depends (in form only) on
+    the column `name`, a long; else Spark would fold it to a number.
     """
     values = ", ".join(f"{number}L" for number in numbers)
     first = f"CAST({name} & 0L AS INT)"
@@ -128,7 +126,7 @@ def ordered(order: OrderBy) -> Column:
 
 
 def later(time: Column, span_us: int) -> Column:
-    """The time plus a span; the last of all times if that is beyond it."""
+    """The time plus a span; the last of all times if the sum is beyond it."""
     if not span_us:
         return time
     last = F.lit(END - span_us).cast(T.LongType())

@@ -21,7 +21,8 @@ MEND: Final = "mend [spark.options], or master in [spark], in medusa.toml, and s
 Profile = Literal["edge", "throughput"]
 
 NO_COUNTERS: Final = "-XX:-UsePerfData"
-"""An idle JVM does not wake twenty times a second to sample counters for `jstat`."""
+"""The option of a JVM without counters for `jstat`: an idle JVM would wake twenty times a second to
+sample them."""
 
 PROFILES: Final[Mapping[Profile, Mapping[str, str]]] = {
     # Measured, four peers on two cores: 0.16 cores each, not 0.37; 10 s to start, not 17.
@@ -30,7 +31,7 @@ PROFILES: Final[Mapping[Profile, Mapping[str, str]]] = {
         "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
         f"-XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30 {NO_COUNTERS}",
     },
-    # The optimising compiler: 2.5 times the rows per second once it is warm.
+    # With the optimising compiler: 2.5 times the rows per second once it is warm.
     "throughput": {
         "spark.driver.memory": "2g",
         "spark.driver.extraJavaOptions": NO_COUNTERS,
@@ -42,8 +43,8 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
-    "spark.sql.ansi.enabled": "false",  # no data may make a job fail
-    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # nor a text that is no time
+    "spark.sql.ansi.enabled": "false",  # no data may make a job fail, ...
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",  # ... and no text that is no time
     "spark.sql.caseSensitive": "true",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.adaptive.enabled": "false",  # re-planning costs more than small jobs do
@@ -52,22 +53,24 @@ SETTINGS: Final[Mapping[str, str]] = {
     "spark.sql.files.openCostInBytes": "65536",
     "spark.sql.files.minPartitionNum": "1",
     "spark.sql.files.maxPartitionBytes": "16m",
-    "spark.sql.codegen.cache.maxEntries": "2000",  # with 100, a hundred tasks compile every epoch
+    # with 100, a hundred tasks would compile every epoch
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # damaged pages fail the job
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",  # Arrow's calendar is proleptic
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "65536",
     "spark.executorEnv.PYTHONSAFEPATH": "1",
-    "spark.ui.retainedJobs": "200",  # the status store is read for CPU times only
+    "spark.ui.retainedJobs": "200",  # only CPU times are read from the status store
     "spark.ui.retainedStages": "400",
     "spark.sql.ui.retainedExecutions": "10",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",  # half the cost of making a column
-    "spark.sql.ui.explainMode": "simple",  # Spark describes every plan
+    # this halves the cost of making a column
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",  # otherwise Spark describes every plan
 }
 """Settings of every profile; the peer's `spark.*` options win over them."""
 
 _LOCAL: Final[Mapping[str, str]] = {
-    # All in one JVM: nothing has to listen beyond the loopback.
+    # Everything is in one JVM: nothing has to listen beyond the loopback.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
@@ -84,7 +87,7 @@ class SparkConfig:
         options: `spark.*` settings; they win over ours.
         secret_file: no setting: has the secret of a standalone cluster, or the token of a Connect
             server, mode 0600.
-        patience: no setting: with a cluster that gives no executor.
+        patience: no setting: how long to wait for a cluster that provides no executor.
     """
 
     master: str = "local[*]"
@@ -109,12 +112,12 @@ class SparkConfig:
 
     @property
     def local(self) -> bool:
-        """Whether all runs in the peer's own JVM."""
+        """Whether all jobs run in the peer's own JVM."""
         return self.master.startswith("local")
 
     @property
     def remote(self) -> bool:
-        """Whether a Spark Connect server runs all."""
+        """Whether a Spark Connect server runs all jobs."""
         return self.master.startswith("sc://")
 
     def settings(self) -> dict[str, str]:

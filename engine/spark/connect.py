@@ -28,8 +28,9 @@ T = TypeVar("T")
 TRIES: Final = 4
 FIRST_WAIT_MS: Final = 100
 LONGEST_WAIT_MS: Final = 2_000
-"""A call that cannot reach the server is tried again so often, after waits of 0.1 to 2 s: for four
-seconds in all. PySpark would try for ten minutes, and the peer would say nothing meanwhile."""
+"""The waits before a call that cannot reach the server is tried again grow from 0.1 s to this, four
+seconds in all. By default PySpark would try for ten minutes, and the peer would not report it
+meanwhile."""
 
 _HADOOP: Final = "spark.hadoop."
 
@@ -55,7 +56,7 @@ class ConnectSpark:
         return self._session is not None
 
     def start(self) -> None:
-        """Open a session; nothing if there is one.
+        """Open a session, unless there is one.
 
         Raises:
             MedusaError: as `url_of`; packages are missing; or the server does not answer.
@@ -108,7 +109,7 @@ class ConnectSpark:
 
 
 def url_of(config: SparkConfig) -> str:
-    """The server's address, with the token that the file `secret_file` has, if it is there.
+    """The server's address, with the token that the file `secret_file` has, if the file exists.
 
     Raises:
         NotAuthorisedError: the file is open to others.
@@ -143,10 +144,10 @@ def _open_session(url: str, config: SparkConfig) -> SparkSession:
     ours["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
     for name, value in ours.items():
         if not name.startswith("spark.") or session.conf.isModifiable(name):
-            session.conf.set(name, value)  # the others are its server's to set
+            session.conf.set(name, value)  # the server decides about the other settings
     for name, value in config.options.items():
         session.conf.set(name.removeprefix(_HADOOP), value)
-    return cast("SparkSession", session)  # it has the methods that a job uses
+    return cast("SparkSession", session)  # it has the methods that a job needs
 
 
 def _cause(error: BaseException) -> str:
@@ -159,10 +160,10 @@ def _answers(session: SparkSession) -> bool:
     """Whether the server still has the session."""
     try:
         session.conf.get("spark.sql.ansi.enabled")
-    except (PySparkException, OSError, ValueError):  # ValueError: its channel is closed
+    except (PySparkException, OSError, ValueError):  # ValueError: the session's channel is closed
         return False
     return True
 
 
-# A call that was tried in vain says so on the terminal, before it raises the error.
+# PySpark prints a failed call on the terminal before it raises the error.
 warnings.filterwarnings("ignore", r"\[RETRIES_EXCEEDED\]")

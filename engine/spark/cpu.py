@@ -31,8 +31,8 @@ SHARED_S: Final = 30.0
 is counted in ticks of 10 ms, and garbage is collected now and then."""
 
 MOST_SHARED: Final = 4.0
-"""The JVM's use over its measured part, at most: while it starts and compiles, and while it has
-next to nothing to do, the rest belongs to no job."""
+"""The greatest believed ratio of the JVM's use to its measured part. While it starts and compiles,
+and while it is nearly idle, the rest belongs to no job."""
 
 _NS: Final = 1e-9
 
@@ -43,7 +43,8 @@ _numbers = itertools.count()
 
 
 class JvmClock:
-    """All CPU time of a JVM over its measured part. For all meters of a session, in any thread."""
+    """The ratio of all CPU time of a JVM to its measured part; all meters of a session share it, in
+    any thread."""
 
     def __init__(self, process: psutil.Process) -> None:
         self._process = process
@@ -66,12 +67,12 @@ class JvmClock:
             return _clocks[session]
 
     def whole(self, seen_s: float) -> float:
-        """Seconds that a job took in all, given its measured seconds."""
+        """Seconds that a job took in all, estimated from its measured seconds."""
         with self._lock:
             self._seen_s += seen_s
             now = time.monotonic()
             if now - self._at >= LOOK_S:
-                # The first job plans for a second, and is like no other.
+                # The first job plans for a second, unlike all later ones.
                 keep = math.exp((self._at - now) / SHARED_S) if self._warm else 0.0
                 self._warm = True
                 latest = self._process_s()
@@ -85,7 +86,7 @@ class JvmClock:
     def _process_s(self) -> float:
         try:
             times = self._process.cpu_times()
-        except psutil.Error:  # it died; the job says so
+        except psutil.Error:  # the JVM died; the job reports it
             return self._latest_s
         return float(times.user + times.system)
 
@@ -104,15 +105,14 @@ class Meter(Protocol):
 
 
 def meter_of(session: SparkSession) -> Meter:
-    """A meter of one task: it looks into the JVM of the session, if that is ours."""
+    """A meter of one task: it reads the clocks of the session's JVM, if that is ours."""
     return CpuMeter(session) if isinstance(session, SparkSession) else TimeMeter()
 
 
 class TimeMeter:
-    """Takes the time of a job for its CPU seconds: a Connect server tells nobody what it spends.
-
-    It is too much where the server's cores are busy with other things, and too little for a job
-    that is spread over several cores.
+    """Counts the time of a job as its CPU seconds, because a Connect server does not report its CPU
+    time. The figure is too large if the server's cores are busy with other work, and too small for
+    a job on several cores.
     """
 
     def __init__(self) -> None:
@@ -152,22 +152,24 @@ class CpuMeter:
         self._started_s = time.thread_time()
 
     def plan(self, frame: DataFrame) -> None:
-        """Plan in this thread, where it is measured; else the one that sends results would."""
+        """Plan in this thread, which is measured; otherwise the thread that sends results would
+        plan."""
         frame._jdf.queryExecution().executedPlan()
 
     def read(self) -> float:
-        """Seconds since `start`: of this thread, and of the JVM on its behalf."""
+        """Seconds since `start`, used by this thread and by the JVM on its behalf."""
         planning_ns = int(self._threads.getCurrentThreadCpuTime()) - self._started_ns
         try:
             executors_ns = self._executors_ns()
         except Py4JJavaError:  # the store has dropped a job or stage since it was listed
-            executors_ns = 0  # the job has run; missing figures are no failure
+            executors_ns = 0  # the job has run; missing figures do not make it fail
         planning_s, executors_s = planning_ns * _NS, executors_ns * _NS
         if self._in_jvm:
             jvm_s = self._clock.whole(planning_s + executors_s)
         else:
-            # An executor's JVM receives, sends and compiles beside its tasks, as the driver's does
-            # beside planning. Measured: 0.65 to 0.9 of the processes, 0.35 to 0.75 without.
+            # An executor's JVM receives, sends and compiles beside its tasks, as the driver's JVM
+            # does beside planning. Measured: with this factor 0.65 to 0.9 of the processes' time is
+            # counted, without it 0.35 to 0.75.
             driver_s = self._clock.whole(planning_s)
             jvm_s = 2 * driver_s - planning_s + executors_s
         return jvm_s + time.thread_time() - self._started_s
@@ -181,7 +183,7 @@ class CpuMeter:
         listed = self._arrays.toString(self._tracker.getJobIdsForGroup(self._group))
         numbers = sorted(int(number) for number in listed.strip("[]").split(",") if number.strip())
         new = [number for number in numbers if number > self._counted]
-        # The latest may not be complete yet in the store.
+        # The latest job may not be complete in the store yet.
         for latest in reversed(new[-2:]):
             job = self._store.job(latest)
             if job.completionTime().isDefined():

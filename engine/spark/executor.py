@@ -32,7 +32,7 @@ from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError, MedusaError
 from medusa.overlay.events import Events
 
-if TYPE_CHECKING:  # a peer that computes nothing does not wait for PySpark, nor keep it in memory
+if TYPE_CHECKING:  # a peer that computes nothing need not import PySpark
     from pyspark.sql import SparkSession
 
     from medusa.engine.spark.program import Program
@@ -54,7 +54,7 @@ Kind = tuple[Hashable, Callable[[], "SharedJob"]]
 
 
 class AnySpark(Protocol):
-    """A Spark with a JVM of ours, or one behind a Connect server."""
+    """The common interface of a Spark with a JVM of ours, and of a session at a Connect server."""
 
     @property
     def alive(self) -> bool: ...
@@ -74,11 +74,11 @@ class AnySpark(Protocol):
 class SparkExecutor:
     """Runs jobs on the one Spark of this peer.
 
-    Args:
-        make: makes that Spark, in a worker thread, before the first job: it imports PySpark.
-        warm_up: a folder that all executors can read, for the tuples of warm-ups.
-        nursery: runs the jobs of several tasks; lives as long as this.
-        workforce: the executors, if they are a cluster's; see `watch`.
+    Args: make: makes the Spark, in a worker thread before the first job, because it imports
+    PySpark.
+        warm_up: a folder that all executors can read, for the tuples of warm-ups. nursery: runs the
+        jobs of several tasks; lives as long as this object. workforce: the executors, if a cluster
+        provides them; see `watch`.
 
     Attributes:
         state: off, starting, running, lost or failed, for the monitor.
@@ -105,13 +105,13 @@ class SparkExecutor:
 
     @property
     def trouble(self) -> str:
-        """Why it could not start the last time, or what its jobs wait for; else empty."""
+        """Why Spark could not start the last time, or for what its jobs wait; else empty."""
         return self._no_start or ("" if self._workforce is None else self._workforce.trouble)
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Start Spark ahead of the first job, and compute these tasks once over blank tuples: then
-        no job of theirs waits for the JVM, nor for classes and code of its own. A failure is only
-        noted: the job that needs Spark raises it."""
+        none of their jobs waits for the JVM, or for the loading of classes and the compilation of
+        code. A failure is only noted: the job that needs Spark raises it."""
         try:
             await self._ensure_running()
             for task in tasks:
@@ -130,7 +130,8 @@ class SparkExecutor:
             SparkLostError: Spark was lost meanwhile; the next call starts it again.
         """
         spark = await self._ensure_running()
-        from medusa.engine.spark.session import SparkLostError  # imported by now: it was made
+        # it is imported already: Spark was made
+        from medusa.engine.spark.session import SparkLostError
 
         try:
             return await trio.to_thread.run_sync(
@@ -157,7 +158,7 @@ class SparkExecutor:
             raise InternalError(self._told_once(computation, error)) from error
 
     def _told_once(self, computation: SparkComputation, error: Exception) -> str:
-        """The message of a bug: the same each time that the task meets it, and once in the log."""
+        """The message of a bug: equal each time that the task meets the bug, and logged once."""
         met, text = computation.bug
         if met != repr(error):
             cause = self._events.fault(f"failed to compute {computation.task.name}", error)
@@ -168,7 +169,7 @@ class SparkExecutor:
     async def _compute(self, computation: SparkComputation, asked: Epoch) -> Result:
         spark = await self._ensure_running()
         if spark.shares:
-            from medusa.engine.spark.shared_jobs import (  # PySpark is imported by now
+            from medusa.engine.spark.shared_jobs import (  # PySpark is imported already
                 Order,
                 is_small,
             )
@@ -206,7 +207,8 @@ class SparkExecutor:
             try:
                 await trio.to_thread.run_sync(start)
             except MedusaError as error:
-                await trio.lowlevel.checkpoint_if_cancelled()  # it was given up, as the peer ends
+                # it was cancelled, because the peer ends
+                await trio.lowlevel.checkpoint_if_cancelled()
                 self.state, self._no_start = "failed", f"Spark does not start: {error}"
                 raise
             except BaseException:
@@ -217,16 +219,18 @@ class SparkExecutor:
             return self._spark
 
     async def watch(self, workforce: Workforce) -> None:
-        """Say what becomes of the executors of a cluster; if it gives none, register anew."""
+        """Note changes in the executors of a cluster; if it provides none, register the application
+        anew."""
         while True:
             await trio.sleep(LOOK_S)
-            spark = cast("Spark | None", self._spark)  # a Connect server has no workforce of ours
+            # the executors of a Connect server are not ours
+            spark = cast("Spark | None", self._spark)
             if spark is None or self.state != "running":
                 workforce.anew()
                 continue
             try:
                 count = await trio.to_thread.run_sync(spark.executors, abandon_on_cancel=True)
-            except MedusaError:  # its JVM is gone: the next job says so
+            except MedusaError:  # the JVM is gone: the next job reports it
                 continue
             now = trio.current_time()
             for note in workforce.seen(count, self._threads.borrowed_tokens, now):
@@ -304,7 +308,7 @@ class SparkComputation:
 async def open_executor(
     config: SparkConfig, warm_up: Path, logs: Path, events: Events
 ) -> AsyncIterator[SparkExecutor]:
-    """Open an executor; when the block ends its JVM, if there was one, has ended.
+    """Open an executor; at the end of the block its JVM, if any, has ended.
 
     Args:
         warm_up: see `SparkExecutor`. logs: for the JVM's log.
@@ -323,7 +327,8 @@ async def open_executor(
         return ours[0]
 
     async def give_up_start_in_the_end() -> None:
-        """Threads are not cancelled: one that starts the JVM would hold the end up for seconds."""
+        """Give up a start of the JVM at the end: its thread cannot be cancelled, and would delay
+        the end for seconds."""
         try:
             await trio.sleep_forever()
         finally:

@@ -20,11 +20,11 @@ class Functions:
     """The functions of a window, as columns.
 
     Attributes:
-        keys: columns to group by, besides the window and its groups, named. parted: they, over the
-            result.
-        parts: how often each tuple is taken; 0: once, without a number.
-        computed: the columns that Spark aggregates, named.
-        values: the results over those columns. plain: they are `computed`.
+        keys: further columns to group by, besides the window and its groups, named. parted: the
+            same columns, over the result. parts: how often each tuple is repeated; 0: once, without
+            a number. computed: the columns that Spark aggregates, named.
+        values: the results over these columns. plain: whether the results are `computed`
+            themselves.
     """
 
     def __init__(self) -> None:
@@ -40,12 +40,12 @@ class Functions:
         self.values.append(self.compute(column))
 
     def add_over(self, result: Column) -> None:
-        """Add a result over what Spark aggregates."""
+        """Add a result that is computed from Spark's aggregates."""
         self.plain = False
         self.values.append(result.alias(f"result{len(self.values)}"))
 
     def compute(self, column: Column) -> Column:
-        """Have Spark aggregate something that is no result; gives its column."""
+        """Add an aggregate that is no result itself; returns its column."""
         name = f"value{len(self.computed)}"
         self.computed.append(column.alias(name))
         return F.col(name)
@@ -62,9 +62,9 @@ def functions_of(
     """The functions of a window.
 
     Args:
-        fields: of its input. part: the column with the part for which a tuple is taken.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
-        counted: in place of values, panes have numbers of different values.
+        fields: of its input. part: the column with the part to which a copy of a tuple belongs.
+            by_arrival: whether the input has SEQ, which orders tuples of one stime. counted:
+            whether panes have numbers of different values in place of the values.
     """
     order = F.struct(STIME, SEQ) if by_arrival else order_of(fields)
     match step.form:
@@ -90,11 +90,9 @@ def order_of(fields: Sequence[Field]) -> Column:
 
 
 def _whole(step: AggregateStep, order: Column) -> Functions:
-    """All `firstval` share one struct of their arguments, and so do all `lastval`: their order has
-    all fields, so one order per function would grow with the square of the schema.
-
-    Args:
-        order: of tuples, for firstval and lastval; different tuples are never equal in it.
+    """The functions of a window over tuples. All `firstval` share one struct of their arguments,
+    and so do all `lastval`: their order has all fields, so one order per function would grow with
+    the square of the schema. Args: order: a total order of tuples, for firstval and lastval.
     """
     made = Functions()
     ends: dict[End, list[Column]] = {}
@@ -121,7 +119,7 @@ def _whole(step: AggregateStep, order: Column) -> Functions:
 def _add_result(
     made: Functions, function: Folded, aggregated: Sequence[Column], type_: FieldType
 ) -> None:
-    """Add the result of the functions that Spark aggregates."""
+    """Add the result of a function that Spark aggregates."""
     if function.named:
         found = [made.compute(each) for each in aggregated]
         made.add_over(function.spark_result(found, type_))
@@ -140,15 +138,13 @@ def _argument(expression: Expression | None) -> Column:
 
 
 def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
-    """Tuples to partial results.
-
-    Args:
-        part: the column with the part for which a tuple is taken.
+    """The functions that make partial results from tuples. Args: part: the column with the part to
+    which a copy of a tuple belongs.
     """
     made, layout_ = Functions(), layout(step.group_by, step.functions)
 
     def taken(value: Column, number: int) -> Column:
-        """The value, null in other parts."""
+        """The value; null for copies that belong to other parts."""
         return value if layout_.part is None else F.when(F.col(part) == number, value)
 
     if layout_.part is not None:
@@ -180,7 +176,7 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
 def _add_states(
     made: Functions, function: Folded, aggregated: Sequence[Column], type_: FieldType
 ) -> None:
-    """Add the states of the functions that Spark aggregates."""
+    """Add the states of a function that Spark aggregates."""
     if len(aggregated) == len(function.states(type_)):
         for each in aggregated:
             made.add(each)
@@ -190,7 +186,7 @@ def _add_states(
 
 
 def _combined(step: AggregateStep, *, counted: bool) -> Functions:
-    """Partial results to results."""
+    """The functions that make results from partial results."""
     made, layout_ = Functions(), layout(step.group_by, step.functions)
     at = quoted(STIME)
     if layout_.part is not None:
@@ -217,7 +213,8 @@ def _combined(step: AggregateStep, *, counted: bool) -> Functions:
 
 
 def _bags(made: Functions, layout_: Layout) -> dict[str, Bag]:
-    """The keys that occur a number of times, by the field of the key. Functions share them."""
+    """The bags of keys and their numbers, by the field of the key. Functions with the same key
+    share a bag."""
     found: dict[str, Bag] = {}
     for each in layout_.values:
         if each.state is not None and each.kind.counts:

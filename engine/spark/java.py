@@ -32,10 +32,8 @@ _ASK_S: Final = 20.0
 def find_java(environment: Mapping[str, str], folders: Iterable[str] = USUAL_FOLDERS) -> Path:
     """The home folder of a Java of version 17 or later.
 
-    Looked for in `JAVA_HOME`, on `PATH`, in the usual folders, in that order.
-
-    Raises:
-        InvalidInputError: there is none; says what was found instead, and how to get one.
+    It is searched in `JAVA_HOME`, on `PATH`, and in the usual folders, in that order. Raises:
+    InvalidInputError: there is none; the message says what was found instead, and how to get one.
     """
     seen: list[str] = []
     for executable in dict.fromkeys(_candidates(environment, folders)):
@@ -65,7 +63,7 @@ def _candidates(environment: Mapping[str, str], folders: Iterable[str]) -> Itera
 
 
 def java_version(executable: Path) -> int | None:
-    """The major version of a `java` executable; None if it is none."""
+    """The major version of a `java` executable; None if it is no `java`."""
     try:
         answer = subprocess.run(
             [executable, "-version"],
@@ -80,7 +78,7 @@ def java_version(executable: Path) -> int | None:
 
 
 def parse_version(text: str) -> int | None:
-    """The major version in what `java -version` prints; 1.8 is 8."""
+    """The major version in the output of `java -version`; 1.8 is 8."""
     match = re.search(r'version "(\d+)(?:\.(\d+))?', text)
     if match is None:
         return None

@@ -27,34 +27,36 @@ from medusa.overlay.events import wall_clock
 from medusa.overlay.files import SECRET_MODE
 
 STILL_S: Final = 90.0
-"""A starting JVM that has used no CPU for so long is stuck, seconds. One that uses CPU may take
-longer: that depends on the machine, and on how many others start on its few cores."""
+"""A starting JVM that has used no CPU for so long is stuck, seconds. A JVM that uses CPU may take
+longer, because the machine may be slow, or start others on its few cores."""
 
 MOVE_CPU_S: Final = 0.05
-"""So much use of CPU is a sign of life, seconds: processes are counted in ticks of 10 ms."""
+"""CPU seconds that count as a sign of life: processes are counted in ticks of 10 ms."""
 
 SCRATCH_S: Final = 3_600.0
-"""A temporary folder of this age is of a JVM that ended, or that started long ago, seconds."""
+"""A temporary folder of this age, seconds, belongs to a JVM that has ended, or that started long
+ago."""
 
 SAID: Final = 300
-"""Characters of a JVM's output in an error: one of its lines."""
+"""Most characters of a JVM's output in an error: one line."""
 
 _WARNINGS: Final = ("WARNING", "NOTE", "Picked up", "Using ")
 
 _SECRET: Final = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
-"""Settings that Spark itself keeps out of sight: they come over the gateway."""
+"""Settings that Spark itself hides: they are sent over the gateway, not on the command line."""
 
 PRIVATE: Final = 0o077
-"""The umask of a JVM: its logs and rows are for its user alone."""
+"""The umask of a JVM: only its user may read its logs and rows."""
 
 _POLL_S: Final = 0.02
-"""The time between two looks for a starting JVM's hello, seconds."""
+"""Seconds between two looks for the greeting of a starting JVM."""
 
 _REAP_S: Final = 2.0
 """How long a killed JVM may take to be reaped, seconds: its sockets break a little earlier."""
 
 _ATTACH: Final = threading.Lock()
-"""Guards the environment, the only place where `launch_gateway` finds a JVM's port and secret."""
+"""Guards the environment, because `launch_gateway` takes a JVM's port and secret only from
+there."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Jvm:
 
     Attributes:
         output: the file with its stdout and stderr. log: the file of its logger.
-        archive: of its classes, whether it started from it or not; None: none.
+        archive: the archive of its classes, whether it started from it or not; None: there is none.
     """
 
     process: subprocess.Popen[bytes]
@@ -79,13 +81,9 @@ class Jvm:
     ) -> Jvm:
         """Start a JVM, and wait until it answers.
 
-        It ends with its standard input, a pipe from this process: also if this process is killed.
-
-        Args:
-            given_up: nobody waits for it any more, once this is set.
-
-        Raises:
-            InvalidInputError: no Java.
+        It ends with its standard input, a pipe from this process: even if this process is killed.
+        Args: given_up: once this is set, nobody waits for the JVM any more. Raises:
+        InvalidInputError: there is no Java.
             UnavailableError: it ended, or is stuck. StoppedError: it was given up.
         """
         given_up = given_up or threading.Event()
@@ -121,7 +119,7 @@ class Jvm:
                 stderr=subprocess.STDOUT,
                 env=_environment(java, hello),
                 cwd=scratch,
-                start_new_session=True,  # a Ctrl-C on the terminal is ours to handle
+                start_new_session=True,  # a Ctrl-C on the terminal is for this process to handle
                 umask=PRIVATE,
             )
             port, secret = _await_hello(process, hello, output, given_up)
@@ -156,7 +154,7 @@ class Jvm:
         return True
 
     def end(self, limit_s: float) -> None:
-        """Let it end by itself, so that it can write its archive.
+        """Let the JVM end by itself, so that it can write its archive.
 
         Raises:
             subprocess.TimeoutExpired: it took longer.
@@ -166,7 +164,7 @@ class Jvm:
         self.process.wait(limit_s)
 
     def kill(self) -> None:
-        """End it at once: all that counts is in the streams' logs."""
+        """End the JVM at once: all durable data is in the streams' logs."""
         _end(self.process)
 
 
@@ -182,7 +180,8 @@ def _new_scratch(within: Path) -> Path:
 
 
 def _command(settings: Mapping[str, str], scratch: Path, log: Path, more: str) -> list[str]:
-    """spark-submit, which execs the JVM; it adds the class path and the module options.
+    """The command of spark-submit, which adds the class path and the module options, and execs the
+    JVM.
 
     Args:
         more: options of the JVM.
@@ -223,7 +222,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _said(output: Path) -> str:
-    """The first line that an ended JVM wrote, but for warnings: the cause comes first."""
+    """The first line, warnings excluded, that an ended JVM wrote: the cause comes first."""
     with output.open(encoding="utf-8", errors="replace") as file:
         lines = [line.strip() for line in file.read(16 * SAID).splitlines()]
     told = next((line for line in lines if line and not line.startswith(_WARNINGS)), "")
@@ -233,7 +232,7 @@ def _said(output: Path) -> str:
 def _cpu_s(pid: int) -> float:
     try:
         times = psutil.Process(pid).cpu_times()
-    except psutil.Error:  # it has ended
+    except psutil.Error:  # the process has ended
         return 0.0
     return float(times.user + times.system + times.children_user + times.children_system)
 

@@ -15,19 +15,18 @@ from medusa.engine.spark.columns import changing, quoted
 from medusa.engine.spark.slices import due, folds
 
 WINDOWS: Final = 62
-"""Windows of one job at most: a mask is a long, and is made of powers of two up to 2^62."""
+"""The most windows of one job: a mask is a long, made of powers of two up to 2^62."""
 
 STATES: Final = 24
-"""Columns for other functions at most: each of their states (their fields in a pane) has one for
-each window."""
+"""The most columns for other functions: each of their states (their fields in a pane) needs a
+column for each window."""
 
 
 class Masks:
-    """The windows that end in (after, upto], made of panes by one job, with the number of different
-    values in place of each field of values.
-
-    A pane has a mask, with a bit for each window that it is in; a value has the bits of all its
-    panes. So each pane is read once, and nothing is copied for each window but the results.
+    """Computes the windows that end in (after, upto] from panes in one job. Each field of values
+    becomes the number of different values. A pane has a mask, with a bit for each window that it is
+    in; a value has the bits of all its panes. So each pane is read once, and only the results are
+    made for each window.
     """
 
     def __init__(self, step: AggregateStep, after: int, upto: int) -> None:
@@ -41,8 +40,8 @@ class Masks:
 
     @property
     def fit(self) -> bool:
-        """Whether the windows can be made so: no value has a state, other functions have few, and
-        none needs panes in their order."""
+        """Whether the windows can be computed with masks: no value has a state, other functions
+        have few, and none needs panes in their order."""
         if self._count > WINDOWS or any(each.state for each in self._layout.values):
             return False
         few = len(self._folds) * self._count <= STATES
@@ -53,14 +52,15 @@ class Masks:
 
         Args:
             frame: of panes, each of which is in at least one of the windows.
-            window: the column for a window's start, which no field is called.
+            window: the column for a window's start, which is no field's name.
         """
         mask = f"`{window} mask`"
         found = frame.selectExpr("*", f"{self._mask()} AS {mask}")
         return self._windows_of(self._groups_of(self._values_of(found, mask), mask), mask, window)
 
-    # Expressions are text: each is one call of the JVM, however long. No name in them is a user's:
-    # `layout` makes those of panes. The column `NAME n` is of the nth window.
+    # Expressions are texts: each takes one call of the JVM, however long it is. Users' names do not
+    # occur in them: `layout` makes the names of panes. The column `NAME n` belongs to the nth
+    # window.
 
     def _values_of(self, panes: DataFrame, mask: str) -> DataFrame:
         """A row for each value of a group: the bits of its panes, and their states by window."""
@@ -104,7 +104,7 @@ class Masks:
         return found.where(mask).drop(F.col(mask))
 
     def _mask(self) -> str:
-        """The mask of a pane: ones for its first window to its last."""
+        """The mask of a pane: a bit is 1 from its first window to its last."""
         size, advance = self._step.size_us, self._step.advance_us
         (first,) = changing(STIME, self._first)
         begins = f"greatest(({STIME} - {first} - {size - advance}L) div {advance}L, 0L)"
@@ -118,7 +118,7 @@ def _has(mask: str, n: int) -> str:
 
 
 def _bits(mask: str) -> str:
-    """The bits of all masks."""
+    """The bits of all masks together."""
     return f"bit_or({mask}) AS {mask}"
 
 

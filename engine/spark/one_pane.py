@@ -24,12 +24,9 @@ def counts_values(step: AggregateStep) -> bool:
 
 
 class OnePane:
-    """The tuples of each window put together: partial results, to be combined.
-
-    Args:
-        fields: of the input. part: a column that none of them is.
-        tags: columns that tell windows apart.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+    """Makes one pane of the tuples of each window: partial results that are then combined. Args:
+    fields: of the input. part: the name of a column that is no field. tags: columns that tell
+    windows apart. by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(
@@ -49,7 +46,7 @@ class OnePane:
         found = [F.col(f"key{n}") for n in range(len(keys))]
         found += [*self._functions.parted, *self._functions.values]
         named = zip(found, panes_fields(partial), strict=True)
-        at = F.lit(0).cast(T.LongType()).alias(STIME)  # one pane needs no order
+        at = F.lit(0).cast(T.LongType()).alias(STIME)  # a single pane needs no order
         self._found = [*tags, at, *(column.alias(each.name) for column, each in named)]
 
     def apply(self, frame: DataFrame) -> DataFrame:

@@ -27,8 +27,8 @@ from medusa.engine.spark.cpu import meter_of
 from medusa.overlay.errors import InternalError
 
 SLOT_BYTES: Final = 16 * 2**20
-"""Bytes of a slot's file, at most: Spark plans one partition of this size, and would not see what
-is behind it. `spark.sql.files.maxPartitionBytes` is as large."""
+"""Bytes of a slot's file, at most: Spark plans one partition of this size, and would not read rows
+behind it. `spark.sql.files.maxPartitionBytes` is as large."""
 
 
 class Prepared:
@@ -49,7 +49,7 @@ class Prepared:
         weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
         self._slot = folder / "rows.parquet"
         self._slot.touch()
-        os.truncate(self._slot, SLOT_BYTES)  # planned for files of this size
+        os.truncate(self._slot, SLOT_BYTES)  # Spark plans for files of this size
         reader = session.read.schema(schema)
         self._frame = build(reader.parquet(f"file://{self._slot}").coalesce(1))
         self.meter.plan(self._frame)

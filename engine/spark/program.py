@@ -160,7 +160,7 @@ class _Compiled:
         return last.apply(frame, job)
 
     def finished(self, raw: pa.Table, names: Sequence[str]) -> pa.Table:
-        """Return Spark's result with the output's columns, in any order of rows."""
+        """Return Spark's result with the output's columns; the rows may have any order."""
         return raw.select(names) if self._last is None else self._last.finished(raw, names)
 
     def _scan(self, paths: Sequence[Path], interval: Interval, *, large: bool) -> DataFrame:
@@ -180,7 +180,7 @@ class _OwnTable:
         self._reader = reader_of(session, row_schema(task.output_schema.fields, with_seq=False))
 
     def frame(self, files: Mapping[str, Sequence[Path]], *, small: bool) -> DataFrame | None:
-        """None: there is nothing yet."""
+        """The output so far as a DataFrame; None: there is none yet."""
         paths = files.get(self._name, ())
         if not paths:
             return None

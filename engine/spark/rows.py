@@ -12,7 +12,7 @@ from medusa.engine.spark.columns import SPARK_TYPES
 
 
 def merged_fields(schemas: Sequence[Schema]) -> tuple[Field, ...]:
-    """The fields of the first schema; one is nullable if it is in any."""
+    """The fields of the first schema; a field is nullable if it is nullable in any schema."""
     return tuple(
         Field(each[0].name, each[0].type, nullable=any(field.nullable for field in each))
         for each in zip(*(schema.fields for schema in schemas), strict=True)
@@ -20,7 +20,7 @@ def merged_fields(schemas: Sequence[Schema]) -> tuple[Field, ...]:
 
 
 def row_schema(fields: Sequence[Field], *, with_seq: bool) -> T.StructType:
-    """The rows that a job reads."""
+    """The schema of the rows that a job reads."""
     columns = [T.StructField(STIME, T.LongType())]
     if with_seq:
         columns.append(T.StructField(SEQ, T.LongType()))
@@ -28,5 +28,5 @@ def row_schema(fields: Sequence[Field], *, with_seq: bool) -> T.StructType:
 
 
 def fields_made(outputs: Sequence[tuple[str, Expression]]) -> tuple[Field, ...]:
-    """Return the fields of expressions; all are nullable as far as the order of tuples goes."""
+    """Return the fields of expressions; the order of tuples treats all of them as nullable."""
     return tuple(Field(name, each.type, nullable=True) for name, each in outputs)

@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 
 
 def reader_of(session: SparkSession, rows: T.StructType) -> DataFrameReader:
-    """The reader of files with these rows."""
+    """Spark's reader of files with these rows."""
     return (
         session.read.schema(rows)
         .option("__globPaths__", "false")  # a name may hold [ or *

@@ -35,10 +35,10 @@ class SparkLostError(UnavailableError, code="spark_lost"):
 
 
 BREAKAGE: Final = (Py4JError, PySparkException, OSError, EOFError, pa.ArrowException)
-"""Errors of a job whose JVM dies, or that Spark refuses."""
+"""Errors that a job raises if its JVM dies, or if Spark refuses it."""
 
 _STOPPED: Final = "stopped SparkContext"
-"""In what is said of an application that no master took."""
+"""A part of the message for an application that no master accepted."""
 
 _ANSWERS: Final = (
     "see whether it runs, and has the secret, and the settings of spark.network.crypto, of this "
@@ -50,8 +50,8 @@ _CHANGING: Final = threading.RLock()
 
 
 class Spark:
-    """A Spark: from `start` to `stop` the only one of its process. Every method blocks; `run` may
-    be called from many threads.
+    """A Spark with its JVM. From `start` to `stop` it is the only one of its process. Every method
+    blocks; `run` may be called from many threads.
 
     Args:
         folder: for the JVM's log, its output and its temporary files.
@@ -82,11 +82,11 @@ class Spark:
         return None if self._jvm is None else self._jvm.pid
 
     def start(self) -> None:
-        """Start the JVM and its session, a few seconds; nothing if it is alive.
+        """Start the JVM and its session, which takes a few seconds; do nothing if it is alive.
 
         Raises:
             BusyError: another Spark of this process has not been stopped.
-            InvalidInputError: no Java.
+            InvalidInputError: there is no Java.
             UnavailableError: the JVM did not start; the message names its log.
             StoppedError: starts were given up.
         """
@@ -103,10 +103,10 @@ class Spark:
             master = settings["spark.master"]
             try:
                 self._jvm = Jvm.launch(settings, self._folder, self._given_up)
-            except OSError as error:  # no more processes, no room for its files
+            except OSError as error:  # too many processes, or no room for its files
                 raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
-                if self._given_up.is_set():  # before there was a JVM to kill
+                if self._given_up.is_set():  # it was given up before there was a JVM to kill
                     self._jvm.kill()
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)
@@ -129,7 +129,8 @@ class Spark:
         return self.run(_executors)
 
     def give_up(self) -> None:
-        """Kill the JVM: jobs under way raise `SparkLostError`, and the next start is one anew."""
+        """Kill the JVM: jobs under way raise `SparkLostError`, and the next `start` starts a new
+        one."""
         jvm = self._jvm
         if jvm is not None:
             jvm.kill()
@@ -160,8 +161,8 @@ class Spark:
         with _CHANGING:
             session = self._session if self.alive else None
             if session is not None and not self._config.local:
-                # Tells the cluster. The session itself stays until the JVM is gone: else py4j would
-                # let go of its objects meanwhile, and log that it can not.
+                # This releases the cluster. The session itself stays until the JVM is gone:
+                # otherwise py4j would release its objects meanwhile, and log that it cannot.
                 with contextlib.suppress(*BREAKAGE):
                     session.sparkContext._jsc.stop()
             self._clear()
@@ -204,8 +205,8 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
 
 
 def _keep_quiet(server: BaseServer) -> None:
-    """Let a server of PySpark print no more that the JVM has broken its connection, as a killed one
-    does. Other errors are printed as before."""
+    """Stop a server of PySpark from printing that the JVM has broken its connection, as a killed
+    one does. Other errors are printed as before."""
     tell = server.handle_error
 
     def handle_error(request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver's
@@ -233,7 +234,7 @@ def _forget(gateway: JavaGateway) -> None:
     if SparkContext._gateway is gateway:
         context = SparkContext._active_spark_context
         if context is not None:
-            context._jsc = None  # or stop() would talk to it
+            context._jsc = None  # otherwise stop() would call it
             context.stop()
         SparkContext._gateway = None
         SparkContext._jvm = None
@@ -244,8 +245,8 @@ def _forget(gateway: JavaGateway) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error. Of Java's exceptions it is their own text: py4j begins with the
-    call, on a line alone. It asks the JVM for the text, which may be gone."""
+    """The first line of an error. For a Java exception it is the exception's own text, because py4j
+    puts the call on the first line. To get that text py4j calls the JVM, which may be gone."""
     try:
         called, *said = str(error).splitlines()
     except (Py4JError, OSError, ValueError):
@@ -258,6 +259,5 @@ for _name in ("py4j", "pyspark"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
     logging.getLogger(_name).propagate = False
 
-# PySpark looks for pandas as it starts, and warns on the terminal of a new one; we take its results
-# as Arrow.
+# PySpark imports pandas at its start, and prints a warning if it is new; we take results as Arrow.
 warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -20,11 +20,11 @@ from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.windows import Interval
 
 MOST_ROWS: Final = 2**18
-"""Rows of one job, about; those of a window count once for each window that they are in. Beyond,
-planning is little beside the work itself."""
+"""Rows of one job, about; a row counts once for each window that it is in. In larger jobs planning
+takes little of the time, so sharing saves little."""
 
 SHARED_BYTES: Final = 4 * 2**20
-"""Parquet bytes of an epoch from which it is no part of a shared job."""
+"""Parquet bytes from which on an epoch is not computed in a shared job."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -47,7 +47,7 @@ class SharedJob(Protocol):
     """One Spark job for several tasks that are computed together."""
 
     def run(self, session: SparkSession, orders: Sequence[Order]) -> list[Result | None]:
-        """The results, in the orders' order; None: it does not fit, and is better run alone.
+        """The results, in the orders' order; None: an order does not fit, and is better run alone.
 
         Blocking; by one thread at a time.
         """
@@ -57,7 +57,7 @@ def is_small(paths: Sequence[Path]) -> bool:
     """Whether these files may be an epoch in a shared job."""
     try:
         return 0 < sum(path.stat().st_size for path in paths) < SHARED_BYTES
-    except OSError:  # the job that runs alone finds what is wrong
+    except OSError:  # the job that runs alone finds the fault
         return False
 
 
@@ -92,6 +92,6 @@ def read_input(order: Order, fields: Sequence[Field], *, with_seq: bool) -> pa.T
 
 
 def shared_out(cpu_s: float, weights: Sequence[float]) -> list[float]:
-    """A job's CPU seconds, by the weights of its tasks."""
+    """A job's CPU seconds, divided by the weights of its tasks."""
     total = sum(weights) or 1.0
     return [cpu_s * weight / total for weight in weights]

@@ -30,7 +30,7 @@ from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
 
 MOST_TASKS: Final = 128
-"""Tasks of one job: its columns are their number."""
+"""Tasks of one job: it has as many columns."""
 
 MOST_NODES: Final = 2_048
 """Nodes of all expressions of one job: a larger one takes seconds to compile."""
@@ -51,11 +51,8 @@ def fits(task: Task) -> bool:
 
 
 class SharedRows:
-    """The job, or several of them if there are many tasks. One is planned anew when another task
-    joins it.
-
-    Args:
-        task: the first of them; all have its inputs.
+    """The shared job for tasks over rows, or several jobs if the tasks are many. A job is planned
+    anew when a task joins it. Args: task: the first task; all have its inputs.
     """
 
     def __init__(self, task: Task) -> None:
@@ -91,10 +88,8 @@ class SharedRows:
 
 
 class _Job:
-    """Tasks that are one job.
-
-    Attributes:
-        absent: by steps of its tasks, the runs that have gone by without them.
+    """Tasks in one job. Attributes: absent: by the steps of a task, the number of runs since its
+    last one.
     """
 
     def __init__(self) -> None:
@@ -146,11 +141,7 @@ def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:
 
 
 class _Planned:
-    """The job over some tasks, planned.
-
-    Attributes:
-        steps: of the tasks.
-    """
+    """The plan of a job over some tasks. Attributes: steps: by task."""
 
     def __init__(
         self, session: SparkSession, fields: Sequence[Field], members: list[Steps]
@@ -168,7 +159,7 @@ class _Planned:
             columns = columns[:1]
         for steps, number in self._numbers.items():
             predicate = _predicate(steps)
-            if self._only:  # its rows alone come out
+            if self._only:  # only the rows of this task are results
                 frame = frame.where(predicate)
             else:
                 columns.append(F.coalesce(predicate, F.lit(False)).alias(f"t{number}"))
@@ -210,7 +201,7 @@ def _map_of(steps: Steps) -> Mapping | None:
 
 
 def _predicate(steps: Steps) -> Column:
-    """True for the rows that pass all filters."""
+    """A column that is true for the rows that pass all filters."""
     stages = (stage_of(step, Given((), by_arrival=False)) for step in steps)
     conditions = [each.condition for each in stages if each.condition is not None]
     return reduce(and_, conditions) if conditions else F.lit(True)

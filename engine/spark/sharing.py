@@ -37,10 +37,10 @@ MOST_ORDERS: Final = 256
 """Orders of one job."""
 
 Outcome = Result | None
-"""Of an order; None: it has to run alone."""
+"""The outcome of an order; None: it has to run alone."""
 
 Run = Callable[["SharedJob", "list[Order]"], Awaitable[list[Result | None]]]
-"""Runs a job in a worker thread."""
+"""A function that runs a job in a worker thread."""
 
 
 @dataclass(eq=False, slots=True)
@@ -57,7 +57,7 @@ class _Group:
     """Tasks that can be in one job.
 
     Attributes:
-        usual: orders of the last job.
+        usual: the number of orders of the last job.
     """
 
     job: SharedJob
@@ -84,7 +84,7 @@ class Sharing:
         """The outcome of an order in a shared job.
 
         Args:
-            key: of its group. make: the group's job, when it is the first.
+            key: of its group. make: makes the group's job, if the order is the group's first.
         """
         if order.task.name in self._failed:
             return None
@@ -98,12 +98,12 @@ class Sharing:
         try:
             await mine.done.wait()
         finally:
-            if mine in group.waiting:  # its runner was stopped
+            if mine in group.waiting:  # the order's runner was stopped
                 group.waiting.remove(mine)
         return mine.outcome
 
     def note(self, task: Task, *, failed: bool) -> None:
-        """Note how a task ran alone: it stays alone until it has not failed."""
+        """Note how a task ran alone: it runs alone until a run succeeds."""
         if failed:
             self._failed.add(task.name)
         else:
@@ -138,7 +138,7 @@ class Sharing:
     async def _compute(self, group: _Group, batch: list[_Waiting]) -> None:
         try:
             outcomes: list[Outcome] = [*await self._run(group.job, [b.order for b in batch])]
-        except MedusaError:  # of any of them, or of what they share
+        except MedusaError:  # an error of any order, or of their shared input
             outcomes = [None] * len(batch)
         for waiting, outcome in zip(batch, outcomes, strict=True):
             waiting.outcome = outcome
@@ -146,7 +146,7 @@ class Sharing:
 
 
 def _next(group: _Group) -> list[_Waiting]:
-    """The orders of the next job: those that go with the first one."""
+    """The orders of the next job: the first one and all that can share its job."""
     if not group.waiting:
         return []
     first = group.waiting[0]

@@ -41,11 +41,9 @@ def due(step: AggregateStep, after: int, upto: int) -> tuple[int, int]:
 def in_slices(
     frame: DataFrame, step: AggregateStep, window: str, after: int, upto: int
 ) -> DataFrame:
-    """The panes of each window that ends in (after, upto]. Those that are in the same windows are
-    made one: then a value is copied once for each window, not once for each pane and window.
-
-    Args:
-        window: the column for a window's start, which no field is called.
+    """The panes of each window that ends in (after, upto]. Panes that are in the same windows are
+    combined first: then a value is copied once for each window, not once for each pane and window.
+    Args: window: the column for a window's start, which is no field's name.
     """
     begins, ends = (f"{window} {end}" for end in ("begins", "ends"))
     bounds = (quoted(begins), quoted(ends))
@@ -64,8 +62,8 @@ def has_values(step: AggregateStep) -> bool:
 def with_merged_values(
     frame: DataFrame, step: AggregateStep, window: Sequence[Column]
 ) -> DataFrame:
-    """The panes of each window as one, so that a value or a register has one row. Part 0 of a pane,
-    whose functions may ask for time, stays as it is; and so do panes without values.
+    """Combine the panes of each window, so that a value or a register has one row. Part 0 of a
+    pane, whose functions may depend on time, stays as it is, and so do panes without values.
 
     Args:
         window: the columns that tell windows apart.
@@ -94,7 +92,7 @@ def folds(step: AggregateStep) -> Mapping[str, Fold]:
     found: dict[str, Fold] = {}
     for each, names in zip(step.functions, made.states, strict=True):
         if not isinstance(each.function, Counted):
-            # with parts, these are in part 0: it has one row, which any of the functions leaves
+            # if panes have parts, these states are in part 0, which has one row
             found |= {
                 name: state.fold if made.part is None else Fold.MAX
                 for name, state in zip(names, states_of(each), strict=True)
@@ -103,7 +101,8 @@ def folds(step: AggregateStep) -> Mapping[str, Fold]:
 
 
 def grouped(frame: DataFrame, keys: Sequence[Column], computed: Sequence[Column]) -> DataFrame:
-    """The computed columns of each group. Panes of `count_distinct` alone have none."""
+    """The computed columns of each group. Panes that only have `count_distinct` have no such
+    columns."""
     if not computed:
         return frame.select(*keys).distinct()
     return frame.groupBy(*keys).agg(*computed)

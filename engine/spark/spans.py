@@ -21,16 +21,13 @@ from medusa.engine.spark.stage import Job, Stage
 START: Final = "span start"
 AT: Final = "span at"
 END: Final = "span end"
-"""The first microsecond of a span, the stime of its result, and its end; no field's name has a
-blank."""
+"""Names of columns: the first microsecond of a span, the stime of its result, and its end. No field
+has such a name, because of the blank."""
 
 
 class Spans(Stage):
-    """The aggregate over a DataFrame of its input.
-
-    Args:
-        fields: of the input.
-        by_arrival: the input has SEQ, and tuples of one stime are in its order.
+    """The aggregate over a DataFrame of its input. Args: fields: of the input. by_arrival: whether
+    the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(
@@ -52,8 +49,8 @@ class Spans(Stage):
 
     @abstractmethod
     def placed(self, frame: DataFrame, job: Job) -> DataFrame:
-        """Return the rows with START, AT and END of each span that they are in and that a job
-        makes."""
+        """Return the rows, each with START, AT and END of every span that has it and that the job
+        computes."""
 
     def apply(self, frame: DataFrame, job: Job) -> DataFrame:
         """Return the results of a job."""

@@ -15,9 +15,9 @@ class Job:
     """One job of a task.
 
     Attributes:
-        after, upto: it makes the results after one boundary, up to another, microseconds.
-        small: one core without a shuffle is quicker.
-        own: what the task has made before, if a step reads it; None: nothing.
+        after, upto: it computes the results after one boundary, up to another, microseconds. small:
+            whether one core without a shuffle is quicker. own: the task's former output, if a step
+            reads it; None: there is none.
     """
 
     after: int
@@ -30,7 +30,7 @@ class Stage(ABC):
     """One step of a task, with its columns, which are kept between jobs.
 
     Attributes:
-        condition: true for the rows that it keeps, if that is all that it does.
+        condition: a column that is true for the rows that it keeps, if the step only filters.
     """
 
     condition: Column | None = None

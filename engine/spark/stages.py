@@ -35,11 +35,8 @@ from medusa.engine.spark.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The rows that a step gets.
-
-    Attributes:
-        by_arrival: they have SEQ, and tuples of one stime are in its order.
-        last: the step is its task's last one.
+    """The rows that a step reads. Attributes: by_arrival: whether they have SEQ, which orders
+    tuples of one stime. last: whether the step is its task's last one.
     """
 
     fields: Sequence[Field]

@@ -54,7 +54,7 @@ def every_function(argument: str) -> tuple[AggregateCall, ...]:
 
 
 def _taken(function: AggregateFunction, number: str) -> str:
-    """A number as an argument of the function."""
+    """The number, converted to an argument type of the function."""
     if FieldType.LONG in function.takes:
         return number
     return f"{number} > 0" if FieldType.BOOL in function.takes else f"cast({number} as string)"
@@ -127,6 +127,6 @@ def main(archive: ClassArchive) -> None:
         shutil.rmtree(archive.making, ignore_errors=True)
 
 
-if __name__ == "__main__":  # the lock, an inherited file, is held until this process ends
+if __name__ == "__main__":  # this process holds the lock, an inherited file, until it ends
     _folder, _key, _shape = json.loads(sys.argv[1])
     main(ClassArchive(Path(_folder), _key, _shape))

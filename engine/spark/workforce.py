@@ -21,9 +21,9 @@ class Patience:
     """How long jobs wait for a first executor, seconds.
 
     Attributes:
-        tell_s: until the peer says so: an executor takes five to start.
-        anew_s: until the application is registered anew. Where other applications have all cores,
-            that costs seven CPU-seconds each time.
+        tell_s: until the peer reports it: an executor takes five seconds to start. anew_s: until
+            the application is registered anew. If other applications have all cores, that costs
+            seven CPU-seconds each time.
     """
 
     tell_s: float = 15.0
@@ -45,7 +45,7 @@ class Workforce:
         master: the cluster's, as the peer's settings name it.
 
     Attributes:
-        trouble: what jobs wait for; else empty.
+        trouble: why jobs wait; else empty.
     """
 
     def __init__(self, master: str, patience: Patience) -> None:
@@ -56,15 +56,14 @@ class Workforce:
         self.trouble = ""
 
     def anew(self) -> None:
-        """Note that another application begins; it has no executor yet."""
+        """Note that a new application begins; it has no executor yet."""
         self._count = 0
         self._waiting_since = None
 
     def seen(self, count: int, jobs: int, now: float) -> tuple[Note, ...]:
         """Take note of the executors.
 
-        Args:
-            jobs: under way.
+        Args: jobs: the number of jobs under way.
             now: seconds of a steady clock.
         """
         before, self._count = self._count, count
@@ -85,7 +84,7 @@ class Workforce:
         return tuple(notes)
 
     def is_over(self, now: float) -> bool:
-        """Whether the application has waited so long that another one is to begin."""
+        """Whether the application has waited so long that a new one should begin."""
         return self._waited(now) >= self._patience.anew_s
 
     def _waited(self, now: float) -> float:

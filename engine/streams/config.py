@@ -19,29 +19,29 @@ class Timing:
             it may only be on its way to another peer.
         held_s: how long history is kept for a reader that is about to read it.
         follow_again_s: shortest and longest wait before a follower subscribes again; it doubles.
-        last_word_s: how long the acknowledgement of a stream's end may take: else a lease runs out.
-        view_again_s: before a view whose copying has failed, at a full disk say, goes on.
-        announce_again_s: between two tries to tell the catalog something that others wait for.
+        last_word_s: how long the acknowledgement of a stream's end may take; after that the lease
+            runs out. view_again_s: before the copying of a view is tried again, for example after
+            the disk was full. announce_again_s: between two tries to publish something for which
+            others wait.
         mend_s: between two looks for lost files.
-        mend_again_s: before a file that no peer had is asked for again: one may have come back.
+        mend_again_s: before peers are asked again for a file that none had: one may have come back.
         workers_s: between two looks at the workers of our tasks.
         worker_call_s: patience with one call to a worker.
         prepare_s: longest that a new worker may take to reach our output: a JVM starts in 10 to 20.
-        confirm_s: between two questions to an owner whether it still counts on us as its worker.
+        confirm_s: between two calls in which an owner confirms that this peer is its worker.
         crowded_s: between two looks for tasks of others that crowd our own streams.
         leave_s: how long an owner may refuse to take a task back before its worker drops it.
-        trouble_s: how long a start of a query waits to hear that it cannot be computed: a Java that
-            is missing or refuses its options is found in less, and a person waits so long.
-        keep_up_s: between two messages to a secondary; a takeover may compute that much again.
-        settle_s: after a takeover, before a new secondary is looked for: first the consumers get
-            what they wait for, from machines that have more to do now.
-        ask_s: silence of a primary that lives after which it is asked whether it still counts on us
-            as its secondary: the query may be deleted, or have another one.
-        sure_s: silence of a primary after which its secondary does not act as such any more without
-            asking: another one may have been found, and the query modified. A failure detector has
-            mostly spoken by then.
-        parted_s: how long a query is not modified after a peer was given up that may have stood by
-            for it: more than `sure_s`, as that one may have learnt of its primary a little later.
+        trouble_s: how long the start of a query waits for news that it cannot be computed: a
+            missing Java, or one that refuses its options, is found earlier, and a person waits so
+            long. keep_up_s: between two messages to a secondary; a takeover may compute that much
+            again. settle_s: after a takeover, before a new secondary is recruited: first the busier
+            machines serve the waiting consumers. ask_s: silence of a living primary after which its
+            secondary asks whether it still has that role: the query may be deleted, or have another
+            secondary. sure_s: silence of a primary after which its secondary no longer acts as one
+            without asking: there may be a new secondary, and the query may be modified. By then the
+            failure detector has mostly decided. parted_s: how long a query is not modified after a
+            peer was given up that may have been its secondary: more than `sure_s`, because that
+            peer's last message from the primary may be a little later.
         save_s: between two writes of a secondary's positions: with older ones it computes more.
         modified_s: between two looks for editions of queries that no peer computes any more.
         restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:
@@ -89,16 +89,16 @@ class EngineConfig:
         recent_bytes: Arrow bytes of recent epochs that one stream keeps in memory.
         pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.
         disk_bytes: most bytes of all streams; past it posts and followers wait.
-        lease_s: how long a named subscriber that is away is waited for, seconds.
-        foreign_hold_s: how long a subscriber of another participant is waited for that is here and
-            acknowledges nothing, seconds; its share of the disk is bounded as well
+        lease_s: how long tuples are kept for a named subscriber that is away, seconds.
+            foreign_hold_s: how long tuples are kept for a connected subscriber of another
+            participant that acknowledges nothing, seconds; its share of the disk is bounded as well
             (`medusa.engine.streams.store.disk_quota`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
         capacity_cores: the cores that this peer declares it can spend.
         patience_s: how long another peer that runs a task of ours may let its output stand still
-            before the task is taken back, seconds, unless a contract says another time.
-        leader_silence_s: how long the leader of a source stream with replicas may be silent before
-            a replica stands for election, seconds; gossip may tell it earlier.
+            before the task is taken back, seconds, unless a contract sets another time.
+            leader_silence_s: how long the leader of a source stream with replicas may be silent
+            before a replica stands for election, seconds; gossip may report its death earlier.
         keep_alive_s: how often the producers of a stream that is read here are asked for its state,
             if it has several, seconds; one that misses four answers is not read any more.
         timing: no setting: medusa.toml does not have it.
@@ -128,7 +128,8 @@ class EngineConfig:
 PENDING_BYTES: Final = 64 * 2**20
 """Tuples that wait for the boundary, per stream, in memory."""
 SEGMENT_BYTES: Final = 32 * 2**20
-"""A journal segment: large enough that its snapshot is cheap, small enough to go soon."""
+"""Bytes of a journal segment: enough that its snapshot is cheap, few enough that it is deleted
+soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +137,12 @@ class SourceConfig:
     """The settings of a source stream at its leader.
 
     Attributes:
-        slack_us: how far behind the greatest stime a tuple may come. idle: see `Idle`.
+        slack_us: how far behind the greatest stime a tuple may arrive. idle: see `Idle`.
         lateness_us, idle_timeout_us: see `StreamDefinition`.
-        definition: of the stream, which may be altered; None: of late tuples.
-        durable: whether acknowledged posts are on the disk itself, and survive a loss of power.
-        replicated: other peers have the same journal; see `medusa.engine.streams.source.replica`.
+        definition: of the stream, which may be altered; None for a stream of late tuples. durable:
+            whether acknowledged posts are synced to the disk, and survive a loss of power.
+            replicated: whether other peers have the same journal; see
+            `medusa.engine.streams.source.replica`.
     """
 
     slack_us: int = 0
@@ -154,7 +156,7 @@ class SourceConfig:
     idle_timeout_us: int = 0
 
     def of(self, definition: StreamDefinition) -> SourceConfig:
-        """The same, for a stream with that definition."""
+        """The same settings, with those of this definition."""
         return replace(
             self,
             slack_us=definition.slack_us,

@@ -33,17 +33,18 @@ _PART_TARGET: Final = MAX_BATCH_BYTES - 256 * 2**10
 """The size that parts are sliced towards, bytes: leaves room for metadata and uneven rows."""
 
 _SLACK_BYTES: Final = 4 * 2**10
-"""Bytes of a body beside its rows that are not worth a copy: schema and metadata of a small one."""
+"""Bytes of a body, beside its rows, for which a copy is not worthwhile: the schema and metadata of
+a small body."""
 
 _IPC_OPTIONS: Final = pa.ipc.IpcWriteOptions(compression=None)
 
 
 def encode(table: pa.Table) -> memoryview:
-    """The table as one IPC stream, whatever its size."""
+    """The table as one IPC stream of any size."""
     table = tidy(table)
     measure = pa.MockOutputStream()
     _write(table, measure)
-    # a sink that grows takes 2.3 ms instead of 0.1 for 5 MB, in Arrow's jemalloc
+    # in Arrow's jemalloc, 5 MB take 2.3 ms instead of 0.1 if the sink has to grow
     body = pa.allocate_buffer(measure.size())
     _write(table, pa.FixedSizeBufferWriter(body))
     return memoryview(body).toreadonly()
@@ -156,7 +157,7 @@ def _read_batch(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
     check_message(message)
     check_batch(message)
     batch = pa.ipc.read_record_batch(message, schema)
-    # If Arrow can be made to allocate in another way, it shows here.
+    # If Arrow can be made to allocate in another way, this check fails.
     if batch.get_total_buffer_size() > message.body.size:
         raise DecodeError("a record batch takes more bytes than its message has")
     return batch
@@ -195,8 +196,8 @@ V5: Final = int(pa.ipc.MetadataVersion.V5)
 def check_message(message: pa.Message) -> None:
     """Refuse a version or metadata that would change how Arrow reads the message.
 
-    Arrow's format has had two ways to say that a record batch is compressed: since 1.0 a table in
-    the batch, in 0.17 a pair of custom metadata beside a V4 message. Arrow C++ honours both.
+    Arrow's format has had two ways to say that a record batch is compressed: since 1.0 by a table
+    in the batch, in 0.17 by custom metadata beside a V4 message. Arrow C++ honours both.
 
     Raises:
         DecodeError: it is not of metadata version V5, or carries custom metadata.
@@ -245,7 +246,7 @@ def _root(metadata: memoryview) -> int:
 
 
 def _follow(metadata: memoryview, position: int) -> int:
-    """The position that the offset there leads to."""
+    """The position to which the offset at this position leads."""
     (offset,) = struct.unpack_from("<I", metadata, position)
     return position + int(offset)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, ParamSpec, TypeVar
 
 SMOOTHING_S = 10.0
-"""Time constant of rates, seconds: long against an epoch, short against a person's look."""
+"""Time constant of rates, seconds: long against an epoch, short for a person who watches."""
 
 EARLY = 0.5
 """How early an epoch may start before it is due, as a share of an epoch."""
@@ -64,7 +64,7 @@ class Rate:
         if math.isinf(elapsed):
             self._at = now
             return
-        if elapsed < 0.1:  # too short to divide by
+        if elapsed < 0.1:  # too short a time to divide by
             return
         weight = -math.expm1(-elapsed / SMOOTHING_S)
         self.value += weight * (self._pending / elapsed - self.value)
@@ -72,7 +72,7 @@ class Rate:
         self._at = now
 
     def read(self, now: float) -> float:
-        """The rate now: it decays while nothing is added."""
+        """The present rate: it decays while nothing is added."""
         self.add(0.0, now)
         return self.value
 
@@ -81,7 +81,8 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LEAST_ELAPSED_S: Final = 0.1
-"""Epochs that follow each other more closely count as one: too short to divide by."""
+"""Epochs that follow each other within this time count as one, because it is too short to divide
+by."""
 
 JUMP: Final = 3.0
 """A sample this many times the smoothed value is a jump, until a second one confirms it. Window
@@ -91,7 +92,8 @@ SMALL: Final = 0.02
 """Cores below which nothing is a jump: two units of load, a fifth of an epoch job a second."""
 
 SPREAD_S: Final = 120.0
-"""Time constant over which a jump is averaged, seconds: some closes of the longest usual window."""
+"""Time constant over which a jump is averaged, seconds: several closes of the longest usual
+window."""
 
 MEMORY_S: Final = 300.0
 """Time constant of the model's memory, seconds: rates vary within minutes, costs with the data."""
@@ -115,11 +117,10 @@ def metered(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tupl
 
 @dataclass(slots=True)
 class Smoothed:
-    """An amount per second, exponentially smoothed, in which one jump does not show as a rise.
-
-    A sample far above the smoothed value waits for the next. If that is far above as well, the
-    amount has risen, and both count. If not, the excess is averaged over `SPREAD_S`, so that seldom
-    but regular costs (a window's close) are still in the mean.
+    """An amount per second, exponentially smoothed, in which a single jump does not count as a
+    rise. A sample far above the smoothed value waits for the next. If that one is far above as
+    well, the amount has risen, and both count. If not, the excess is averaged over `SPREAD_S`, so
+    that seldom but regular costs (a window's close) are still in the mean.
 
     Attributes:
         small: below this (per second) nothing is a jump.
@@ -134,7 +135,7 @@ class Smoothed:
     _usual_s: float = 0.0
 
     def expect(self, value: float) -> None:
-        """Start from a value that is known from elsewhere."""
+        """Start from a value that another peer measured."""
         self._steady = value
 
     def add(self, amount: float, now: float) -> None:
@@ -150,7 +151,7 @@ class Smoothed:
         weight = _weight(elapsed, SMOOTHING_S)
         usual = min(amount, JUMP * max(self._steady, self.small) * elapsed)
         confirmed = self._excess > 0 and amount > usual
-        late = self._excess  # of the sample before
+        late = self._excess  # the sample that waited
         self._excess = 0.0 if confirmed else amount - usual
         counted = amount + late if confirmed else usual
         self._steady += weight * (counted / elapsed - self._steady)
@@ -158,7 +159,7 @@ class Smoothed:
         self._jumps += _weight(elapsed, SPREAD_S) * (jumped / elapsed - self._jumps)
 
     def read(self, now: float) -> float:
-        """The smoothed value now: it fades while no sample comes when one usually would."""
+        """The present smoothed value: it decays if a usual sample does not come."""
         silent = max(0.0, now - self._at - self._usual_s) if self._usual_s else 0.0
         fading = math.exp(-silent / SMOOTHING_S)
         return self._steady * fading + self._jumps * math.exp(-silent / SPREAD_S)
@@ -168,8 +169,8 @@ class Smoothed:
 class LoadModel:
     """load = c0 + c1 * rate with c0, c1 >= 0, fitted to recent samples.
 
-    Least squares with exponential forgetting, as its five sums. If the rate hardly varied, the
-    slope is unknown; then load is taken to grow in proportion to the rate.
+    The fit is least squares with exponential forgetting, kept as five sums. If the rate hardly
+    varied, the slope is unknown; then the load is assumed to be proportional to the rate.
     """
 
     _weight: float = 0.0
@@ -180,12 +181,12 @@ class LoadModel:
     _at: float = -math.inf
 
     def add(self, rate: float, load: float, now: float) -> None:
-        """Note that this load went with this rate."""
+        """Note the load that was measured at this rate."""
         keep = math.exp(-max(0.0, now - self._at) / MEMORY_S)
         self._at = now
         self._weight = self._weight * keep + 1
         share = 1 / self._weight
-        # Means and central moments, not plain sums: those lose their digits at large rates.
+        # Means and central moments, not plain sums, which lose digits at large rates.
         to_rate, to_load = rate - self._rate, load - self._load
         self._rate += share * to_rate
         self._load += share * to_load
@@ -200,7 +201,7 @@ class LoadModel:
         proportional = self._load / self._rate
         doubt = (STEADY * self._rate) ** 2
         slope = (self._rate_load + doubt * proportional) / (self._rate_rate + doubt)
-        slope = min(max(slope, 0.0), proportional)  # else c0 would be negative
+        slope = min(max(slope, 0.0), proportional)  # otherwise c0 would be negative
         return self._load - slope * self._rate, slope
 
     def predict(self, rate: float) -> float:
@@ -235,8 +236,8 @@ class LoadMeter:
             self._cost_ns = min(MOST_COST_NS, round(1e9 * load / rate))
 
     def expect(self, load: float, rate: float, now: float) -> None:
-        """Start from the task's load where it ran before: else a new task would seem to cost little
-        for some `SMOOTHING_S`."""
+        """Start from the task's load at its former peer: otherwise a new task would seem to cost
+        little for some `SMOOTHING_S`."""
         self._load.expect(load)
         self._rate.expect(rate)
         self._learn(load, rate, now)
@@ -250,11 +251,11 @@ class LoadMeter:
         return self.model.predict(self._rate.read(now))
 
     def load(self, now: float) -> float:
-        """Cores."""
+        """The cores that the task takes."""
         return self._load.read(now)
 
     def rate(self, now: float) -> float:
-        """Input rows per second."""
+        """The input rows per second that it reads."""
         return self._rate.read(now)
 
     @property

@@ -37,7 +37,8 @@ class Version(Struct, frozen=True):
     """One producer's rendition of a stream.
 
     Attributes:
-        boundary: of its stable tuples, microseconds. reaches: the same with tentative ones.
+        boundary: of its stable tuples, microseconds. reaches: the boundary of its stable and
+            tentative tuples.
         number: changes with the versions of the stream's inputs.
     """
 
@@ -59,22 +60,22 @@ MISSED: Final = 3
 
 
 RETURN: Final = 20
-"""Keep-alives for which the preferred producer must have been well before a reader goes back to it:
-a machine that is busy in bursts is not read in vain."""
+"""Keep-alives for which the preferred producer must have been stable before a reader returns to it:
+so a reader does not return to a machine that is busy in bursts."""
 
 MOST_RETURNS: Final = 64
 """How much longer the wait becomes, at most, for a producer that a reader had to leave again and
-again: it answers, and its tuples do not come."""
+again: such a producer answers, but its tuples do not come."""
 
 
 class Rank(IntEnum):
-    """How good a version is, the best first."""
+    """The quality of a version, the best first."""
 
     STABLE = 0
     STABILIZATION = 1
     UP_FAILURE = 2
     STANDING = 3
-    """It seems well, but others have been further for a while: an input of it is missing."""
+    """It seems stable, but others have been ahead of it for a while: it lacks an input."""
     FAILURE = 4
     """It does not answer, has not answered yet, or does not produce the stream."""
 
@@ -88,8 +89,8 @@ _RANKS: Final = {
 
 @dataclass(slots=True)
 class _Producer:
-    """One producer. heard_at: when it last said that it produces the stream; moved_at: when it last
-    advanced; well_since: since when all its answers have been STABLE; seconds."""
+    """One producer. heard_at: when its last answer came that it produces the stream; moved_at: when
+    it last advanced; well_since: since when all its answers have been STABLE; seconds."""
 
     version: Version | None = None
     heard_at: float = float("-inf")
@@ -102,8 +103,8 @@ class Choice:
 
     Args:
         keep_alive_s: how often producers are asked, seconds.
-        standing_s: one that has not moved for so long while others have misses an input.
-        rng: shortens waits by up to a half, so that readers do not go back together.
+        standing_s: a producer that has not advanced for so long, while others have, lacks an input.
+            rng: shortens waits by up to a half, so that readers do not return together.
 
     `now` is in seconds of any steady clock.
     """
@@ -139,7 +140,7 @@ class Choice:
                 producer.moved_at = now
 
     def rank(self, peer: PeerId, now: float) -> Rank:
-        """How good a producer's version is."""
+        """The rank of a producer's version."""
         producer = self._producers.get(peer)
         if producer is None or producer.version is None:
             return Rank.FAILURE
@@ -160,8 +161,8 @@ class Choice:
         return 0 if producer is None or producer.version is None else producer.version.number
 
     def choose(self, current: PeerId | None, now: float) -> PeerId | None:
-        """The producer to read from: the present one, unless another is better, or is the preferred
-        one and has been as good for a while.
+        """The producer to read from: the present one, unless another one is better, or the
+        preferred one has been as good for a while.
 
         Args:
             current: the present one; None: none.
@@ -176,9 +177,10 @@ class Choice:
         return first if self._goes_back(self._producers[first], now) else current
 
     def _goes_back(self, preferred: _Producer, now: float) -> bool:
-        """Whether to try the preferred producer again now. If the last time did not last, the wait
+        """Whether to return to the preferred producer now. If the last return was short, the wait
         is twice as long."""
-        if self._returns > 1 and now - self._returned_at > 2 * self._wait_s:  # that one lasted
+        # the last return was not short
+        if self._returns > 1 and now - self._returned_at > 2 * self._wait_s:
             self._returns = 1
             self._wait_s = self._next_wait_s()
         if now - max(preferred.well_since, self._returned_at) < self._wait_s:

@@ -24,10 +24,12 @@ LEARN_S: Final = 5.0
 """How often the catalog is asked for a followed stream's producers, seconds: they change."""
 
 LOOK_S: Final = 1.0
-"""How often to look for a log here that has become a follower's, seconds; a new one tells."""
+"""How often to look for a log here that has become a follower's, seconds; a new log rings the
+bell."""
 
 STANDING: Final = 4.0
-"""Epochs after which a producer that stands still, while others advance, misses an input."""
+"""Epochs after which a producer that stands still, while others advance, is believed to lack an
+input."""
 
 
 class VersionMonitor:
@@ -84,7 +86,7 @@ class VersionMonitor:
 
     def _ask_all(self, followed: set[str]) -> None:
         questions: dict[PeerId, list[str]] = {}
-        for stream in sorted(followed):  # a simulated run must not depend on hashes
+        for stream in sorted(followed):  # the order must not depend on hashes in a simulated run
             self._learn(stream)
             peers = self._directory.versions(stream)
             if len(peers) < 2 and stream not in self._choices:
@@ -110,7 +112,7 @@ class VersionMonitor:
             for first in range(0, len(streams), MAX_STREAMS):
                 await self._ask_about(peer, streams[first : first + MAX_STREAMS])
         except MedusaError:
-            pass  # its silence counts
+            pass  # its silence is the answer
         finally:
             self._asked.discard(peer)
 
@@ -136,7 +138,7 @@ class VersionMonitor:
             self._note_version(stream, (current, choice.number(current)))
 
     def _note_version(self, stream: str, made_from: tuple[PeerId, int]) -> None:
-        """Count a change of producer or version: streams made from it have another version then."""
+        """Count a change of producer or version: streams made from it then have another version."""
         before = self._made_from.get(stream)
         self._made_from[stream] = made_from
         if before is not None and before != made_from:

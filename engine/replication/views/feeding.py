@@ -41,7 +41,8 @@ def view_of(state: StreamState) -> View:
 
 
 def source_of(entry: StreamEntry) -> StreamEntry:
-    """The entry of the stream that a view shows, as far as reading takes it. entry: the view's."""
+    """The entry of the stream that a view shows, with the fields that a reader needs. entry: the
+    view's."""
     shown = entry.stream
     assert shown.view is not None, "a view's stream says what it shows"
     source = StreamDefinition(
@@ -51,7 +52,8 @@ def source_of(entry: StreamEntry) -> StreamEntry:
 
 
 def set_up(state: StreamState) -> None:
-    """Begin a view's log where it should, keep the shown tuples, and hide the others. Blocking.
+    """Begin a view's log at its first boundary, keep the shown tuples, and hide the others.
+    Blocking.
 
     Raises:
         StorageFullError: no room.
@@ -76,7 +78,7 @@ def trim(state: StreamState) -> None:
     if not view.is_fixed and isinstance(view.shows, Last):
         needed = log.reader.tail(view.shows.rows, whole_files=True)
     elif not view.is_fixed and isinstance(view.shows, Recent):
-        needed = before_last(log, view.shows)  # should the stream end now, these are shown
+        needed = before_last(log, view.shows)  # the view shows these if the stream ends now
     log.retention.hold(HOLD, needed)
 
 
@@ -144,7 +146,7 @@ class Feeding:
         return Trouble(Reason.STANDS_STILL, self.state.name, f"stands still: {self._reason}")
 
     async def stop(self) -> None:
-        """Stop reading the stream; on return it is done."""
+        """Stop reading the stream; return once no reading is under way."""
         await self._job.stop()
         await self._leave()
 
@@ -161,7 +163,7 @@ class Feeding:
         self._reason = ""
 
     def _note(self, error: MedusaError) -> None:
-        if self._reason != str(error):  # once, not at every try
+        if self._reason != str(error):  # noted once, not at every try
             self._events.note("error", f"waits with view {self.state.name}: {error}")
         self._reason = str(error)
 
@@ -195,7 +197,7 @@ class Feedings:
         await self._open(state, lambda feeding: feeding.open())
 
     async def resume(self, state: StreamState) -> None:
-        """Fill a view of the last run, as soon as what it shows can be read."""
+        """Fill a view of the last run, as soon as its source can be read."""
         await self._open(state, lambda feeding: feeding.try_to_open())
 
     @failpoint(Failpoint.VIEW_OPEN)

@@ -29,8 +29,8 @@ from medusa.overlay.names import ObjectName
 from medusa.overlay.node.node import Overlay
 
 MAX_VIEWS: Final = 256
-"""Views of one peer, and so of a participant at each of its peers: the tuples of a moving one are
-written a second time, epoch by epoch."""
+"""The most views of one peer: the tuples of a moving one are written a second time, epoch by
+epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,11 +54,12 @@ class Views:
         return self.feedings.views()
 
     async def create(self, asked: View) -> View:
-        """Make a view, and publish it; gives it with its interval.
+        """Make a view, and publish it; returns it with its interval.
 
         Raises:
             InvalidInputError: it makes no sense, or its stream has nothing yet to freeze.
-            NotFoundError: there is no such stream. NotAuthorisedError: it is not for us.
+            NotFoundError: there is no such stream. NotAuthorisedError: this participant may not
+                read it.
             NotRetainedError: some of the shown part is not kept any more.
             ConflictError: something else has that name.
             BusyError: this peer keeps too many.
@@ -100,7 +101,7 @@ class Views:
                 raise NotFoundError(f"{name} is no view that this peer keeps")
             if readers := ", ".join(sorted(self._read_by(name))):
                 raise ConflictError(f"{name} is read by {readers}: delete that first")
-            with trio.CancelScope(shield=True):  # half a view is no view
+            with trio.CancelScope(shield=True):  # a half created view must not stay
                 await self._remove(view_of(state))
 
     def _read_by(self, name: str) -> list[str]:
@@ -109,10 +110,10 @@ class Views:
         return queries + self.feedings.readers(name)
 
     async def resume(self) -> None:
-        """Go on with the views of the last run."""
+        """Resume the views of the last run."""
         for state in self.all():
             await self.feedings.resume(state)
-            # a crash may have come before; again is no change
+            # a crash may have prevented it; publishing again changes nothing
             self.announcements.announce_soon(state.entry)
             self.catalog.publish_soon(VIEW, ObjectName.parse(state.name), view_of(state))
         known = {state.name for state in self.all()}
@@ -140,8 +141,8 @@ class Views:
         """The stream that it shows.
 
         Raises:
-            NotFoundError: there is none of that name. NotAuthorisedError: it is not for us.
-            InvalidInputError: it is ordered otherwise.
+            NotFoundError: no stream has that name. NotAuthorisedError: this participant may not
+                read it. InvalidInputError: the stream has another order.
         """
         name = ObjectName.parse(view.stream)
         found = await find(self.catalog, STREAM, name)

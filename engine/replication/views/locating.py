@@ -19,7 +19,8 @@ from medusa.engine.streams.store.stream_state import Role, StreamState
 from medusa.overlay.errors import InvalidInputError
 
 HOLDERS: Final = 64
-"""Holds of one participant on one stream by such questions: later ones replace the oldest."""
+"""Holds that one participant may have on one stream by locating parts of it: a new one replaces the
+oldest."""
 
 FIRST_S: Final = 2.0
 """How long to wait for the first epoch of a stream that has none yet, seconds."""
@@ -38,15 +39,14 @@ class Locator:
         self._asked = 0
 
     async def locate(self, stream: str, shows: Shows, *, fixed: bool) -> Located:
-        """Locate a part of a stream. It is kept for a while: by then the caller reads it.
-
-        Raises:
-            NotRetainedError: some of it is not kept any more; says from where on the rest is.
-            InvalidInputError: the stream has nothing yet that could be shown for ever.
-            MedusaError: the peer that keeps the stream cannot be reached, or refuses.
+        """Locate a part of a stream. The part is kept for a while, so that the caller can begin to
+        read it. Raises: NotRetainedError: some of it is not kept any more; the message says where
+        the rest begins. InvalidInputError: the stream has no tuples yet that a fixed part could
+        show. MedusaError: the peer that keeps the stream cannot be reached, or refuses.
         """
         state = self._store.serving(stream)
-        if state is not None and state.role is not Role.ASSIGNED:  # else its owner has more
+        # otherwise the stream's owner has more
+        if state is not None and state.role is not Role.ASSIGNED:
             return await self.locate_here(state, shows, self._participant, fixed=fixed)
         connection = await self._directory.connect(stream, oldest=True)
         request = Locate(stream, shows, fixed)
@@ -57,7 +57,8 @@ class Locator:
     ) -> Located:
         """`locate` in a stream that this peer serves. holder: the participant that asks."""
         check_shows(shows)
-        if fixed and not isinstance(shows, Range):  # recent posts are about to be there
+        # wait for recent posts that are about to be committed
+        if fixed and not isinstance(shows, Range):
             with trio.move_on_after(FIRST_S):
                 await state.log.wait_beyond(BEGINNING)
         found = located(state.name, state.log, shows, fixed=fixed)

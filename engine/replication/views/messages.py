@@ -17,7 +17,7 @@ class ViewCreated(Struct, frozen=True):
     """The view, with its interval.
 
     Attributes:
-        readers: who may read it, in words, by its name.
+        readers: the participants that may read it, in words, by its name.
     """
 
     view: View
@@ -34,7 +34,8 @@ class Locate(Struct, frozen=True):
     """Asks where a part of a stream lies now. The part is kept for the caller for a while.
 
     Attributes:
-        fixed: the part is never to change; else the beginning of a moving part is asked for.
+        fixed: whether the part must never change; else the caller asks for the beginning of a
+            moving part.
     """
 
     stream: str

@@ -22,28 +22,31 @@ from medusa.overlay.errors import DecodeError, InvalidInputError
 HEAD: Final = struct.Struct("<III")
 
 MAX_META_BYTES: Final = 8 * 2**20
-"""A snapshot of 10,000 producers with names of 256 bytes takes under 3 MiB."""
+"""Bytes of the meta of an entry. A snapshot of 10,000 producers with names of 256 bytes takes under
+3 MiB."""
 MAX_BODY_BYTES: Final = 16 * 2**20
-"""Above anything a post may carry; a longer claim is damage."""
+"""Bytes of the body of an entry, more than any post has; a greater length is damage."""
 
 _PLAUSIBLE: Final = re.compile(
     rb"[\x90-\x9f\xdc]"  # an array of up to 15 elements, or of more
-    rb"(?<=[\x00-\x80]\x00"  # before it the end of a length of at most MAX_META_BYTES, about
-    rb"...[\x00\x01].)"  # and one of at most MAX_BODY_BYTES
-    rb"(?:\x00[\x10-\x1f])?"  # the number of more elements: up to 31
-    rb"[\xa0-\xbf\xd9]",  # that begins with a text
+    # before that stands the end of a length of at most MAX_META_BYTES, about
+    rb"(?<=[\x00-\x80]\x00"
+    rb"...[\x00\x01].)"  # and a length of at most MAX_BODY_BYTES
+    rb"(?:\x00[\x10-\x1f])?"  # the number of elements, if they are more: up to 31
+    rb"[\xa0-\xbf\xd9]",  # the first element is a text
     re.DOTALL,
 )
-"""The beginning of a meta: at one of some ten million places in random bytes. (This order is eight
-times as fast to search as the order of the bytes.)"""
+"""A pattern for the beginning of a meta. In random bytes it matches at one of some ten million
+places. (It searches eight times as fast in this order as in the order of the bytes.)"""
 _PLAUSIBLE_BYTES: Final = HEAD.size + 4
 
 _BLOCK_BYTES: Final = 4096
-"""A disk fails to read in blocks of about this size."""
+"""Bytes of a block; a damaged disk fails to read blocks of about this size."""
 _WINDOW_BYTES: Final = 2**20
 """Bytes searched at once for the next whole entry."""
 _SEARCH: Final = 4
-"""Bytes compared in a search at most, in sizes of the file: posts may look like many entries."""
+"""The most bytes compared in a search, as a multiple of the file's size: posts may look like many
+entries."""
 
 Bytes = bytes | bytearray | memoryview
 
@@ -110,7 +113,7 @@ def whole_entries(descriptor: int, size: int) -> Iterator[Entry]:
     last one are damaged or torn.
 
     Raises:
-        OSError: the file cannot be read; a block that the disk does not give is damage.
+        OSError: the file cannot be read; a single unreadable block counts as damage.
     """
     at, search = 0, _Search(descriptor, size)
     while at < size:
@@ -122,7 +125,7 @@ def whole_entries(descriptor: int, size: int) -> Iterator[Entry]:
 
 
 class _Search:
-    """Finds whole entries in a damaged file; its work is in proportion to the file's size."""
+    """Finds whole entries in a damaged file; its work is proportional to the file's size."""
 
     def __init__(self, descriptor: int, size: int) -> None:
         self._descriptor = descriptor
@@ -132,7 +135,7 @@ class _Search:
     def next(self, damaged: int) -> Entry | None:
         """The first whole entry after a damaged one."""
         length = _length(_read(self._descriptor, damaged, HEAD.size))
-        if length is not None:  # mostly the body is damaged, which is longer than the rest
+        if length is not None:  # mostly the body is damaged, because it is the longest part
             if damaged + length == self._size:
                 return None
             entry = _entry(self._descriptor, damaged + length, self._size)
@@ -160,7 +163,7 @@ class _Search:
 
 
 def _length(data: Bytes) -> int | None:
-    """The length of an entry, by its head; None: no entry begins so."""
+    """The length of an entry, by its head; None: these bytes begin no entry."""
     if len(data) < HEAD.size:
         return None
     _, meta_length, body_length = HEAD.unpack_from(data)
@@ -182,7 +185,7 @@ def _entry(descriptor: int, at: int, size: int) -> Entry | None:
 
 
 def _read(descriptor: int, at: int, length: int) -> bytes:
-    """Up to so many bytes; zeros in place of blocks that the disk does not give."""
+    """Up to so many bytes; zeros in place of unreadable blocks."""
     try:
         return os.pread(descriptor, length, at)
     except OSError as error:

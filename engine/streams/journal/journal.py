@@ -54,14 +54,15 @@ from medusa.overlay.inventory import Inventory
 _NAME: Final = re.compile(r"(\d{12})\.journal")
 
 Position = tuple[int, int]
-"""A place between two entries: a segment's number, and the bytes before the place."""
+"""A place between two entries: a segment's number, and the number of bytes before the place in
+it."""
 
 START: Final[Position] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One entry that was found. first: it is its segment's snapshot."""
+    """One entry that was found. first: whether it is its segment's snapshot."""
 
     segment: int
     first: bool
@@ -75,14 +76,14 @@ class Reader(Protocol):
     """Receives the content of a journal when it is opened, in the order of its writing."""
 
     def restore(self, record: Record) -> None:
-        """A whole entry."""
+        """Take a whole entry."""
 
     def missing(self, what: str) -> None:
-        """Something acknowledged may be missing here. what: for people."""
+        """Note that acknowledged posts may be missing here. what: for people."""
 
     def torn(self, what: str) -> None:
-        """The last entry is torn: the process died while it wrote it, so it was not acknowledged.
-        A damaged length, or a file that was cut, looks the same."""
+        """Note that the last entry is torn: the process died while it wrote it, so it was not
+        acknowledged. A damaged length, or a file that was cut, looks the same."""
 
     def state(self) -> bytes:
         """A snapshot of the state that was restored so far."""
@@ -93,8 +94,8 @@ class Journal:
 
     Attributes:
         segment: the newest segment's number; 0: none yet, call `begin`.
-        size: its length, bytes.
-        lost_end: its newest segments were missing when it was opened, or all.
+        size: its length, bytes. lost_end: whether its newest segments, or all, were missing when it
+            was opened.
     """
 
     def __init__(self, folder: Path, *, durable: bool) -> None:
@@ -111,7 +112,7 @@ class Journal:
 
     @classmethod
     def open(cls, folder: Path, reader: Reader, *, durable: bool = False) -> Journal:
-        """Give all whole entries to `reader`, oldest first; repair torn and damaged segments.
+        """Pass all whole entries to `reader`, the oldest first; repair torn and damaged segments.
 
         Raises:
             StorageError: a file cannot be read or written.
@@ -145,15 +146,16 @@ class Journal:
         return self.segment, self.size
 
     def length(self, segment: int) -> int:
-        """Bytes in a segment that is there."""
+        """Bytes of an existing segment."""
         if segment == self.segment:
             return self.size
         with storing(self._folder):
             return self._path(segment).stat().st_size
 
     def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
-        """Whole entries of one segment from a place on: their place, and about `limit` bytes of
-        them, or one entry if it is longer. At the end of a segment the next one follows.
+        """Read whole entries of one segment from a place on. Returns their place, and about `limit`
+        bytes of them, or one entry if it is longer. At the end of a segment it reads from the next
+        one.
 
         Raises:
             NotRetainedError: the segment was dropped.
@@ -185,8 +187,8 @@ class Journal:
             number: of the first one, if it does not follow another of this journal.
 
         Raises:
-            StorageError: the disk does not take it. `segment` says which one is the newest: still
-                the old one, or the new one, which is not durable before the next `append`.
+            StorageError: the disk does not take it. `segment` then says whether the old segment is
+                still the newest, or the new one is, which is not durable before the next `append`.
         """
         assert not (number and self._segments), "segments follow one another"
         before, _ = head(snapshot, b"")
@@ -202,7 +204,7 @@ class Journal:
         before, length = head(meta, body)
         path = self._path(self.segment)
         self._remove_stray()
-        self._inventory.add(path.name)  # if there was no room when it was begun
+        self._inventory.add(path.name)  # it is not listed yet if there was no room when it began
         if self._doubtful:
             self._copy()
         file = self._file
@@ -242,14 +244,15 @@ class Journal:
             raise
 
     def _take_back(self, file: BinaryIO, path: Path) -> None:
-        """Truncate a part of an entry: it must not stand before the next one."""
+        """Truncate an incomplete entry, so that it is not followed by the next one."""
         doubtful, self._doubtful = self._doubtful, True
         with storing(path):
             os.ftruncate(file.fileno(), self.size)
         self._doubtful = doubtful
 
     def _remove_stray(self) -> None:
-        """Remove the file of a segment that was not begun: a restart would continue from it."""
+        """Remove the file of a segment that was not begun; otherwise a restart would continue from
+        it."""
         if self._stray is not None:
             with storing(self._stray):
                 self._stray.unlink(missing_ok=True)
@@ -265,17 +268,17 @@ class Journal:
         self._go_on_in(self.segment, [data])
 
     def _go_on_in(self, number: int, parts: Sequence[Bytes]) -> None:
-        """Write to that segment from now on, in a new file that begins with these parts."""
+        """From now on write to that segment, in a new file that begins with these parts."""
         try:
             file = self._write(number, parts)
         except BaseException:
-            if number != self.segment:  # the file may be there all the same
+            if number != self.segment:  # the file may exist nevertheless
                 self._stray = self._path(number)
                 with suppress(StorageError):
                     self._remove_stray()
             raise
         self._stray = None
-        # Its new file is the one on disk, so it must be the one we write to, whatever happens.
+        # The new file is on disk now, so all later writes must go to it, whatever happens.
         self.close()
         self._file = file
         if number != self.segment:
@@ -310,7 +313,8 @@ class Journal:
     # -- opening ------------------------------------------------------------------------------
 
     def _gone(self) -> tuple[list[int], list[int]]:
-        """The segments of the inventory before the oldest and behind the newest that are there."""
+        """The missing segments: those of the inventory before the oldest existing one and behind
+        the newest."""
         known = [
             int(match[1]) for name in self._inventory.names if (match := _NAME.fullmatch(name))
         ]
@@ -325,15 +329,15 @@ class Journal:
         )
 
     def _enrol(self) -> None:
-        """Let the inventory list the entries that are there: the missing ones were reported."""
+        """Let the inventory list the existing segments, because the missing ones are reported."""
         there = [self._path(number).name for number in self._segments]
         self._inventory.remove(*self._inventory.names.difference(there))
         for name in there:
             self._inventory.add(name)
 
     def _close_gaps(self) -> dict[int, str]:
-        """Rename the segments before a gap, so that the next `open` finds no gap. Gives texts about
-        the missing segments, by the number of the segment after them."""
+        """Rename the segments before a gap, so that the next `open` finds no gap. Returns texts
+        about the missing segments, by the number of the segment after them."""
         missing: dict[int, str] = {}
         for place, (older, newer) in reversed(list(enumerate(pairwise(self._segments)))):
             number = self._segments[place + 1] - 1
@@ -374,11 +378,9 @@ class Journal:
 
 
 class _Replay:
-    """Gives one segment to a reader, entry by entry.
-
-    Attributes:
-        end: the end of the last entry, in the file as it is or will be written anew.
-        aside: the path of the old file, if it was damaged; None: it was whole.
+    """Passes one segment to a reader, entry by entry. Attributes: end: the end of the last entry,
+    in the present file or in the one that will be written. aside: the path of the old file, if it
+    was damaged; None: it was whole.
     """
 
     def __init__(
@@ -394,7 +396,7 @@ class _Replay:
         self.aside: Path | None = None
 
     def run(self, *, newest: bool) -> list[Bytes]:
-        """Replay the segment; gives its whole entries if it was damaged."""
+        """Replay the segment; returns its whole entries if it was damaged."""
         size = os.fstat(self._descriptor).st_size
         at = 0
         for entry in whole_entries(self._descriptor, size):
@@ -442,7 +444,7 @@ def remove_journal(folder: Path) -> None:
 
 
 def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
-    """Raise DamagedError unless there are so many bytes of whole entries."""
+    """Raise DamagedError unless the data is that many bytes of whole entries."""
     try:
         for _ in split(data):
             pass
@@ -453,7 +455,8 @@ def _check_whole(data: Bytes, length: int, path: Path, offset: int) -> None:
 
 
 def _write_all(descriptor: int, buffers: list[memoryview], offset: int) -> None:
-    """One vectored write; goes on after a short one, so that the kernel gives the reason."""
+    """Write the buffers; after a short write, write the rest, so that the kernel reports the
+    reason."""
     written = os.pwritev(descriptor, buffers, offset)
     total = sum(len(buffer) for buffer in buffers)
     while written < total:

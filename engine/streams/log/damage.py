@@ -20,8 +20,8 @@ class Damage:
     """The damage of one log.
 
     Attributes:
-        found: called with every file that is found damaged, for people.
-        mend: fetches a lost file again, if any peer has it; returns once that was tried.
+        found: called with a text for people for every file that is found damaged. mend: fetches a
+            lost file again, if any peer has it; returns after the try.
     """
 
     def __init__(
@@ -35,7 +35,8 @@ class Damage:
         self.mend: Decision[[EpochFile], Awaitable[None]] = Decision(_nobody_has_it)
 
     def find(self, path: Path) -> None:
-        """Note that a file of the log is damaged: it is lost from now on, and people are told."""
+        """Note that a file of the log is damaged: it counts as lost from now on, and people get an
+        event."""
         for file in self._folder.files:
             if file.path == path and not file.lost:
                 file.lost = True

@@ -15,7 +15,7 @@ class EpochFiles(Sequence[EpochFile]):
     """Contiguous files, the oldest first; the newest gives the log's boundary.
 
     Attributes:
-        bytes: of all files together; it is looked at for every post.
+        bytes: of all files together; a field, because every post reads it.
     """
 
     def __init__(self, files: Iterable[EpochFile]) -> None:
@@ -35,14 +35,14 @@ class EpochFiles(Sequence[EpochFile]):
         return self._files[at]
 
     def put(self, start: int, stop: int, *files: EpochFile) -> None:
-        """Put files in the place of those from number `start` up to `stop`."""
+        """Replace the files from number `start` up to `stop` by these files."""
         self.bytes -= sum(file.bytes for file in self._files[start:stop])
         self.bytes += sum(file.bytes for file in files)
         self._files[start:stop] = files
 
     @property
     def start(self) -> int:
-        """The boundary from which on rows are here: earlier ones are gone, or never were."""
+        """The boundary after which rows are kept: earlier ones were dropped, or never existed."""
         return self._files[0].after if self._files else BEGINNING
 
     @property
@@ -52,8 +52,8 @@ class EpochFiles(Sequence[EpochFile]):
 
     @property
     def before_end(self) -> int:
-        """The boundary that the log of an ended stream had before its end, if the files say it;
-        else its last tuple's. Up to it the stream stays the same if it goes on."""
+        """The boundary that the log of an ended stream had before its end, if the files have it;
+        else the last tuple's stime. Up to it the stream stays the same if it continues."""
         if not self._files:
             return BEGINNING
         last = self._files[-1]
@@ -84,7 +84,7 @@ class EpochFiles(Sequence[EpochFile]):
         return next((file.high for file in reversed(self._files) if file.high is not None), None)
 
     def reach(self, after: int, limit_rows: int, limit_bytes: int = JOB_BYTES) -> int:
-        """The latest boundary with no more than about so many rows, and Arrow bytes of them, after
+        """The latest boundary such that no more than about these rows and Arrow bytes follow
         `after`. At least one epoch file is included, however much it has.
         """
         rows, size, upto = 0, 0, after

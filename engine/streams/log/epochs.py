@@ -37,10 +37,11 @@ from medusa.overlay.errors import DamagedError, InternalError, StorageError
 from medusa.overlay.files import storing
 
 GROUP_BYTES: Final = 4 * 2**20
-"""Arrow bytes in one row group, at most unless a row has more: a reader gets one at a time."""
+"""Most Arrow bytes in one row group, unless a single row has more: a reader reads one group at a
+time."""
 JOB_BYTES: Final = 128 * 2**20
-"""Arrow bytes of the input rows of one Spark job, unless one epoch has more: Spark and the peer
-have its result in memory at once."""
+"""Most Arrow bytes of the input rows of one Spark job, unless one epoch has more: Spark and the
+peer have its result in memory at once."""
 _GROUP_ROWS: Final = 2**17
 """Most rows in one row group."""
 _CONTENT: Final = "arrow_bytes"
@@ -52,12 +53,12 @@ class EpochFile:
     """One file of the log.
 
     Attributes:
-        after, upto: the interval, microseconds. rows: in it. bytes: of the file.
-        content: Arrow bytes of its rows: a file of similar rows is much smaller than they are.
+        after, upto: the interval, microseconds. rows: the number of its rows. bytes: of the file.
+            content: Arrow bytes of its rows; a file of similar rows is much smaller.
         low, high: least and greatest stime in it; None without rows.
         pins: readers that still need the file under this path.
-        replaced: it is no longer part of the log, and is deleted with its last pin.
-        lost: it is damaged or missing: only its interval is known.
+        replaced: whether it has left the log, and is deleted with its last pin. lost: whether it is
+            damaged or missing: then only its interval is known.
     """
 
     path: Path
@@ -73,7 +74,8 @@ class EpochFile:
     lost: bool = field(default=False)
 
     def holds(self, after: int, upto: int) -> bool:
-        """Whether it has rows with after < stime <= upto (or may have: its ends are around)."""
+        """Whether it has, or may have, rows with after < stime <= upto, by its least and greatest
+        stime."""
         if self.lost:
             return self.after < upto and self.upto > after
         if self.low is None or self.high is None:
@@ -83,7 +85,7 @@ class EpochFile:
 
 @contextmanager
 def pinned(files: Sequence[EpochFile]) -> Iterator[Sequence[EpochFile]]:
-    """The files stay under their paths while the context lasts."""
+    """Keep the files under their paths during the block."""
     for file in files:
         file.pins += 1
     try:
@@ -120,13 +122,15 @@ def path_of(folder: Path, after: int, upto: int) -> Path:
 
 
 class EpochWriter:
-    """Writes one epoch file under a temporary name, piece by piece; `commit` gives it its own.
+    """Writes one epoch file under a temporary name, piece by piece; `commit` gives it its final
+    name.
 
     Blocking; may run in any thread.
     """
 
     def __init__(self, folder: Path, schema: pa.Schema, *, compress: bool, durable: bool) -> None:
-        # Without the ending of Parquet files: some programs list names with a dot before as well.
+        # The temporary name has no ending of Parquet files: some programs list even names with a
+        # dot before them.
         self._temporary = folder / f"{TEMPORARY}{id(self):x}"
         self._durable = durable
         self.rows = self.content = 0
@@ -134,7 +138,7 @@ class EpochWriter:
             self._writer = open_parquet(self._temporary, schema, compress=compress)
 
     def write(self, table: pa.Table) -> None:
-        """Write rows behind those before. Raises: StorageError: call `abandon` then."""
+        """Append rows to the file. Raises: StorageError: call `abandon` then."""
         if not table.num_rows:
             return  # a row group without rows has no statistics
         with storing(self._temporary):
@@ -144,7 +148,7 @@ class EpochWriter:
         self.content += table.nbytes
 
     def finish(self) -> None:
-        """Completes the file, still under its temporary name. Raises: StorageError."""
+        """Complete the file, still under its temporary name. Raises: StorageError."""
         with storing(self._temporary):
             self._writer.add_key_value_metadata({_CONTENT: str(self.content)})
             self._writer.close()
@@ -160,10 +164,10 @@ class EpochWriter:
 
     def abandon(self) -> None:
         """Remove the temporary file."""
-        # A full disk refuses the footer as well; the file goes anyway.
+        # A full disk refuses the footer as well; the file is removed anyway.
         with suppress(OSError, pa.ArrowException):
             self._writer.close()
-        self._writer.is_open = False  # or it complains once more when it is collected
+        self._writer.is_open = False  # otherwise it reports the error again when it is collected
         discard(self._temporary)
 
     def commit(self, path: Path) -> None:
@@ -173,7 +177,7 @@ class EpochWriter:
 
 
 def _groups(table: pa.Table) -> Iterator[pa.Table]:
-    """The rows of each row group: of about equal numbers, unless some rows are much larger."""
+    """Cut rows into row groups of about equal numbers of rows, unless some rows are much larger."""
     pieces = max(-(-table.num_rows // _GROUP_ROWS), -(-table.nbytes // GROUP_BYTES))
     step = -(-table.num_rows // pieces)
     for start in range(0, table.num_rows, step):
@@ -204,7 +208,8 @@ def rows_of(parquet: pq.ParquetFile, group: int, schema: pa.Schema) -> pa.Table:
 
 
 def content_of(metadata: pq.FileMetaData) -> int:
-    """Arrow bytes of all rows of a file; for a file that does not say, the bytes of its pages."""
+    """Arrow bytes of all rows of a file; if the file does not have the number, the bytes of its
+    pages."""
     written = (metadata.metadata or {}).get(_CONTENT.encode())
     if written is not None:
         return int(written)
@@ -213,8 +218,8 @@ def content_of(metadata: pq.FileMetaData) -> int:
 
 
 def count_rows(file: EpochFile, after: int, upto: int) -> int:
-    """How many rows have after < stime <= upto. Reads the stimes of row groups that are cut, and
-    nothing where the whole file is inside or outside.
+    """How many rows have after < stime <= upto. It reads only the stimes of row groups that an end
+    of the interval cuts.
 
     Raises:
         As `read_groups`.
@@ -252,8 +257,8 @@ def reading(path: Path) -> Iterator[pq.ParquetFile]:
     """An epoch file, opened so that every page is compared with its checksum.
 
     Raises:
-        EpochDamagedError: it is damaged, missing, or the disk does not give it.
-        StorageError: it cannot be opened for now, for want of memory or of open files.
+        EpochDamagedError: it is damaged, missing or unreadable.
+        StorageError: it cannot be opened for now, because memory or open files have run out.
     """
     try:
         check_footer(path)
@@ -273,7 +278,7 @@ _UNREADABLE: Final = (
     TypeError,
     AttributeError,
 )
-"""Errors of Arrow over a damaged file; from `ValueError` on they come of its footer."""
+"""Errors of Arrow over a damaged file; those from `ValueError` on are caused by the footer."""
 _FOR_NOW: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR})
 
 
@@ -322,7 +327,8 @@ _BEFORE: Final = len(_MARK) + _CHECKSUM.size
 
 
 def write_rows(rows: pa.Table, path: Path) -> None:
-    """Write a file beside the logs that is read as an epoch file is: an executor's input, say."""
+    """Write a file outside of the logs that can be read like an epoch file, such as an executor's
+    input."""
     write_parquet(rows, path)
     seal_footer(path)
 

@@ -49,7 +49,7 @@ class EpochFolder:
     """The epoch files of one log.
 
     Attributes:
-        path: of the folder. files: as they are now.
+        path: of the folder. files: the present files.
     """
 
     def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:
@@ -59,7 +59,7 @@ class EpochFolder:
         self._strays: list[Path] = []
 
     def commit(self, writer: EpochWriter, after: int, upto: int, table: pa.Table | None) -> None:
-        """Commit the next epoch, which is written. table: its rows.
+        """Commit the next epoch, which the writer has written. table: its rows.
 
         Raises:
             StorageError: the disk does not take it; nothing was committed.
@@ -100,8 +100,9 @@ class EpochFolder:
         _replace(last)
 
     def shorten(self, upto: int) -> None:
-        """Shorten the newest file, which has no reader, by an empty epoch. One rename: of two names
-        a restart would take the longer interval.
+        """Shorten the newest file, which has no reader, by an empty epoch. It takes one rename,
+        because after a crash between two steps a restart would find two names, and take the longer
+        interval.
 
         Raises:
             StorageError: the disk does not take it; nothing was changed.
@@ -125,14 +126,14 @@ class EpochFolder:
         self.files.put(len(self.files), len(self.files), lost)
 
     def replace(self, run: Sequence[EpochFile], writer: EpochWriter) -> int:
-        """Put the written file in the place of these; gives their number, 0 if some are gone.
+        """Replace these files by the written one; returns their number, 0 if some are gone.
 
         Raises:
             StorageError: the disk does not take it; nothing was changed.
         """
         start = self.files.index(run[0]) if run[0] in self.files else -1
         if start < 0 or self.files[start : start + len(run)] != list(run):
-            writer.abandon()  # retention was quicker
+            writer.abandon()  # retention has dropped a file meanwhile
             return 0
         file = self._named(writer, run[0].after, run[-1].upto)
         file.low = next((f.low for f in run if f.low is not None), None)
@@ -150,7 +151,7 @@ class EpochFolder:
             with storing(oldest.path):
                 oldest.path.unlink(missing_ok=True)
         except StorageError:
-            self.files.put(0, 0, oldest)  # or the next drop would leave a gap
+            self.files.put(0, 0, oldest)  # otherwise the next drop would leave a gap
             raise
 
     @failpoint(Failpoint.LOG_FORGET)
@@ -164,12 +165,13 @@ class EpochFolder:
                 sync_folder(self.path)
 
     def put_back(self, lost: EpochFile, found: EpochFile, writer: EpochWriter | None) -> None:
-        """Put back a lost file. writer: has written it anew; None: the file is there.
+        """Put back a lost file. writer: the writer of a new copy; None: the file itself has come
+        back.
 
         Raises:
             StorageError: the disk does not take it.
         """
-        if lost not in self.files:  # retention was quicker
+        if lost not in self.files:  # retention has dropped the file meanwhile
             if writer is not None:
                 writer.abandon()
             return
@@ -183,11 +185,8 @@ class EpochFolder:
         self.files.put(at, at + 1, found)
 
     def link_into(self, folder: Path, after: int = BEGINNING) -> int:
-        """Hard-link the files into a new folder: the log as it is at this moment; gives their rows.
-        Blocking.
-
-        Args:
-            after: without the files before that boundary.
+        """Hard-link the files into a new folder: the present log; returns the number of rows.
+        Blocking. Args: after: files before that boundary are left out.
 
         Raises:
             StorageError: the disk does not take them.
@@ -196,7 +195,7 @@ class EpochFolder:
         with storing(folder):
             folder.mkdir(parents=True)
             for file in self.files:
-                # missing files stay missing
+                # missing files stay missing in the copy
                 if (file.upto > after or file.after >= after) and file.path.exists():
                     os.link(file.path, folder / file.path.name)
                     linked += file.rows
@@ -205,7 +204,7 @@ class EpochFolder:
     @contextmanager
     def _naming(self, path: Path) -> Iterator[None]:
         """Name a file in the block, so that the name survives a loss of power. If the block fails,
-        remove the name, whatever the disk says: the file is not committed."""
+        remove the name, even if the rename succeeded: the file is not committed."""
         try:
             yield
             if self._durable:
@@ -231,16 +230,19 @@ def _replace(file: EpochFile) -> None:
 
 
 RUN: Final = 16
-"""Files merged at least: each row is rewritten once per factor of 16, about three times in all."""
+"""The fewest files that are merged at once: each row is rewritten once per factor of 16, about
+three times in all."""
 TIERS: Final = (64 * 2**10, 2**20, 16 * 2**20)
-"""Bytes. Files below a tier are merged with each other before anything larger is rewritten."""
+"""Limits of file sizes, bytes. Files below a tier are merged with each other before larger files
+are rewritten."""
 MERGED_BYTES: Final = 64 * 2**20
-"""Bytes of a merged file at most, about: retention can still drop days by the hour, and a reader of
-a few rows opens no giant. Nor has it more rows than one job takes."""
+"""Most bytes of a merged file, about: so retention can still drop parts of a day, and a reader of a
+few rows opens no huge file. A merged file also has no more rows than one job takes."""
 
 
 def choose(files: Sequence[EpochFile]) -> Sequence[EpochFile]:
-    """A run of neighbours worth merging, or none. Never the newest file: empty epochs extend it."""
+    """Neighbouring files that are worth merging, or none. The newest file is never among them,
+    because empty epochs extend it."""
     if len(files) <= RUN:
         return ()
     for tier in TIERS:

@@ -18,21 +18,19 @@ from medusa.engine.streams.log.epochs import GROUP_BYTES, EpochFile, EpochWriter
 from medusa.engine.streams.ordering import tidy
 
 MORE: Final = 0.5
-"""A log is folded when its files behind the folded one have this share of its rows: so a tuple is
-read for folding three times, however long the table lives."""
+"""A log is folded when the files behind the folded one have this share of its rows: so folding
+reads a tuple three times on average, however long the table lives."""
 
 _NUMBER: Final = "number "
-"""The column with the place of a row; no field's name has a blank."""
+"""The name of the column with a row's place; no field's name has a blank."""
 
 
 def worth_folding(files: Sequence[EpochFile], floor: int) -> Sequence[EpochFile]:
-    """The files to fold into one, the oldest first; none if that is not worth it.
-
-    Args:
-        floor: the boundary up to which nobody asks for what the table was.
+    """The files to fold into one, the oldest first; none if it is not worthwhile. Args: floor: the
+    boundary up to which no reader needs the table's former state.
     """
     run = []
-    for file in files[:-1]:  # never the newest: empty epochs extend it
+    for file in files[:-1]:  # the newest file is never folded: empty epochs extend it
         if file.upto > floor or file.lost:
             break
         run.append(file)
@@ -42,11 +40,7 @@ def worth_folding(files: Sequence[EpochFile], floor: int) -> Sequence[EpochFile]
 
 
 def newest(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The last tuple of each key, in the table's order. Vectorised.
-
-    Args:
-        table: in the order of its log.
-    """
+    """The last tuple of each key, in the table's order. Args: table: in the order of its log."""
     numbered = table.append_column(_NUMBER, pa.arange(0, table.num_rows))
     last = numbered.group_by(list(key)).aggregate([(_NUMBER, "max")])
     return table.take(last.column(f"{_NUMBER}_max").combine_chunks().sort())

@@ -20,13 +20,14 @@ from medusa.engine.streams.log.recent import Epoch, Recent
 from medusa.overlay.errors import NotRetainedError
 
 _ENCODE_INLINE_BYTES: Final = 2**20
-"""An epoch below this is encoded at once (under a millisecond); above, in a worker thread."""
+"""Bytes below which an epoch is encoded at once (under a millisecond); larger ones are encoded in a
+worker thread."""
 
 
 class LogReader:
     """Reads one log: recent epochs from memory, older ones from their files.
 
-    A part is encoded once for all readers that are there about now.
+    A part is encoded once for all readers that need it at about the same time.
     """
 
     def __init__(
@@ -46,9 +47,8 @@ class LogReader:
 
     @contextmanager
     def pinned(self, after: int, upto: int) -> Iterator[list[Path]]:
-        """The files with rows in (after, upto], oldest first; they stay while the context lasts.
-
-        A file may hold rows outside of the interval as well: select by stime.
+        """The files with rows in (after, upto], oldest first; they stay during the block. A file
+        may have rows outside of the interval as well: select by stime.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
@@ -59,7 +59,8 @@ class LogReader:
 
     def count(self, after: int, upto: int) -> int:
         """The number of rows in the log with after < stime <= upto. Blocking, and cheap: a file is
-        read only if an end of the interval lies within it, and of it the stimes around that end.
+        read only if an end of the interval lies within it, and then only the stimes around that
+        end.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or some before `upto` are lost.
@@ -72,7 +73,7 @@ class LogReader:
             return self.count(after, upto)
 
     def tail(self, rows: int, *, whole_files: bool = False) -> int:
-        """See `EpochFiles.tail`; behind a file that is found damaged."""
+        """As `EpochFiles.tail`; if a file is found damaged, the boundary is behind it."""
         try:
             return self._files.tail(rows, whole_files=whole_files)
         except EpochDamagedError as error:
@@ -80,8 +81,8 @@ class LogReader:
             return self.tail(rows, whole_files=whole_files)
 
     def read(self, after: int, taken: int = 0, limit_rows: int | None = None) -> Part | None:
-        """The part after a boundary and some rows that the reader has; None: nothing follows.
-        Blocking.
+        """The part that follows a boundary and the rows that the reader has already; None: nothing
+        follows. Blocking.
 
         Args:
             taken: rows with stime > `after` that the reader has.
@@ -103,11 +104,12 @@ class LogReader:
             return self.read(after, taken, limit_rows)
 
     async def part(self, after: int, taken: int = 0, *, encoded: bool = True) -> Part:
-        """`read`, with the work in a worker thread, of a part that `wait_beyond` says is there. A
+        """`read` in a worker thread. `wait_beyond` must have returned, so that the part exists. A
         lost file is fetched again first, if a peer has it.
 
         Args:
-            encoded: as one body, which is encoded once for all readers that are there about now.
+            encoded: whether to return one body, which is encoded once for all readers that need it
+                at about the same time.
 
         Raises:
             NotRetainedError: rows after `after` are gone already, or the next ones are lost.
@@ -124,7 +126,7 @@ class LogReader:
         part = await self._read_part(after, taken) if epoch is None else epoch.part(after, taken)
         if encoded:
             part = await _encoded(part)
-            # meanwhile it may have been closed, or an ended stream been reopened
+            # meanwhile the log may have been closed, or an ended stream been reopened
             if not self._reached.is_closed and (part.upto or after) <= self._reached.boundary:
                 self._recent.keep_part(after, taken, part)
         return part
@@ -136,7 +138,7 @@ class LogReader:
                 read = partial(read_part, files, self._schema, after, taken, None)
                 return await trio.to_thread.run_sync(read)
         except EpochDamagedError as error:
-            self._reached.check_open()  # closing may have removed the files as well
+            self._reached.check_open()  # closing may have removed the files, too
             self._damage.find(error.path)
             return await self.part(after, taken, encoded=False)
 

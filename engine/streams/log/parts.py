@@ -20,16 +20,16 @@ from medusa.engine.streams.log.epochs import EpochFile, reading, rows_of
 from medusa.engine.streams.ordering import between, rows_upto, tidy
 
 PART_ROWS: Final = 2**17
-"""Rows of one part at most, about."""
+"""Most rows of one part, about."""
 
 PART_BYTES: Final = 7 * 2**20
-"""Arrow bytes of one part at most, unless a single row has more: bounds the memory of one reader at
+"""Most Arrow bytes of one part, unless a single row has more: bounds the memory of one reader at
 both ends, and fits one message."""
 
 
 @dataclass(slots=True, eq=False)
 class Part:
-    """Rows of one epoch, as much as one message takes.
+    """Rows of one epoch, at most as many as fit one message.
 
     Attributes:
         after: the boundary that the rows follow, microseconds.
@@ -53,7 +53,8 @@ class Part:
         return self._body
 
     def encoded(self) -> Part:
-        """The same part, with a table that is a view of the body: one copy in memory, not two."""
+        """The same part, with a table that is a view of the body, so that memory has one copy, not
+        two."""
         body = self.body()
         table = reopen([body], self.table.schema) if self.rows else self.table
         return Part(self.after, self.upto, table, body)
@@ -62,13 +63,11 @@ class Part:
 def first_part(
     after: int, upto: int, table: pa.Table, *, limit_rows: int | None = None, more: bool = False
 ) -> Part:
-    """The first rows that make a part, up to a boundary of their own if there is one.
-
-    Args:
-        after: the boundary that the rows follow. A reader may have some rows behind it already.
-        upto: the boundary that they reach.
-        table: rows in canonical order. limit_rows: at most so many of them; None: `PART_ROWS`.
-        more: further rows with the stime of the last one follow, up to `upto`.
+    """Cut the first part from rows; it ends at a boundary between two stimes if it can. Args:
+    after: the boundary that the rows follow. The reader may already have some rows after it. upto:
+    the boundary that the rows reach. table: rows in canonical order. limit_rows: at most so many of
+    them; None: `PART_ROWS`. more: whether further rows, up to `upto`, follow, perhaps with the last
+    one's stime.
     """
     count = _fitting(table, limit_rows or PART_ROWS)
     if count == table.num_rows and not more:
@@ -94,7 +93,8 @@ def _fitting(table: pa.Table, limit_rows: int) -> int:
 def read_part(
     files: Sequence[EpochFile], schema: pa.Schema, after: int, taken: int, limit_rows: int | None
 ) -> Part:
-    """The part after a boundary and some rows that the reader has; blocking, in any thread.
+    """The part that follows a boundary and the rows that the reader has already; blocking, in any
+    thread.
 
     Args:
         files: neighbours; the first one reaches beyond `after`.

@@ -11,7 +11,7 @@ from medusa.overlay.errors import ClosedError
 
 
 class Reached:
-    """The boundary of one log; the log is closed one day.
+    """The boundary of one log, for tasks that wait until it moves or the log is closed.
 
     Attributes:
         moved_at: when it last moved, on the monotonic clock, seconds.
@@ -25,7 +25,7 @@ class Reached:
 
     @property
     def boundary(self) -> int:
-        """Every row with stime <= it is in the log; microseconds."""
+        """The boundary, microseconds: every row with stime up to it is in the log."""
         return self._boundary.value
 
     def move(self, boundary: int) -> None:
@@ -34,7 +34,7 @@ class Reached:
         self._boundary.set(boundary)
 
     async def beyond(self, boundary: int) -> None:
-        """Returns once the boundary is later. Raises: ClosedError: the log was closed."""
+        """Return once the boundary is later. Raises: ClosedError: the log was closed."""
         await trio.lowlevel.checkpoint()
         while self.boundary <= boundary:
             self.check_open()

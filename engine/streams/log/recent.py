@@ -13,9 +13,10 @@ from medusa.engine.streams.log.parts import Part, first_part
 from medusa.engine.streams.ordering import between, tidy
 
 RECENT_BYTES: Final = 24 * 2**20
-"""Bytes of one log: a subscriber that is further behind is served from disk."""
+"""Bytes of recent epochs of one log; a subscriber that is further behind reads from disk."""
 SHARED_BYTES: Final = 128 * 2**20
-"""Bytes of all logs of a peer: keeps its Python process small however many streams it has."""
+"""Bytes of recent epochs of all logs of a peer, so that its Python process stays small however many
+streams it has."""
 _MOST_EPOCHS: Final = 1024
 """Epochs kept per log, however small: bounds the search in them."""
 
@@ -53,7 +54,8 @@ class Epoch:
         self._parts = tuple(found)
 
     def part(self, after: int, taken: int, limit_rows: int | None = None) -> Part:
-        """The part after a boundary within it, and after some rows that the reader has."""
+        """The part that follows a boundary within the epoch and the rows that the reader has
+        already."""
         passed = 0
         for part in self._parts:
             if part.after == after:
@@ -65,19 +67,20 @@ class Epoch:
 
 
 _LAST_PARTS: Final = 64
-"""Parts kept beside the recent epochs, of all logs; together no more bytes than one part may have,
-or the latest part alone."""
+"""The most parts kept beside the recent epochs, of all logs; together they have no more bytes than
+one part may have, or there is only the latest part."""
 
 
 class LastParts:
-    """The last parts that were put together, or read from files, for one reader. The next reader
-    may be at the same boundary: a thousand that subscribe at once, or come back, are."""
+    """The last parts that were assembled, or read from files, for a reader. The next reader may be
+    at the same boundary, as when a thousand subscribe at once, or come back."""
 
     def __init__(self) -> None:
         self._parts: dict[tuple[Recent, int, int], Part] = {}
 
     def get(self, log: Recent, after: int, taken: int) -> Part | None:
-        """A part of that log, after a boundary and some rows that the reader has."""
+        """The kept part of that log that follows a boundary and the rows that the reader has
+        already."""
         return self._parts.get((log, after, taken))
 
     def add(self, log: Recent, after: int, taken: int, part: Part) -> None:
