@@ -17,10 +17,10 @@ from medusa.engine.api.administration import Administration
 from medusa.engine.api.definitions import SchemaCalls, StreamCalls
 from medusa.engine.api.messages import (
     Created,
+    CreateDocument,
     CreateQuery,
     CreateSchema,
     CreateStream,
-    CreateXml,
     QueryStatusSet,
     SetQueryStatus,
 )
@@ -34,6 +34,7 @@ from medusa.engine.objects.query import Query, QueryStatus
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
+from medusa.engine.operators.typing import TypedBoxes
 from medusa.engine.reading import read_draft
 from medusa.engine.replication.modifier import Modifier
 from medusa.engine.replication.queries.host import QueryHost
@@ -121,19 +122,29 @@ class QueryCalls:
         ours("modify_query", ModifyQuery, self.modify_query, limit=MAX_STRUCT_BYTES)
 
     async def create_query(self, caller: Caller, request: CreateQuery, _: bytes) -> Created:
-        name = self.ours.own_name(request.query.name)
+        return await self.create(request.query, {}, TypedBoxes())
+
+    async def create(
+        self, query: Query, found: dict[str, StreamEntry], boxes: TypedBoxes
+    ) -> Created:
+        """Create a query.
+
+        Args:
+            found: see `Creation.inputs`. boxes: those that are typed already.
+        """
+        name = self.ours.own_name(query.name)
         existing = await find(self.ours.catalog, QUERY, name)
         if existing is not None:
-            if how := queries_differ(existing.value.query, request.query):
+            if how := queries_differ(existing.value.query, query):
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
             return await self._told(existing.value)
-        self._check_secondary(request.query)
-        inputs = await self.lifecycle.creation.inputs(request.query)
-        await self.locator.check_history_range(request.query, inputs)
-        entry = await self.lifecycle.create(request.query, inputs)
+        self._check_secondary(query)
+        inputs = await self.lifecycle.creation.inputs(query, found)
+        await self.locator.check_history_range(query, inputs)
+        entry = await self.lifecycle.create(query, inputs, boxes)
         remarks = [
             remark
-            for stream, readers in request.query.readers
+            for stream, readers in query.readers
             for remark in self.ours.strangers(stream, Alteration(readers=readers))
         ]
         return await self._told(entry, remarks)
@@ -187,18 +198,20 @@ class DocumentCalls:
 
     def register(self) -> None:
         self.overlay.service.unary(
-            "create_query_xml",
-            CreateXml,
-            self.create_query_xml,
+            "create_document",
+            CreateDocument,
+            self.create_document,
             clients=True,
             own=True,
             limit=MAX_STRUCT_BYTES,
         )
 
-    async def create_query_xml(self, caller: Caller, request: CreateXml, body: bytes) -> Created:
+    async def create_document(
+        self, caller: Caller, request: CreateDocument, body: bytes
+    ) -> Created:
         """Create everything in a document of XML or SQL, schemas first, so that streams and queries
         find them."""
-        document = await self._read(request)
+        document, found = await self._read(request)
         names: list[str] = []
         remarks, readers = list(document.remarks), dict[str, str]()
         for schema in document.schemas:
@@ -214,7 +227,7 @@ class DocumentCalls:
             names.append(view.view.name)
             readers |= view.readers
         for query in document.queries:
-            created = await self.queries.create_query(caller, CreateQuery(query), body)
+            created = await self.queries.create(query, found, document.typed)
             names += created.names
             remarks += created.remarks
             readers |= created.readers
@@ -226,7 +239,9 @@ class DocumentCalls:
             raise InvalidInputError("the document defines no schema, stream, query or view")
         return Created(tuple(names), tuple(remarks), readers)
 
-    async def _read(self, request: CreateXml) -> Document:
+    async def _read(self, request: CreateDocument) -> tuple[Document, dict[str, StreamEntry]]:
+        """The document, and the streams that it was read with: its queries are made with the same.
+        Later alterations of a stream have a higher edition, and reach the queries that read it."""
         own = self.overlay.identity.participant
         run = partial(self.overlay.threads.run, own)
         draft = await run(partial(read_draft, request.text, f"medusa://{own}/"))
@@ -239,7 +254,7 @@ class DocumentCalls:
             raise InvalidInputError(
                 "EXPLAIN asks for a plan, and creates nothing: medusa query explain shows it"
             )
-        return _with_availability(document, request)
+        return _with_availability(document, request), entries
 
     async def _found(self, kind: Kind[Found], names: Iterable[str]) -> dict[str, Found]:
         """The existing objects of these names; the draft knows the places of the others."""
@@ -247,7 +262,7 @@ class DocumentCalls:
         return {name: each.value for name, each in found.items() if each is not None}
 
 
-def _with_availability(document: Document, request: CreateXml) -> Document:
+def _with_availability(document: Document, request: CreateDocument) -> Document:
     """The document, its queries with the requested availability."""
     if request.availability is None:
         return document

@@ -58,8 +58,8 @@ class CreateQuery(Struct, frozen=True):
     query: Query
 
 
-class CreateXml(Struct, frozen=True):
-    """Define all schemas, streams, queries and views of an XML document, of either dialect.
+class CreateDocument(Struct, frozen=True):
+    """Define all schemas, streams, queries and views of a document: SQL, or XML of either dialect.
 
     Attributes:
         availability: of all its queries, whatever their own attributes say.

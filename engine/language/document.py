@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query, streams_written
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
+from medusa.engine.operators.typing import TypedBoxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,7 @@ class Document:
         explain: whether its author asks for the plans of its queries only, and nothing is to be
             created: a script that begins with EXPLAIN. remarks: sentences for its author on the
             meaning that parts of it have here.
+        typed: the boxes of its queries that its reader has typed.
     """
 
     schemas: tuple[Schema, ...] = ()
@@ -28,6 +30,7 @@ class Document:
     views: tuple[View, ...] = ()
     explain: bool = False
     remarks: tuple[str, ...] = ()
+    typed: TypedBoxes = field(default_factory=TypedBoxes, compare=False, repr=False)
 
     def views_by_streams(self) -> tuple[list[View], list[View]]:
         """Two lists: views of streams that exist before the queries, and views of the queries'

@@ -17,11 +17,45 @@ from medusa.engine.operators.shared.operator import (
     TypedBox,
     about,
     refuse_repeated,
+    renamed,
 )
 from medusa.overlay.errors import InvalidInputError
 
 MAX_BOX_NAME: Final = 64
 """Characters: error messages and screens show it."""
+
+
+class TypedBoxes:
+    """Boxes that the reader of a script has typed: over the same inputs nobody types them again."""
+
+    def __init__(self) -> None:
+        self._made: dict[Box, tuple[list[Schema], TypedBox[AnyStep]]] = {}
+
+    def add(self, box: Box, inputs: Mapping[str, Schema], made: TypedBox[AnyStep]) -> None:
+        """Add a box. inputs: the schemas of its input streams at least."""
+        self._made[box] = (_fields_read(box, inputs), made)
+
+    def typed(
+        self, box: Box, inputs: Mapping[str, Schema], functions: Declared
+    ) -> TypedBox[AnyStep]:
+        """The box with typed expressions: `type_box` if it is not among these, or was typed over
+        other inputs, or with other functions.
+
+        Raises:
+            InvalidInputError: as `type_box`.
+        """
+        read, made = self._made.get(box, ([], None))
+        if made is None or read != _fields_read(box, inputs):
+            return type_box(box, inputs, functions=functions)
+        calls = (call.function for step in made.steps.values() for call in step.calls)
+        if any(functions.get(each.name) != each for each in calls):
+            return type_box(box, inputs, functions=functions)
+        return made
+
+
+def _fields_read(box: Box, inputs: Mapping[str, Schema]) -> list[Schema]:
+    """The schemas by which a box is typed; their names do not matter."""
+    return [renamed(inputs[stream], "") for stream in box.inputs]
 
 
 def check_shape(box: Box) -> None:

@@ -46,7 +46,7 @@ def fits(task: Task) -> bool:
     """Whether a shared job can compute the task: filters, then at most one map."""
     of_rows = all(step.reach is None and not step.recalls for step in task.steps)
     plain = all(step.mapping is None for step in task.steps[:-1])
-    nodes = sum(step.nodes for step in task.steps)
+    nodes = sum(step.nodes({}) for step in task.steps)
     return of_rows and plain and nodes <= MOST_NODES // 8
 
 
@@ -77,7 +77,7 @@ class SharedRows:
 
     def _job_of(self, steps: Steps) -> _Job:
         """The job that has these steps; else the first with room for them."""
-        nodes = sum(step.nodes for step in steps)
+        nodes = sum(step.nodes({}) for step in steps)
         own = (job for job in self._jobs if steps in job.absent)
         free = (job for job in self._jobs if job.has_room(nodes))
         found = next(own, None) or next(free, None)
@@ -98,7 +98,7 @@ class _Job:
 
     def has_room(self, nodes: int) -> bool:
         """Whether the job has room for another task of so many nodes."""
-        taken = sum(step.nodes for steps in self.absent for step in steps)
+        taken = sum(step.nodes({}) for steps in self.absent for step in steps)
         return len(self.absent) < MOST_TASKS and taken + nodes <= MOST_NODES
 
     def run(
@@ -135,7 +135,7 @@ class _Job:
 
 def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:
     """The weight of a task in a job's CPU time: the nodes it evaluates, the cells of its result."""
-    nodes = sum(step.nodes for step in order.task.steps)
+    nodes = sum(step.nodes({}) for step in order.task.steps)
     cells = table.num_rows * table.num_columns
     return float(1 + nodes + cells / max(1, rows.num_rows))
 

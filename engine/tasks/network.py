@@ -23,6 +23,7 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.shared.panes import panes_name
+from medusa.engine.operators.typing import TypedBoxes
 from medusa.engine.tasks.plan import Task, TypedQuery, typed
 from medusa.engine.tasks.query_editions import Edition, restored, succeeded
 from medusa.engine.tasks.revised_tasks import revised_streams, with_revisions
@@ -58,8 +59,11 @@ class Network(Struct, frozen=True):
         """The schema of every stream. Raises: InvalidInputError: it does not type-check."""
         return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
 
-    def typed(self) -> TypedQuery:
+    def typed(self, boxes: TypedBoxes | None = None) -> TypedQuery:
         """Its newest edition, checked, typed and planned, with the tasks of revisions.
+
+        Args:
+            boxes: those that are typed already.
 
         Raises:
             InvalidInputError: as `schemas`.
@@ -67,7 +71,7 @@ class Network(Struct, frozen=True):
         known = {name: entry.schema for name, entry in self.inputs.items()}
         sources = frozenset(name for name, e in self.inputs.items() if not e.stream.query)
         given = inputs_of_checked(self.query, known)
-        made = typed(self.query, given, frozenset(self.kept), sources)
+        made = typed(self.query, given, frozenset(self.kept), sources, boxes)
         tasks = with_revisions(made.tasks, revised_streams(self.query, self.inputs))
         return TypedQuery(made.schemas, tasks)
 

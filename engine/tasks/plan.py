@@ -12,7 +12,7 @@ from typing import Final
 
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.folding import widths
-from medusa.engine.language.typed import FieldRef
+from medusa.engine.language.typed import MAX_NODES, FieldRef
 from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.query import Box, Query
@@ -21,7 +21,7 @@ from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.operator import State, about
 from medusa.engine.operators.shared.step import Near, Part, Step, Windows
-from medusa.engine.operators.typing import type_box
+from medusa.engine.operators.typing import TypedBoxes, type_box
 from medusa.overlay.errors import InvalidInputError
 
 MAX_TASK_NODES: Final = 16_384
@@ -99,7 +99,12 @@ class Task:
     @property
     def nodes(self) -> int:
         """The nodes of its expressions."""
-        return sum(step.nodes for step in self.steps)
+        nodes = 0
+        before: Mapping[str, int] = {}
+        for step in self.steps:
+            nodes += step.nodes(before)
+            before = step.nodes_after(before)
+        return nodes
 
     @property
     def windows(self) -> Windows | None:
@@ -180,6 +185,7 @@ def typed(
     schemas: Mapping[str, Schema],
     keep: frozenset[str] = frozenset(),
     sources: frozenset[str] | None = None,
+    boxes: TypedBoxes | None = None,
 ) -> TypedQuery:
     """Type the boxes of a query, and cut it into tasks.
 
@@ -194,12 +200,14 @@ def typed(
         schemas: of its inputs at least, as `inputs_of_checked` gives them.
         keep: further streams that must be readable.
         sources: which of the streams from elsewhere are source streams; None: all of them.
+        boxes: those that are typed already.
 
     Raises:
         InvalidInputError: as `check_query`.
     """
     with about(f"query {query.name}"):
-        network = _Network(query, schemas, keep | frozenset(query.outputs))
+        known = boxes or TypedBoxes()
+        network = _Network(query, schemas, keep | frozenset(query.outputs), known)
     outside = frozenset(schemas) - network.made.keys()
     tasks = tuple(
         network.task(stream, outside if sources is None else outside & sources)
@@ -211,14 +219,15 @@ def typed(
 
 
 def _check_nodes(query: Query, tasks: Sequence[Task]) -> None:
-    for task in tasks:
-        if task.nodes > MAX_TASK_NODES:
+    sizes = [task.nodes for task in tasks]
+    for task, size in zip(tasks, sizes, strict=True):
+        if size > MAX_TASK_NODES:
             raise InvalidInputError(
-                f"query {query.name}: what makes {task.name} has {task.nodes:,} parts of "
+                f"query {query.name}: what makes {task.name} has {size:,} parts of "
                 f"expressions, at most {MAX_TASK_NODES:,} allowed: name a stream on the way to it "
                 "as an output of the query, or give a filter fewer ports"
             )
-    total = sum(task.nodes for task in tasks)
+    total = sum(sizes)
     if total > MAX_QUERY_NODES:
         raise InvalidInputError(
             f"query {query.name}: its expressions have {total:,} parts, at most "
@@ -235,14 +244,20 @@ class _Network:
         kept: those of them that have a log.
     """
 
-    def __init__(self, query: Query, schemas: Mapping[str, Schema], keep: frozenset[str]) -> None:
+    def __init__(
+        self,
+        query: Query,
+        schemas: Mapping[str, Schema],
+        keep: frozenset[str],
+        known: TypedBoxes,
+    ) -> None:
         self._query = query
         self.schemas = dict(schemas)
         self._readers: dict[str, list[Box]] = {}
         self._nodes: dict[str, Mapping[str, int]] = {}
         self.made: dict[str, Part] = {}
         self.kept: set[str] = set()
-        folded = widths(query)
+        folded, functions = widths(query), declared(query)
         boxes = ordered_boxes(query)
         for box in boxes:
             for stream in box.inputs:
@@ -250,7 +265,9 @@ class _Network:
         stateful: set[str] = set()
         for box in boxes:
             before = self._nodes.get(box.inputs[0], {})
-            typed = type_box(box, self.schemas, before, declared(query))
+            typed = known.typed(box, self.schemas, functions)
+            if before and any(each.nodes(before) > MAX_NODES for each in typed.steps.values()):
+                type_box(box, self.schemas, before, functions)  # it may refuse, and says where
             self.schemas.update(typed.schemas)
             carries = any(each in stateful and each not in self.kept for each in box.inputs)
             for stream in typed.schemas:

@@ -14,7 +14,7 @@ from engine_peers import schema_of
 from hostile_siege import Siege
 
 from medusa.contracts.delivery import DELIVER, MAX_DOCUMENTS, Deliver
-from medusa.engine.api.messages import CreateXml
+from medusa.engine.api.messages import CreateDocument
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query
@@ -44,7 +44,7 @@ def document(_siege: Siege) -> Callable[[int], Said]:
     """Send a document to a peer of another participant, where evil.org may define nothing."""
     text = query_as_xml(long_query(256))
     assert len(text) > 700_000
-    return lambda _number: ("create_query_xml", CreateXml(text))
+    return lambda _number: ("create_document", CreateDocument(text))
 
 
 def task(_siege: Siege) -> Callable[[int], Said]:

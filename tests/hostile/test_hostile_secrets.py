@@ -64,7 +64,7 @@ FOR_OWN_PEERS: Final = frozenset(
     {
         *("create_schema", "delete_schema", "create_stream", "alter_stream", "reopen_stream"),
         *("delete_stream", "create_view", "delete_view"),
-        *("create_query", "create_query_xml", "modify_query", "set_query_status"),
+        *("create_query", "create_document", "modify_query", "set_query_status"),
         *("leader.follow", "leader.found", "leader.tell"),
         *("replica.dismiss", "replica.incumbent", "replica.keep_up"),
         *("replica.read", "replica.stand_by"),

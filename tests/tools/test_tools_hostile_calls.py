@@ -29,7 +29,7 @@ from tools_market_cluster import (
 )
 
 from medusa.contracts.market.messages import Item, Offer
-from medusa.engine.api.messages import CreateQuery, CreateXml
+from medusa.engine.api.messages import CreateDocument, CreateQuery
 from medusa.engine.language.modification import BoxChange, ModifyQuery
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Availability, Mode, Recovery
@@ -152,7 +152,7 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         deal,
         Edition(100, query.boxes),
         CreateQuery(msgspec.structs.replace(query, name=mit.name("q/new"))),
-        CreateXml(query_as_xml(msgspec.structs.replace(query, name=mit.name("q/xml")))),
+        CreateDocument(query_as_xml(msgspec.structs.replace(query, name=mit.name("q/xml")))),
         ModifyQuery(query.name, (BoxChange("sum", (("window-size", "0.0002"),)),)),
         *(Subscribe(source.stream.name), ReceiveEvents(source.stream.name, 7)),
         *(PostEvent(source.stream.name, "p"), PostEvent(safe.stream.name, "p")),

@@ -17,7 +17,7 @@ from owner import owner_clients
 
 from medusa.engine.api.messages import (
     Created,
-    CreateXml,
+    CreateDocument,
     ListObjects,
     LookupObject,
     ObjectDescription,
@@ -112,7 +112,7 @@ class FakePeer:
         market: what market_status answers; None: there is no such call.
         epochs: what `DERIVED` serves: (after, upto, parts).
         tentative: of those, by their number, which are; they are for who asks for them.
-        created: requests of create_query_xml.
+        created: requests of create_document.
         crash_after: counts of Tuples messages after which the peer crashes.
     """
 
@@ -131,7 +131,7 @@ class FakePeer:
     crash_after: list[int] = field(default_factory=list)
     acknowledged: list[int] = field(default_factory=list)
     subscribed: list[int] = field(default_factory=list)
-    created: list[CreateXml] = field(default_factory=list)
+    created: list[CreateDocument] = field(default_factory=list)
     statuses: list[tuple[str, str]] = field(default_factory=list)
     admitted: list[bytes] = field(default_factory=list)
     starts: int = 0
@@ -165,7 +165,7 @@ class FakePeer:
     def _service(self) -> Service:
         service = Service()
         unary = [
-            ("create_query_xml", CreateXml, self._create),
+            ("create_document", CreateDocument, self._create),
             ("set_query_status", SetQueryStatus, self._set_status),
             ("lookup_object", LookupObject, self._lookup),
             ("list_objects", ListObjects, self._list),
@@ -180,7 +180,7 @@ class FakePeer:
         service.streaming("subscribe", Subscribe, self._subscribe, clients=True)
         return service
 
-    async def _create(self, _c: Caller, request: CreateXml, _b: Buffer) -> Created:
+    async def _create(self, _c: Caller, request: CreateDocument, _b: Buffer) -> Created:
         if "<" not in request.text:
             raise InvalidInputError("line 1: no XML")
         self.created.append(request)

@@ -7,8 +7,8 @@ from typing import Final
 
 from medusa.engine.api.messages import (
     Created,
+    CreateDocument,
     CreateQuery,
-    CreateXml,
     QueryStatusSet,
     SetQueryStatus,
 )
@@ -76,8 +76,8 @@ class QueryCalls(Asking):
             >>> await medusa.create_query_xml(document)
             ('medusa://mit.edu/more',)
         """
-        request = CreateXml(text, availability)
-        return (await self._define("create_query_xml", request, Created)).names
+        request = CreateDocument(text, availability)
+        return (await self._define("create_document", request, Created)).names
 
     @in_trio
     async def set_query_status(self, query: str, status: QueryStatus) -> str:

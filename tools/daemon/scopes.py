@@ -30,7 +30,7 @@ SCOPES: Final[Mapping[str, frozenset[Scope]]] = {
     "reopen_stream": _DEFINE,
     "delete_schema": _DEFINE,
     "create_query": _DEFINE,
-    "create_query_xml": _DEFINE,
+    "create_document": _DEFINE,
     "modify_query": _DEFINE,
     "set_query_status": _DEFINE,
     "create_view": _DEFINE,

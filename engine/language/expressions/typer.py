@@ -15,7 +15,14 @@ from medusa.engine.language.expressions.parsing import tree_of
 from medusa.engine.language.expressions.texts import ExpressionError, ExpressionText, Text
 from medusa.engine.language.expressions.type_grammar import type_of
 from medusa.engine.language.expressions.unread import unread, watch
-from medusa.engine.language.typed import Call, Constant, Expression, FieldRef, Operation
+from medusa.engine.language.typed import (
+    MAX_NODES,
+    Call,
+    Constant,
+    Expression,
+    FieldRef,
+    Operation,
+)
 from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, FieldType
@@ -36,11 +43,6 @@ Plain = bool | int | float | str
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or` or `||` is one
 level."""
-
-MAX_NODES: Final = 4096
-"""Nodes of a typed expression: a text that is within the limits of
-`medusa.engine.language.expressions.parsing` and repeats nothing has no more. Measured: Spark takes
-4 s to build so many, and 0.4 s of an epoch."""
 
 _LIST: Final = (
     "IN takes a list of values in parentheses: for the rows of another stream say "

@@ -14,8 +14,9 @@ from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import Schema
-from medusa.engine.operators.registry import operator_of
-from medusa.engine.operators.typing import MAX_BOX_NAME, type_box
+from medusa.engine.operators.registry import AnyStep, operator_of
+from medusa.engine.operators.shared.operator import TypedBox
+from medusa.engine.operators.typing import MAX_BOX_NAME, TypedBoxes, type_box
 
 MAX_OUTPUTS: Final = 4096
 """Expressions for the output fields of all boxes of a query: a `*` stands for up to 256 of them.
@@ -48,6 +49,7 @@ class Boxes:
         self._source = source
         self._functions = functions
         self._boxes: list[Box] = []
+        self._typed: dict[str, TypedBox[AnyStep]] = {}
         self._named: set[str] = set()
         self._found: set[str] = set()
         self._prefix = ""
@@ -57,6 +59,13 @@ class Boxes:
     def boxes(self) -> tuple[Box, ...]:
         """Return all boxes, each after those whose output it reads."""
         return tuple(self._boxes)
+
+    def note_typed(self, known: TypedBoxes) -> None:
+        """Add to the known ones the boxes as they were typed here."""
+        for box in self._boxes:
+            typed = self._typed.get(box.outputs[0])
+            if typed is not None:
+                known.add(box, self.schemas, typed)
 
     def calls(self, node: exp.Expr) -> bool:
         """Whether a part of the text calls a function of a user."""
@@ -125,6 +134,7 @@ class Boxes:
             typed = type_box(box, self.schemas, functions=self._functions)
         self.schemas.update(typed.schemas)
         self._boxes.append(box)
+        self._typed[box.outputs[0]] = typed
         if operator_of(box).makes_table(self.tables):
             self.tables.update(box.outputs)
         return [typed.schemas[stream] for stream in box.outputs]
@@ -154,6 +164,11 @@ class Boxes:
     def _rename(self, old: str, new: str) -> None:
         schema = self.schemas.pop(old)
         self.schemas[new] = msgspec.structs.replace(schema, name=new)
+        (step,) = self._typed.pop(old).steps.values() or (None,)
+        self._typed[new] = TypedBox({new: self.schemas[new]}, {} if step is None else {new: step})
+        for box in self._boxes:
+            if old in box.inputs:  # a join's step has the names of its inputs
+                self._typed.pop(box.outputs[0], None)
         self._boxes = [box.renamed(lambda n: new if n == old else n) for box in self._boxes]
         if old in self.tables:
             self.tables.remove(old)

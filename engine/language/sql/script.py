@@ -38,6 +38,7 @@ from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema
+from medusa.engine.operators.typing import TypedBoxes
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import SCHEME, ObjectName
 
@@ -151,10 +152,13 @@ class _Definer:
         self._streams: list[StreamDefinition] = []
         self._queries: list[Query] = []
         self._functions: dict[str, UserFunction] = {}
+        self._typed = TypedBoxes()
 
     @property
     def document(self) -> Document:
-        return Document(tuple(self._schemas), tuple(self._streams), tuple(self._queries))
+        return Document(
+            tuple(self._schemas), tuple(self._streams), tuple(self._queries), typed=self._typed
+        )
 
     def add(self, node: exp.Expr) -> None:
         """Add the definition in a statement.
@@ -281,6 +285,7 @@ class _Definer:
             query = _with_options(applied(query, _request(options)), options)
             check_history_range(query)
         options.finish()
+        boxes.note_typed(self._typed)
         self._known, self._tables = boxes.schemas, boxes.tables
         self._queries.append(query)
 

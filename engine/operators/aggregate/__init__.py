@@ -79,7 +79,7 @@ class AggregateOperator(Operator[Aggregate, AggregateStep]):
         check_schema(made)
         made = msgspec.structs.replace(made, key=(WINDOW_START, *box.group_by))
         step = AggregateStep(box.size_us, box.advance_us, groups, functions)
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         box, by = self.box, groups_in_words(self.box.group_by)

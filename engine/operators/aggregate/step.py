@@ -10,7 +10,7 @@ from typing import ClassVar
 from medusa.engine.objects.schema import END, Field, Schema
 from medusa.engine.operators.shared.aggregation import (
     TypedAggregate,
-    nodes_of,
+    nodes_of_all,
     nodes_of_groups,
 )
 from medusa.engine.operators.shared.panes import layout, panes_name
@@ -50,9 +50,8 @@ class AggregateStep(Step):
 
     word: ClassVar[str] = "aggregate"
 
-    @property
-    def nodes(self) -> int:
-        return nodes_of(self.functions)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return nodes_of_all(self.functions, before)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return nodes_of_groups(self.group_by, before)

@@ -15,7 +15,7 @@ from medusa.engine.operators.shared.aggregation import (
     functions_in_words,
     group_fields,
     groups_in_words,
-    nodes_of,
+    nodes_of_all,
     nodes_of_groups,
     typed_functions,
 )
@@ -53,9 +53,8 @@ class CumulateStep(Step):
 
     word: ClassVar[str] = "cumulate"
 
-    @property
-    def nodes(self) -> int:
-        return nodes_of(self.functions)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return nodes_of_all(self.functions, before)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return nodes_of_groups(self.group_by, before)
@@ -97,7 +96,7 @@ class CumulateOperator(Operator[Cumulate, CumulateStep]):
         functions = typed_functions(box.functions, given)
         made = spans_schema(box.output, groups, functions, given)
         step = CumulateStep(box.step_us, box.size_us, groups, functions)
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         step, size = seconds(self.box.step_us), seconds(self.box.size_us)

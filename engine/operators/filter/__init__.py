@@ -6,7 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from medusa.engine.language.typed import Call, Expression, FieldRef, calls_in, without_calls
+from medusa.engine.language.typed import (
+    Call,
+    Expression,
+    FieldRef,
+    calls_in,
+    nodes_of,
+    without_calls,
+)
 from medusa.engine.objects.query import Filter
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.map import MapStep
@@ -43,9 +50,8 @@ class FilterStep(Step):
 
     word: ClassVar[str] = "filter"
 
-    @property
-    def nodes(self) -> int:
-        return sum(predicate.nodes for predicate in self.predicates)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return sum(nodes_of(predicate, before) for predicate in self.predicates)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return before
@@ -111,7 +117,7 @@ class FilterOperator(Operator[Filter, FilterStep]):
             for port, stream in enumerate(box.outputs)
         }
         made = {stream: renamed(given.schema, stream) for stream in box.outputs}
-        return TypedBox(box, made, steps)
+        return TypedBox(made, steps)
 
     def unchanged(self, field: str) -> str | None:
         return field

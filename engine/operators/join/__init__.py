@@ -88,7 +88,7 @@ class JoinOperator(Operator[Join, JoinStep]):
         step = JoinStep(
             box.kind, box.left, box.right, *bounds, predicate, tuple(outputs), key, deleted
         )
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def needs_log(self, *, after_state: bool) -> bool:
         return True

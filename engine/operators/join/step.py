@@ -82,8 +82,8 @@ class JoinStep(Step):
         pairs_alone = self.kind in {JoinKind.INNER, JoinKind.ASOF} and not self.looks_forward
         return self.right_waits_us if pairs_alone else self._behind_us
 
-    @property
-    def nodes(self) -> int:
+    def nodes(self, before: Mapping[str, int]) -> int:
+        del before  # its inputs are logs
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:

@@ -8,7 +8,14 @@ from typing import ClassVar
 
 import msgspec
 
-from medusa.engine.language.typed import Call, Expression, FieldRef, parts_of, without_calls
+from medusa.engine.language.typed import (
+    Call,
+    Expression,
+    FieldRef,
+    nodes_of,
+    parts_of,
+    without_calls,
+)
 from medusa.engine.objects.query import Map
 from medusa.engine.objects.schema import SCENARIO, STIME, FieldType, Schema, check_schema
 from medusa.engine.operators.shared.operator import (
@@ -33,12 +40,11 @@ class MapStep(Step):
 
     word: ClassVar[str] = "map"
 
-    @property
-    def nodes(self) -> int:
-        return sum(expression.nodes for _, expression in self.outputs)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return sum(self.nodes_after(before).values())
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
-        return {name: expression.nodes for name, expression in self.outputs}
+        return {name: nodes_of(expression, before) for name, expression in self.outputs}
 
     @property
     def in_order(self) -> bool:
@@ -92,7 +98,7 @@ class MapOperator(Operator[Map, MapStep]):
         made = Schema(box.output, tuple(given.named(*each) for each in outputs), time)
         check_schema(made)
         made = msgspec.structs.replace(made, key=_mapped_key(given.schema, outputs))
-        return TypedBox(box, {box.output: made}, {box.output: MapStep(tuple(outputs))})
+        return TypedBox({box.output: made}, {box.output: MapStep(tuple(outputs))})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         return f"map: {', '.join(f'{text} as {name}' for name, text in self.box.expressions)}"

@@ -67,7 +67,7 @@ class MatchOperator(Operator[Match, MatchStep]):
         made = Schema(box.output, (*partition, *results))
         check_schema(made)
         step = MatchStep(partition, variables, box.within_us, box.contiguity, measures)
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         box = self.box

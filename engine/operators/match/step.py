@@ -64,8 +64,8 @@ class MatchStep(Step):
 
     word: ClassVar[str] = "match"
 
-    @property
-    def nodes(self) -> int:
+    def nodes(self, before: Mapping[str, int]) -> int:
+        del before  # it has collected the tuples
         each = sum(
             variable.condition.nodes + sum(forbidden.nodes for forbidden in variable.forbidden)
             for variable in self.variables

@@ -57,8 +57,8 @@ class RankStep(Step):
 
     word: ClassVar[str] = "rank"
 
-    @property
-    def nodes(self) -> int:
+    def nodes(self, before: Mapping[str, int]) -> int:
+        del before
         return 1
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
@@ -103,7 +103,7 @@ class RankOperator(Operator[Rank, RankStep]):
         made = msgspec.structs.replace(made, key=schema.key)
         parts = (box.partition_by, box.order_by, box.most, box.place, newest_first(box, schema))
         step = RankStep(box.size_us, schema.fields, *parts)
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         box = self.box

@@ -14,7 +14,7 @@ from medusa.engine.operators.shared.aggregation import (
     functions_in_words,
     group_fields,
     groups_in_words,
-    nodes_of,
+    nodes_of_all,
     nodes_of_groups,
     typed_functions,
 )
@@ -52,9 +52,8 @@ class SessionsStep(Step):
 
     word: ClassVar[str] = "sessions"
 
-    @property
-    def nodes(self) -> int:
-        return nodes_of(self.functions)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return nodes_of_all(self.functions, before)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return nodes_of_groups(self.group_by, before)
@@ -98,7 +97,7 @@ class SessionsOperator(Operator[Sessions, SessionsStep]):
         functions = typed_functions(box.functions, given)
         made = spans_schema(box.output, groups, functions, given)
         step = SessionsStep(box.gap_us, box.longest_us, groups, functions)
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         gap, longest = seconds(self.box.gap_us), seconds(self.box.longest_us)

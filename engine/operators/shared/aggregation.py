@@ -9,7 +9,7 @@ from typing import Final
 from medusa.engine.aggregates.function import AggregateFunction
 from medusa.engine.aggregates.rows import aggregate_named
 from medusa.engine.language.aggregates import call_of, check_call
-from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.language.typed import Expression, FieldRef, nodes_of
 from medusa.engine.language.user_functions import refuse_calls
 from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
@@ -37,9 +37,9 @@ class TypedAggregate:
         """The type of its argument; a function without one counts tuples as the number 1."""
         return FieldType.LONG if self.argument is None else self.argument.type
 
-    @property
-    def nodes(self) -> int:
-        return 1 + (0 if self.argument is None else self.function.repeats * self.argument.nodes)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        argument = 0 if self.argument is None else nodes_of(self.argument, before)
+        return 1 + self.function.repeats * argument
 
 
 def check_functions(functions: Sequence[AggregateCall]) -> None:
@@ -93,8 +93,8 @@ def _result_field(each: TypedAggregate, given: Given) -> Field:
     return Field(each.output, each.type, size, nullable=not each.function.never_null)
 
 
-def nodes_of(functions: Sequence[TypedAggregate]) -> int:
-    return sum(each.nodes for each in functions)
+def nodes_of_all(functions: Sequence[TypedAggregate], before: Mapping[str, int]) -> int:
+    return sum(each.nodes(before) for each in functions)
 
 
 def nodes_of_groups(groups: Sequence[Field], before: Mapping[str, int]) -> Mapping[str, int]:

@@ -64,7 +64,6 @@ class TypedBox(Generic[S_co]):
         steps: by output stream; a union has none.
     """
 
-    box: Box
     schemas: Mapping[str, Schema]
     steps: Mapping[str, S_co]
 

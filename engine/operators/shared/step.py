@@ -93,11 +93,13 @@ class Step(ABC):
     recalls: ClassVar[bool] = False
     sided: ClassVar[bool] = False
 
-    @property
     @abstractmethod
-    def nodes(self) -> int:
-        """The nodes of its expressions (`medusa.engine.language.typed`), counted as often as
-        Spark's expressions repeat them."""
+    def nodes(self, before: Mapping[str, int]) -> int:
+        """The nodes of its expressions, counted as often as Spark's expressions repeat them.
+
+        Args:
+            before: see `medusa.engine.language.typed.nodes_of`.
+        """
 
     @abstractmethod
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:

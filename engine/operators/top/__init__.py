@@ -42,8 +42,8 @@ class TopStep(Step):
     word: ClassVar[str] = "top"
     recalls: ClassVar[bool] = True
 
-    @property
-    def nodes(self) -> int:
+    def nodes(self, before: Mapping[str, int]) -> int:
+        del before
         return self.most * len(self.fields)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
@@ -90,7 +90,7 @@ class TopOperator(Operator[Top, TopStep]):
         key = (*box.partition_by, *(each.name for each in place))
         made = msgspec.structs.replace(made, key=key)
         parts = (box.partition_by, box.order_by, box.most, box.place, newest_first(box, schema))
-        return TypedBox(box, {box.output: made}, {box.output: TopStep(schema.fields, *parts)})
+        return TypedBox({box.output: made}, {box.output: TopStep(schema.fields, *parts)})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         order = ", ".join(map(order_text, self.box.order_by))

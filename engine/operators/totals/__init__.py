@@ -65,7 +65,7 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
         key = schema.key if box.changes else ()
         step = TotalsStep(groups, functions, key, DELETED if key and schema.deletes else "")
         check_schema(totals_schema(box.output, step))
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         if stream == self.box.output:

@@ -22,7 +22,7 @@ from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
 from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
-from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of
+from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of_all
 from medusa.engine.operators.shared.panes import made_of_table, panes_name
 from medusa.engine.operators.shared.step import Part, Step
 from medusa.engine.scalars.type_rules import FLOATS
@@ -46,9 +46,8 @@ class TotalsStep(Step):
     word: ClassVar[str] = "totals"
     recalls: ClassVar[bool] = True
 
-    @property
-    def nodes(self) -> int:
-        return nodes_of(self.functions)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return nodes_of_all(self.functions, before)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return {}

@@ -59,7 +59,7 @@ class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
         parts = (box.size, box.advance, box.partial, groups, functions, fields, box.number)
         step = TupleWindowsStep(*parts)
         check_schema(tuples_schema(box.output, step))
-        return TypedBox(box, {box.output: made}, {box.output: step})
+        return TypedBox({box.output: made}, {box.output: step})
 
     def in_words(self, stream: str, width_us: int | None) -> str:
         box = self.box

@@ -24,7 +24,7 @@ from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
 from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
-from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of
+from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of_all
 from medusa.engine.operators.shared.panes import made_of_table, panes_name
 from medusa.engine.operators.shared.step import Part, Step
 from medusa.overlay.errors import InvalidInputError
@@ -48,9 +48,8 @@ class TupleWindowsStep(Step):
     word: ClassVar[str] = "aggregate"
     recalls: ClassVar[bool] = True
 
-    @property
-    def nodes(self) -> int:
-        return nodes_of(self.functions)
+    def nodes(self, before: Mapping[str, int]) -> int:
+        return nodes_of_all(self.functions, before)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         return {}

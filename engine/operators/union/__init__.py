@@ -49,7 +49,7 @@ class UnionOperator(Operator[Union, Never]):
                 )
         fields = tuple(_widest(each) for each in zip(*(s.fields for s in schemas), strict=True))
         time = first.time if all(schema.time == first.time for schema in schemas) else None
-        return TypedBox(box, {box.output: Schema(box.output, fields, time)}, {})
+        return TypedBox({box.output: Schema(box.output, fields, time)}, {})
 
     def unchanged(self, field: str) -> str | None:
         return field

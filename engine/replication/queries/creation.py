@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 from medusa.dht.catalog import Catalog
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.language.check import MAX_BOXES
@@ -16,6 +18,7 @@ from medusa.engine.objects.definitions import (
 from medusa.engine.objects.query import Query, QueryStatus, streams_read, streams_written
 from medusa.engine.objects.readers import Readers
 from medusa.engine.objects.schema import BEGINNING, Schema
+from medusa.engine.operators.typing import TypedBoxes
 from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.streams.revisions.columns import revisions_entry
 from medusa.engine.streams.store.store import StreamStore
@@ -51,10 +54,12 @@ class Creation:
         self._functions = functions
 
     async def plan(
-        self, query: Query, inputs: dict[str, StreamEntry] | None = None
+        self, query: Query, inputs: dict[str, StreamEntry], boxes: TypedBoxes
     ) -> tuple[StoredQuery, TypedQuery]:
-        """Check the query; returns its stored form, and its tasks. Args: inputs: the result of
-        `inputs`, if it is known.
+        """Check the query; returns its stored form, and its tasks.
+
+        Args:
+            inputs: the result of `inputs`. boxes: those that the reader of its text has typed.
 
         Raises:
             InvalidInputError: it does not type-check, names an unknown stream, or a function that
@@ -64,11 +69,9 @@ class Creation:
         """
         _check_readers(query)
         query = with_panes(self._functions.completed(query), MAX_BOXES)
-        if inputs is None:
-            inputs = await self.inputs(query)
         declared = await self._declared(query)
         network = Network(query, inputs, tuple(declared))
-        typed = await self._threads.run(self._participant, network.typed)
+        typed = await self._threads.run(self._participant, partial(network.typed, boxes))
         for name, found in declared.items():
             self._check_replaceable(query.name, found, typed.schemas[name])
         outputs = tuple(task.output for task in typed.tasks)
@@ -80,25 +83,33 @@ class Creation:
             stored.network.entry_of(task.output, task.output_schema, self._peer)
         return stored, typed
 
-    async def inputs(self, query: Query) -> dict[str, StreamEntry]:
-        """The streams of others that the query reads. Raises: NotFoundError: a stream does not
-        exist. NotAuthorisedError: this participant may not read one.
+    async def inputs(self, query: Query, found: dict[str, StreamEntry]) -> dict[str, StreamEntry]:
+        """The streams of others that the query reads.
+
+        Args:
+            found: streams that the same call has found in the catalog; the others are added.
+
+        Raises:
+            NotFoundError: a stream does not exist.
+            NotAuthorisedError: this participant may not read one.
         """
         written = streams_written(query)
         entries: dict[str, StreamEntry] = {}
         for name in sorted(streams_read(query) - written):
-            found = await find(self._catalog, STREAM, ObjectName.parse(name))
-            if found is None:
-                raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
-            self._readers.check(found.value.stream, self._participant)
-            if name in tables_read(query) and not found.value.stream.table:
+            if name not in found:
+                published = await find(self._catalog, STREAM, ObjectName.parse(name))
+                if published is None:
+                    raise NotFoundError(f"{query.name} reads {name}, which is not in the catalog")
+                found[name] = published.value
+            entry = entries[name] = found[name]
+            self._readers.check(entry.stream, self._participant)
+            if name in tables_read(query) and not entry.stream.table:
                 raise InvalidInputError(
                     f"{query.name} reads {name} as a table, and it is a stream: create it as a "
                     'table, by CREATE TABLE or table="1"'
                 )
-            entries[name] = found.value
-            if found.value.is_revised:
-                beside = revisions_entry(found.value)
+            if entry.is_revised:
+                beside = revisions_entry(entry)
                 entries[beside.stream.name] = beside
         return entries
 

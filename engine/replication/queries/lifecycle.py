@@ -11,6 +11,7 @@ from medusa.dht.catalog import Catalog
 from medusa.engine.objects.alteration import queries_differ
 from medusa.engine.objects.definitions import QueryEntry, StreamEntry
 from medusa.engine.objects.query import Query, QueryStatus
+from medusa.engine.operators.typing import TypedBoxes
 from medusa.engine.replication.copies.query_copy import QueryCopy, drop_logs
 from medusa.engine.replication.queries.creation import Creation
 from medusa.engine.replication.queries.host import QueryHost
@@ -52,12 +53,12 @@ class Lifecycle:
         self.vacated: Decision[[str], Awaitable[None]] = Decision(_nobody_is_there)
 
     async def create(
-        self, query: Query, inputs: dict[str, StreamEntry] | None = None
+        self, query: Query, inputs: dict[str, StreamEntry], boxes: TypedBoxes
     ) -> QueryEntry:
         """Check the query, publish it and its outputs; it does not run yet.
 
         Args:
-            inputs: see `Creation.plan`.
+            inputs, boxes: see `Creation.plan`.
 
         Raises:
             InvalidInputError: it does not type-check, or names an unknown stream.
@@ -69,15 +70,17 @@ class Lifecycle:
             self._check_fit(query.name)
             running = self._queries.named(query.name)
             if running is None:
-                return await self._create(query, inputs)
+                return await self._create(query, inputs, boxes)
             if how := queries_differ(running.stored.entry.query, query):
                 raise ConflictError(
                     f"{query.name} exists and differs ({how}): delete it first or rename"
                 )
             return running.stored.entry
 
-    async def _create(self, query: Query, inputs: dict[str, StreamEntry] | None) -> QueryEntry:
-        creation, typed = await self.creation.plan(query, inputs)
+    async def _create(
+        self, query: Query, inputs: dict[str, StreamEntry], boxes: TypedBoxes
+    ) -> QueryEntry:
+        creation, typed = await self.creation.plan(query, inputs, boxes)
         outputs = creation.entry.outputs
         await self.vacated(query.name)
         for output in outputs:

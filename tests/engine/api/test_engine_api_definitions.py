@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +15,37 @@ import pytest
 import trio
 from borealis_documents import INTRUSION, MONITORING_DEPLOYED
 from engine_interpreted import interpret
-from engine_peers import Cluster, files, known, make_stream, open_cluster, passing, rows, schema_of
+from engine_peers import (
+    Cluster,
+    Place,
+    files,
+    known,
+    make_stream,
+    open_cluster,
+    passing,
+    rows,
+    schema_of,
+    until,
+)
 
+import medusa
 from medusa.engine.api import documents
 from medusa.engine.api.messages import (
     Created,
+    CreateDocument,
     CreateQuery,
     CreateSchema,
     CreateStream,
-    CreateXml,
     SetQueryStatus,
 )
 from medusa.engine.language.xml.writing import query_as_xml
+from medusa.engine.objects import catalog_records
 from medusa.engine.objects.alteration import Alteration
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.catalog_records import QUERY, STREAM
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box, Filter, Map, Query, QueryStatus
+from medusa.engine.objects.readers import readers_in_words
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators import typing
 from medusa.engine.replication.queries import creation
@@ -46,6 +61,7 @@ from medusa.overlay.errors import (
     StoppedError,
 )
 from medusa.overlay.names import ObjectName
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 async def test_a_document_of_borealis_is_created_with_what_its_author_should_know(
@@ -138,8 +154,8 @@ async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
         ("create_schema", CreateSchema(schema)),
         ("create_stream", CreateStream(stream)),
         ("create_query", CreateQuery(query)),
-        ("create_query_xml", CreateXml(document)),
-        ("create_query_xml", CreateXml("what is this")),  # not even read
+        ("create_document", CreateDocument(document)),
+        ("create_document", CreateDocument("what is this")),  # not even read
     ):
         with pytest.raises(NotAuthorisedError, match=may_not):
             await connection.call(method, request, Created)
@@ -350,11 +366,36 @@ async def test_documents_are_read_and_planned_beside_the_event_loop(
     assert all(aside for _, aside in beside), beside
 
 
-@pytest.mark.parametrize(("language", "checks"), [("SQL", 2), ("XML", 1)])
+SCRIPT = """CREATE QUERY q AS BEGIN
+  CREATE TEMPORARY STREAM large WITH (box = 'large') AS SELECT * FROM s WHERE value > 5;
+  CREATE TEMPORARY STREAM doubled WITH (box = 'doubled') AS SELECT value * 2 AS twice FROM large;
+  CREATE STREAM told WITH (box = 'told') AS SELECT * FROM doubled WHERE twice > 20;
+END"""
+
+
+def create_by(
+    language: str, client: AsyncMedusaClient, mit: Place
+) -> Callable[[], Awaitable[object]]:
+    """Return the creation of the query of `SCRIPT`, in a language."""
+    source, large, doubled, told = map(mit.name, ("s", "large", "doubled", "told"))
+    if language == "Python":
+        made = medusa.stream(source).filter("value > 5").named(large)
+        made = made.map(twice="value * 2").named(doubled).filter("twice > 20").named(told)
+        return partial(client.create_query, medusa.query(mit.name("q"), made))
+    if language == "SQL":
+        return partial(client.create_query_xml, SCRIPT)
+    boxes: tuple[Box, ...] = (
+        Filter("large", source, (large,), ("value > 5",)),
+        Map("doubled", large, doubled, (("twice", "value * 2"),)),
+        Filter("told", doubled, (told,), ("twice > 20",)),
+    )
+    return partial(client.create_query_xml, query_as_xml(Query(mit.name("q"), boxes)))
+
+
+@pytest.mark.parametrize("language", ["SQL", "XML", "Python"])
 async def test_a_box_is_typed_once_for_a_creation_and_an_input_is_found_once(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, language: str, checks: int
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, language: str
 ) -> None:
-    """A script is typed while it is read, as well: its columns have types."""
     (mit,) = await cluster.settle_all("mit.edu")
     client = await cluster.client(mit)
     source = await make_stream(client, mit, "s")
@@ -368,18 +409,37 @@ async def test_a_box_is_typed_once_for_a_creation_and_an_input_is_found_once(
         counted[str(name)] += 1
         return await find_entry(catalog, kind, name)
 
-    type_operator, find_entry = typing.typed, creation.find
+    type_operator, find_entry = typing.typed, catalog_records.find
     monkeypatch.setattr(typing, "typed", count_type)
-    monkeypatch.setattr(creation, "find", count_find)
-    boxes: tuple[Box, ...] = (
-        Filter("large", source, (mit.name("large"),), ("value > 5",)),
-        Map("doubled", mit.name("large"), mit.name("doubled"), (("twice", "value * 2"),)),
-    )
-    script = """CREATE QUERY q AS BEGIN
-      CREATE STREAM large WITH (box = 'large') AS SELECT * FROM s WHERE value > 5;
-      CREATE STREAM doubled WITH (box = 'doubled') AS SELECT value * 2 AS twice FROM large;
-    END"""
-    document = query_as_xml(Query(mit.name("q"), boxes)) if language == "XML" else script
-    await client.create_query_xml(document)
-    assert counted["boxes"] == checks * len(boxes)
+    for module in (creation, documents):
+        monkeypatch.setattr(module, "find", count_find)
+    await create_by(language, client, mit)()
+    assert counted["boxes"] == 3
     assert counted[source] == 1
+
+
+@pytest.mark.parametrize("language", ["SQL", "XML", "Python"])
+async def test_an_input_that_is_altered_while_its_query_is_created_makes_its_label(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    """The query is created with the entry that was found first, and relabelled by the newer one."""
+    (mit,) = await cluster.settle_all("mit.edu")
+    client = await cluster.client(mit)
+    source = await make_stream(client, mit, "s")
+    found: list[str] = []
+
+    async def find_and_alter(catalog: Any, kind: Any, name: ObjectName) -> Any:
+        entry = await find_entry(catalog, kind, name)
+        if str(name) == source:
+            found.append(str(name))
+            await client.alter_stream(source, Alteration(readers=("utah.edu",)))
+        return entry
+
+    find_entry = catalog_records.find
+    for module in (creation, documents):
+        monkeypatch.setattr(module, "find", find_and_alter)
+    await create_by(language, client, mit)()
+    assert found == [source]
+    told = mit.up.engine.store.get(mit.name("told"))
+    assert told is not None
+    await until(lambda: "utah.edu" in readers_in_words(told.entry.stream))

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
+from boxes_of_scripts import check_typed
 
 import medusa
 from medusa.engine.language.check import check_query
@@ -79,7 +80,9 @@ def inputs_for(query: Query, known: Mapping[str, Schema], prefix: str = MIT) -> 
 
 def read_sql(text: str, inputs: Mapping[str, Schema], tables: Collection[str] = ()) -> Query:
     """Return the one query of a script."""
-    (query,) = Script(text, None).complete(inputs, {}, tables).queries
+    document = Script(text, None).complete(inputs, {}, tables)
+    check_typed(document, inputs)
+    (query,) = document.queries
     return query
 
 

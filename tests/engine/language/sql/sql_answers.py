@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+from boxes_of_scripts import check_typed
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
@@ -44,6 +45,7 @@ def rows(seed: int, span_us: int, count: int = 80) -> list[dict[str, Any]]:
 def made(text: str, data: Sequence[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Return the rows of a SELECT's network, sorted."""
     document = Script(text, BASE).complete({S: SCHEMA}, {})
+    check_typed(document, {S: SCHEMA})
     (query,) = document.queries
     schemas = check_query(query, {S: SCHEMA})
     answers = run_query(query, {S: list(data)}, schemas)[f"{BASE}/answer"]
