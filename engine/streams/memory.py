@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from typing import Final
 
 _LARGE: Final = 4 * 2**20
-"""Bodies of this many bytes get pages of their own, which go back when the body goes; glibc would
-raise that to 32 MiB by itself, and keep the pages of all threads' arenas. Posts are smaller mostly:
-with 1 MiB a leader spends a tenth more CPU, on the faults of their pages."""
+"""Bodies of this many bytes get separate pages, which are returned to the system when the body is
+freed; glibc would raise this limit to 32 MiB by itself, and keep the pages of all threads' arenas.
+Posts are smaller mostly: with 1 MiB a leader spends a tenth more CPU, on the faults of their pages.
+"""
 _KEPT: Final = 16 * 2**20
-"""Free bytes at the end of an arena that stay, some reads and writes of connections: of 128 KiB,
-glibc's default beside a fixed `_LARGE`, every read would take new pages."""
+"""Free bytes that stay at the end of an arena, enough for several reads and writes of connections:
+with 128 KiB, glibc's default beside a fixed `_LARGE`, every read would need new pages."""
 _M_TRIM_THRESHOLD: Final = -1
 _M_MMAP_THRESHOLD: Final = -3
 """mallopt(3)'s names of these settings, from malloc.h."""
@@ -49,7 +50,7 @@ def keep_flat() -> None:
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
     if sys.platform == "linux":
-        # glibc has read its environment by now; musl has no mallopt, and needs none.
+        # It is too late to set glibc's environment variables; musl has no mallopt, and needs none.
         mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
         if mallopt is not None:
             mallopt(_M_MMAP_THRESHOLD, int(os.environ["MALLOC_MMAP_THRESHOLD_"]))
@@ -57,8 +58,8 @@ def keep_flat() -> None:
 
 
 def give_back() -> None:
-    """Return whole free pages to the system; blocking, in any thread. Messages of some 100 KiB come
-    and go by the thousand and leave holes. (Measured: 25 ms to return 300 MiB, half a millisecond
+    """Return whole free pages to the system; blocking, in any thread. Thousands of messages of some
+    100 KiB leave holes when they are freed. (Measured: 25 ms to return 300 MiB, half a millisecond
     when there are none.)"""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:

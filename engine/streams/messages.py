@@ -30,17 +30,17 @@ class Post(Struct, frozen=True):
     """Tuples (in the body, the schema's payload columns), and promises about later ones.
 
     Attributes:
-        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and
-            one that leaps is refused. 0: nothing is posted; the answer has the producer's last one.
-        boundary: the producer promises no later tuple of its own with stime <= boundary
-            (microseconds).
-        end: no tuple follows at all. Of another participant than the owner: none of this producer.
-        revisions: the body is revisions of earlier tuples
+        sequence: 1, 2, 3... per producer; a repeated number is answered and not stored again, and a
+            number that leaves a gap is refused. 0: nothing is posted; the answer has the producer's
+            last number. boundary: the producer promises no later tuple of its own with stime <=
+            boundary (microseconds).
+        end: no tuple follows at all. From a participant that is not the owner: no tuple of this
+            producer follows. revisions: the body has revisions of earlier tuples
             (`medusa.engine.streams.revisions.columns`).
-        offsets: the producer's place in its source before and after this post, in words of its own
-            (Kafka Connect's source offsets). The latter is stored with the tuples; a post is
-            refused unless it begins where the last one ended.
-        done: no tuple of this producer follows for now: the boundary does not wait for it.
+        offsets: the producer's place in its source before and after this post, in a form that the
+            producer chooses (Kafka Connect's source offsets). The second is stored with the tuples;
+            a post is refused unless it begins where the last one ended. done: no tuple of this
+            producer follows for now, so the boundary does not wait for it.
     """
 
     sequence: int
@@ -58,12 +58,12 @@ class Posted(Struct, frozen=True):
         rows: tuples accepted in order.
         late: tuples that came after their boundary and went to `<stream>/late`.
         boundary: the stream's boundary now, microseconds.
-        duplicate: it had been stored before.
-        missed: of revisions: the numbers in their post, from 0, of those whose key no present tuple
-            has. They changed nothing.
+        duplicate: whether it had been stored before. missed: in the answer to revisions: the
+            numbers in their post, from 0, of revisions whose key no present tuple has. They changed
+            nothing.
         last: the number of the producer's last post, in the answer to number 0.
         offset: the producer's place in its source after that post; b"": not reported.
-        inserted: tuples that came late, within the stream's lateness: they are revisions.
+        inserted: late tuples within the stream's lateness: they are inserted as revisions.
         waiting: in the answer to number 0 and to a post without tuples: tuples that wait for a
             later boundary.
     """
@@ -85,12 +85,11 @@ class Subscribe(Struct, frozen=True):
 
     Attributes:
         after: the boundary the subscriber has, microseconds; tuples with stime > after follow.
-        subscriber: a name: while this subscriber is away, the stream's retention waits for it for a
-            while; "": it does not. With END as `after` the subscriber leaves.
-        term_number: the highest under which the subscriber has known the stream to be produced: a
-            producer of a lower one has been succeeded.
-        keep: the boundary after which the stream is kept for the subscriber, although it has some
-            of that already; None: `after`.
+        subscriber: a name: while this subscriber is away, retention keeps tuples for it for a
+            while; "": it does not. With END as `after` the subscriber leaves. term_number: the
+            highest term of a producer that the subscriber knows: a producer of a lower one is
+            obsolete. keep: the boundary after which tuples are kept for the subscriber, although it
+            has some of them already; None: `after`.
         tentative: the boundary of the subscriber's tentative tuples; None: it wants none.
     """
 
@@ -107,7 +106,7 @@ class ReceiveEvents(Struct, frozen=True):
 
     Attributes:
         after: the boundary the caller has, microseconds.
-        timeout_s: how long to wait if there are none yet, seconds; then `upto` is null.
+        timeout_s: how long to wait for the first tuples, seconds; after that `upto` is null.
     """
 
     stream: str
@@ -120,8 +119,9 @@ class Tuples(Struct, frozen=True):
 
     Attributes:
         after: the boundary the epoch starts from.
-        upto: its own boundary, set on its last part only: until then the rows are provisional.
-        tentative: made without some of the input; valid until stable tuples reach `upto`.
+        upto: the epoch's boundary, set on its last part only: until then the rows are provisional.
+            tentative: whether some input was missing; then the rows are valid until stable tuples
+            reach `upto`.
     """
 
     after: int
@@ -138,7 +138,7 @@ class Acknowledge(Struct, frozen=True):
 
 REFUSES_POSTS: Final = "refuses_posts"
 STANDS_STILL: Final = "stands_still"
-"""States of a stream of whose reason the peer's troubles tell."""
+"""The states of a stream for which the peer's troubles have the reason."""
 
 
 class StreamStatus(Struct, frozen=True):
@@ -147,15 +147,14 @@ class StreamStatus(Struct, frozen=True):
     Attributes:
         role: source, derived or follower.
         rate: rows per second, smoothed. lag_s: seconds since the boundary last moved.
-        late: rows that came late.
-        state: stable; up_failure: tentative tuples follow; stabilization: they are corrected;
-            refuses_posts: a source that takes no posts now; stands_still: the stream does not go
-            on, though there is more for it.
-        version: changes with the versions of the stream's inputs.
+        late: the number of late rows. state: stable; up_failure: tentative tuples follow;
+            stabilization: they are corrected; refuses_posts: a source that takes no posts now;
+            stands_still: the stream does not grow, though there is input for it. version: changes
+            with the versions of the stream's inputs.
         producer: id (hex) of the peer that it is read from, if another one produces it.
         waiting: stored rows of a source that wait for its boundary to pass them.
-        inserted: rows that came late, within its lateness.
-        present: producers that its boundary waits for.
+        inserted: the number of late rows within its lateness. present: producers that its boundary
+            waits for.
     """
 
     name: str

@@ -51,7 +51,7 @@ def tidy(table: pa.Table) -> pa.Table:
 
 
 def sort(table: pa.Table) -> pa.Table:
-    """The rows by stime, those of equal stime in their present order."""
+    """The rows sorted by stime; rows of equal stime keep their order."""
     # Arrow's array_sort_indices is stable, so arrival order (seq) needs no second key.
     indices = pc.array_sort_indices(table.column(STIME).combine_chunks())
     return table.take(indices)
@@ -69,5 +69,5 @@ def repeated(table: pa.Table, times: pa.ChunkedArray) -> pa.Table:
 
 
 def copied(table: pa.Table) -> pa.Table:
-    """A copy of the rows, so that the memory they were sliced from can go."""
+    """A copy of the rows, so that the memory of which they are slices can be freed."""
     return table.take(pa.arange(0, table.num_rows))

@@ -25,11 +25,11 @@ def open_parquet(sink: Sink, schema: pa.Schema, *, compress: bool) -> pq.Parquet
 
     Settings by measurement on (timestamp, 2 strings, 3 ints), 100,000 rows, CPU time: no
     compression 4.6 ms and 4.5 MB; lz4 8.0 and 3.0; snappy 7.6 and 3.0; zstd 11.2 and 1.7; without
-    dictionaries 3.6 and 7.3 MB. So recent epochs are not compressed, and what no caller waits for
-    uses zstd. Integers are written as differences (Parquet's DELTA_BINARY_PACKED): times and
-    numbers rise by little, so 150 rows of five longs take 1.8 kB instead of 7.1, and no longer to
-    write. Checksums of pages cost 1.4 ms more here (12 %), and 1.3 ms at each read (20 %); under
-    Spark they do not show beside the 110 ms of its read.
+    dictionaries 3.6 and 7.3 MB. So recent epochs are not compressed, and files for which no caller
+    waits use zstd. Integers are written as differences (Parquet's DELTA_BINARY_PACKED): times and
+    numbers rise by little, so 150 rows of five longs take 1.8 kB instead of 7.1, and writing them
+    takes no more time. Checksums of pages cost 1.4 ms more here (12 %), and 1.3 ms at each read (20
+    %); under Spark they are negligible beside the 110 ms of its read.
     """
     strings = [f.name for f in schema if pa.types.is_string(f.type)]
     integers = [f.name for f in schema if pa.types.is_integer(f.type)]

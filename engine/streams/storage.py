@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Final
 
 TEMPORARY: Final = ".tmp-"
-"""The start of the name of a file that is being written; Spark ignores such names, as we do."""
+"""The prefix of a file that is being written; Spark ignores such names, and so does this
+program."""
 
 WRITTEN_BACK_S: Final = 60.0
 """The time in which the kernel writes unsynced bytes to the disk (Linux: 30 s and a little more).
@@ -17,8 +18,8 @@ A damaged file that had not changed for longer was damaged by something else."""
 
 
 def keep_aside(path: Path) -> Path:
-    """Link a damaged file to another name, which keeps it for a person once the file is written
-    anew; gives that name."""
+    """Link a damaged file to another name, which keeps it for a person when the file is written
+    anew; returns that name."""
     for number in count():
         aside = path.with_suffix(f".damaged-{number}" if number else ".damaged")
         with suppress(FileExistsError):

@@ -99,7 +99,7 @@ class LastParts:
 
 
 class SharedMemory:
-    """A bound on the recent epochs of several logs together; the largest log gives first.
+    """A bound on the recent epochs of several logs together; the largest log drops epochs first.
 
     Attributes:
         last: the parts made beside them.
@@ -157,7 +157,7 @@ class Recent:
 
     def read(self, after: int, limit_rows: int | None = None) -> Epoch | None:
         """The epoch around or after a boundary, or several small ones as one that begins there;
-        None: it is not in memory, or not there yet."""
+        None: it is not in memory, or does not exist yet."""
         if after < self.start:
             return None
         limit_rows = limit_rows or parts.PART_ROWS
@@ -179,7 +179,7 @@ class Recent:
         return Epoch(after, found[-1].upto, tidy(pa.concat_tables(tables)))
 
     def last_part(self, after: int, taken: int) -> Part | None:
-        """A part that was put together for another reader lately; see `LastParts`."""
+        """A part that was assembled for another reader lately; see `LastParts`."""
         return self.shared.last.get(self, after, taken)
 
     def keep_part(self, after: int, taken: int, part: Part) -> None:
@@ -194,7 +194,7 @@ class Recent:
         self.start = boundary
 
     def holds(self, epoch: Epoch) -> bool:
-        """Whether the epoch is one that other readers get as well."""
+        """Whether the epoch is one of these, which other readers get as well."""
         return epoch in self._epochs
 
     def clear(self) -> None:

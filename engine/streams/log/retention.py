@@ -34,7 +34,8 @@ Kind = Literal[
 
 
 class Hold(NamedTuple):
-    """The consumer that rows of a log are kept for. A stranger's id has its own kind."""
+    """The consumer for which rows of a log are kept. Ids that strangers choose have a kind of their
+    own."""
 
     kind: Kind
     id: str = ""
@@ -49,9 +50,8 @@ class _Need:
     depend on the machine's clock.
 
     Attributes:
-        expires: None: never.
-        holder: the participant that needs them, if it is another one.
-        since: when it was first seen to keep rows back from that boundary on.
+        expires: when the need ends; None: never. holder: the participant that needs the rows, if it
+            is not ours. since: since when it has kept rows from that boundary on.
     """
 
     boundary: int
@@ -64,8 +64,8 @@ class Retention:
     """The holds on a log, and its history. Sans IO.
 
     Attributes:
-        rests_until: until then nothing more can go unless something changes, seconds of trio's
-            clock; -inf after a change.
+        rests_until: until then no more rows can be dropped unless something changes, seconds of
+            trio's clock; -inf after a change.
         stirred: called at the first change after a rest.
     """
 
@@ -92,13 +92,14 @@ class Retention:
             self.stirred.tell()
 
     def rest(self) -> None:
-        """Note that all is gone that may go: until a hold expires, or something changes."""
+        """Note that no more rows can be dropped until a hold expires, or something changes."""
         ends = (hold.expires for hold in self._holds.values() if hold.expires is not None)
         self.rests_until = min(ends, default=math.inf)
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether only a change can let more rows go, or begin to keep another participant's."""
+        """Whether only a change can allow to drop more rows, or begin to keep rows for another
+        participant."""
         return self.rests_until == math.inf and not self.is_held_by_others
 
     @property
@@ -113,8 +114,8 @@ class Retention:
     def hold(
         self, consumer: Hold, boundary: int, expires: float | None = None, holder: str = ""
     ) -> None:
-        """Note that a consumer needs the rows with stime > boundary, until released or `expires`.
-        holder: its participant, if it is another one."""
+        """Note that a consumer needs the rows with stime > boundary, until it is released or
+        `expires`. holder: its participant, if it is not ours."""
         before = self._holds.get(consumer)
         since = before.since if before is not None and before.boundary == boundary else None
         self._holds[consumer] = _Need(boundary, expires, holder, since)
@@ -130,7 +131,7 @@ class Retention:
         return min(others, default=END)
 
     def floor(self, boundary: int, newest: int | None, now: float, *, foreign: bool = True) -> int:
-        """The boundary up to which rows may go.
+        """The boundary up to which rows may be dropped.
 
         Args:
             boundary: the log's. newest: its greatest stime, None without rows.
@@ -142,7 +143,7 @@ class Retention:
         ]
         for name in expired:
             del self._holds[name]
-        # An ended stream's boundary is beyond all time: its history counts from its last tuple.
+        # The boundary of an ended stream is END, so its history counts from its last tuple.
         present = boundary if boundary != END else newest
         if present is None:
             return BEGINNING

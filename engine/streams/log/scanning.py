@@ -39,7 +39,8 @@ from medusa.overlay.errors import DamagedError, InternalError, NotRetainedError
 from medusa.overlay.files import storing
 
 MADE_EMPTY: Final = 0.0
-"""The time of a file that was made empty, to say that an interval is lost: it is not torn."""
+"""The modification time of an empty file that marks a lost interval; so it is not taken for a torn
+file."""
 
 _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 
@@ -47,8 +48,9 @@ _NAME: Final = re.compile(r"(-?\d{1,19})_(-?\d{1,19})\.parquet")
 def scan(
     folder: Path, schema: pa.Schema, *, durable: bool = True
 ) -> tuple[list[EpochFile], list[str]]:
-    """The log in the folder, oldest first, and what a loss of power took, for people: unless files
-    are `durable`, damaged ones at the end are put aside with all that follow them.
+    """The log in the folder, the oldest file first, and the losses by a loss of power, in words for
+    people: unless files are `durable`, damaged ones at the end are put aside with all that follow
+    them.
 
     Removes the leftovers of a crash: half-written files, and files that others replaced.
 
@@ -83,8 +85,8 @@ def _found(folder: Path, schema: pa.Schema) -> list[EpochFile]:
 
 
 def intervals(folder: Path) -> list[tuple[int, int, Path]]:
-    """The intervals that the names of the epoch files there say, each with its file, by their
-    start; of equal ones the longest first."""
+    """The intervals in the names of the epoch files there, each with its file, by their start; of
+    equal ones the longest first."""
     found = [
         (int(match[1]), int(match[2]), path)
         for path in folder.iterdir()
@@ -109,7 +111,7 @@ def _contiguous(files: Sequence[EpochFile]) -> tuple[list[EpochFile], list[Epoch
 
 
 def _without_gaps(files: Sequence[EpochFile]) -> list[EpochFile]:
-    """The files, with lost ones in the gaps."""
+    """The files, with lost files in place of the gaps."""
     whole: list[EpochFile] = []
     for file in files:
         if whole and file.after > whole[-1].upto:
@@ -135,8 +137,8 @@ def _put_aside(path: Path) -> str:
 
 
 def _unsynced(paths: Sequence[Path]) -> set[Path]:
-    """The files that a loss of power may have torn: the machine was started since they were made,
-    and the kernel may not have written them when the last one was made."""
+    """The files that a loss of power may have torn: the machine has restarted since they were
+    written, and the kernel may not have synced them before the last one was written."""
     made = {path: path.stat().st_mtime for path in paths if path.is_file()}
     newest = max(made.values(), default=0.0)
     started = psutil.boot_time()
@@ -172,7 +174,7 @@ def _ends(
     """The least and the greatest stime in a file, checked against its name and schema.
 
     Raises:
-        pa.ArrowInvalid: they do not agree. TypeError: there are none.
+        pa.ArrowInvalid: they do not agree. TypeError: the file has no statistics.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     if metadata.schema.names != schema.names or not metadata.schema.names[0] == STIME:
@@ -203,7 +205,7 @@ def rows_in_words(file: EpochFile) -> str:
 
 
 def not_here(file: EpochFile) -> NotRetainedError:
-    """The error for a reader of the file's rows."""
+    """The error for a reader of a lost file's rows."""
     return NotRetainedError(
         f"{rows_in_words(file)} are damaged at this peer, and no other peer has given them again "
         f"so far: read from {file.upto} on"
@@ -230,15 +232,10 @@ def read_all(path: Path, schema: pa.Schema) -> None:
 async def write_anew(
     lost: EpochFile, epochs: AsyncIterator[Epoch], schema: pa.Schema, *, durable: bool
 ) -> tuple[EpochFile, EpochWriter]:
-    """Write a lost file anew, finished but not committed; gives its description and its writer.
-
-    Args:
-        epochs: its content, in order; rows beyond it are left out.
-
-    Raises:
-        NotRetainedError: they are not complete.
-        InternalError: they differ from its content, as far as that is known.
-        StorageError: the disk does not take them.
+    """Write a lost file anew, finished but not committed; returns its description and its writer.
+    Args: epochs: its content, in order; rows outside of its interval are left out. Raises:
+    NotRetainedError: the epochs are not complete. InternalError: they differ from its content, as
+    far as that is known. StorageError: the disk does not take them.
     """
     writer = EpochWriter(lost.path.parent, schema, compress=True, durable=durable)
     found = EpochFile(lost.path, lost.after, lost.upto, 0, 0, 0, None, None)

@@ -38,19 +38,19 @@ from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.listeners import Decision
 
 DISK_BYTES: Final = 256 * 2**30
-"""Bytes of a log's files at most; past it appending is refused until retention drops some."""
+"""The most bytes of a log's files; beyond it appending is refused until retention drops some."""
 
 
 class StreamLog:
     """The log of one stream, in epoch files.
 
     Attributes:
-        files: as they are now.
-        reader: reads it. damage: its lost files. retention: the holds of its consumers.
+        files: the present files. reader: reads it. damage: its lost files. retention: the holds of
+            its consumers.
         upkeep: drops and merges files. shared: bounds recent epochs, with other logs.
-        appended_rows: since it was opened.
-        shown_from: the boundary before which nothing is shown, though it may be kept.
-        lost: rows that a loss of power took, for people.
+        appended_rows: the number of rows since it was opened. shown_from: the boundary before which
+            no rows are shown, though they may be kept. lost: the loss of rows by a loss of power,
+            in words for people.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StreamLog:
         disk_bytes: int = DISK_BYTES,
         durable: bool = False,
     ) -> StreamLog:
-        """Open the log in `folder`, which is made if need be. Blocking.
+        """Open the log in `folder`, which is made if it is missing. Blocking.
 
         Raises:
             DamagedError: two of its files overlap. StorageError: its folder cannot be read.
@@ -108,7 +108,7 @@ class StreamLog:
 
     @property
     def boundary(self) -> int:
-        """Every row with stime <= it is in the log; microseconds."""
+        """The boundary, microseconds: every row with stime up to it is in the log."""
         return self._reached.boundary
 
     @property
@@ -126,12 +126,13 @@ class StreamLog:
 
     @property
     def start(self) -> int:
-        """The boundary from which on rows are here: earlier ones are gone, or never were."""
+        """The boundary after which rows are kept: earlier ones were dropped, or never existed."""
         return self.files.start
 
     @property
     def oldest(self) -> int:
-        """The boundary from which on all is kept and whole. Blocking and cheap, as `tail`."""
+        """The boundary after which all rows are kept and undamaged. Blocking and cheap, as
+        `tail`."""
         return max(self.files.whole_from, self.shown_from())
 
     @property
@@ -155,8 +156,8 @@ class StreamLog:
 
     @failpoint(Failpoint.LOG_REOPEN)
     def reopen(self, boundary: int) -> None:
-        """Take the end off the log of an ended stream, which goes on from that boundary, behind its
-        last tuple. Blocking.
+        """Remove the end from the log of an ended stream, which continues from that boundary, after
+        its last tuple. Blocking.
 
         Raises:
             UnavailableError: its last file is read at the moment.
@@ -178,7 +179,7 @@ class StreamLog:
             self._move_to(boundary)
 
     def miss(self, upto: int) -> None:
-        """As `reaches`; and report it. Blocking."""
+        """As `reaches`, and report the loss. Blocking."""
         if self.boundary < upto:
             self.reaches(upto)
             self.damage.found.tell(lost_in_words(self.files[-1]))
@@ -194,7 +195,7 @@ class StreamLog:
 
     @failpoint(Failpoint.LOG_COMMIT)
     async def commit(self, upto: int, table: pa.Table | None) -> float:
-        """`append`, with the file written in a worker thread; gives the CPU seconds it took."""
+        """`append`, with the file written in a worker thread; returns the CPU seconds it took."""
         async with self._appending:
             if table is None or not table.num_rows:
                 return metered(self.append, upto, table)[1]
@@ -203,7 +204,7 @@ class StreamLog:
             return stage_s + metered(self._install, upto, table, writer)[1]
 
     async def wait_beyond(self, boundary: int) -> None:
-        """Returns once the log's boundary is later. Raises: ClosedError: the log was closed."""
+        """Return once the log's boundary is later. Raises: ClosedError: the log was closed."""
         await self._reached.beyond(boundary)
 
     def link_into(self, folder: Path, after: int = BEGINNING) -> int:
@@ -211,15 +212,10 @@ class StreamLog:
         return self._folder.link_into(folder, after)
 
     def forget(self, after: int) -> None:
-        """Drop all rows, so that the log is as new. Blocking.
-
-        Args:
-            after: the boundary that it may have to go on from. So it must not begin later, nor end
-                earlier, if a crash comes between.
-
-        Raises:
-            BusyError: a file is being read.
-            StorageError: the disk does not let them go; some may be gone.
+        """Drop all rows, so that the log is like a new one. Blocking. Args: after: the boundary
+        from which it may have to continue. Even after a crash midway, it must neither begin later
+        nor end earlier. Raises: BusyError: a file is being read. StorageError: the disk does not
+        allow it; some files may be gone.
         """
         if any(file.pins for file in self.files):
             raise BusyError(f"the log in {self.folder} is being read: try again")
@@ -238,7 +234,7 @@ class StreamLog:
         self._reached.close()
 
     def _stage(self, upto: int, table: pa.Table | None) -> EpochWriter | None:
-        """Write the epoch under a temporary name; None: an empty one that needs no file."""
+        """Write the epoch under a temporary name; None: the epoch is empty, and needs no file."""
         if upto <= self.boundary:
             raise InternalError(f"epoch up to {upto}, but the log is at {self.boundary}")
         rows = table if table is not None else self._schema.empty_table()

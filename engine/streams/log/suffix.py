@@ -29,8 +29,8 @@ from medusa.overlay.errors import ClosedError, NotRetainedError
 from medusa.overlay.files import storing
 
 SUFFIX_BYTES: Final = 2**30
-"""Bytes of one stream's suffix on disk. Older tuples are dropped: they were sent when they were
-made, and come as stable tuples in the end; only a later reader misses them."""
+"""Bytes of one stream's suffix on disk. Older tuples are dropped: present readers have received
+them, and the stable tuples will replace them; only a later reader misses them."""
 
 RECENT_BYTES: Final = 8 * 2**20
 """Bytes of one suffix in memory: its readers follow closely."""
@@ -41,7 +41,7 @@ class State(StrEnum):
     Distributed Stream Processing System, TODS 2008, section 4)."""
 
     STABLE = "stable"
-    """Everything it has is final."""
+    """All of its tuples are final."""
     UP_FAILURE = "up_failure"
     """An input is missing: new tuples may change."""
     STABILIZATION = "stabilization"
@@ -49,7 +49,8 @@ class State(StrEnum):
 
 
 class _Run:
-    """One suffix, until the log has all its tuples. Its files stay while they are read."""
+    """One tentative suffix, until the log has all its tuples. Its files stay while they are
+    read."""
 
     def __init__(self, log: StreamLog) -> None:
         self.log = log
@@ -75,7 +76,7 @@ class Suffix:
 
     Attributes:
         began_at: the log's boundary when the suffix began, microseconds.
-        runs: the number of suffixes so far, each with other tuples.
+        runs: the number of suffixes so far; each has different tuples.
     """
 
     def __init__(self, stable: StreamLog, limit_bytes: int = SUFFIX_BYTES) -> None:
@@ -88,7 +89,7 @@ class Suffix:
         self.began_at = BEGINNING
         self._adding = trio.Lock()
         self._added = Watched(BEGINNING)
-        shutil.rmtree(self._folder, ignore_errors=True)  # of a process that has died
+        shutil.rmtree(self._folder, ignore_errors=True)  # left by a process that has died
 
     @property
     def boundary(self) -> int:
@@ -118,10 +119,8 @@ class Suffix:
         )
 
     async def add(self, after: int, upto: int, table: pa.Table | None, *, failing: bool) -> None:
-        """Add the tuples after `after` up to `upto`; those that are there already are left out.
-
-        Args:
-            failing: the log cannot go on at the moment.
+        """Add the tuples after `after` up to `upto`; tuples that it has already are left out. Args:
+        failing: whether the log cannot grow at the moment.
 
         Raises:
             StorageError: the disk does not take it; nothing has changed.
@@ -157,7 +156,7 @@ class Suffix:
         return log
 
     def _let_go(self, log: StreamLog) -> None:
-        """Keep it within its limit."""
+        """Drop the oldest tuples beyond the suffix's limit."""
         while log.files.bytes > self._limit_bytes:
             before = log.files.start
             log.retention.hold(Hold("limit"), log.files.reach(before, 0))
@@ -166,22 +165,22 @@ class Suffix:
                 return
 
     async def wait_beyond(self, boundary: int) -> None:
-        """Return once it reaches further than that."""
+        """Return once the suffix reaches further than that boundary."""
         await trio.lowlevel.checkpoint()
         await self._added.until(lambda _: self.boundary > boundary)
 
     async def part(self, after: int, taken: int) -> Part | None:
-        """The part after `after` and some rows that the reader has; None: there is none, or no
-        more. Dropped tuples are left out."""
+        """The part that follows `after` and the rows that the reader has already; None: there is no
+        suffix, or no further part. Dropped tuples are left out."""
         run = self._run
         if run is None or self.boundary <= after:
             return None
         with self._reading(run):
             try:
                 return await run.log.reader.part(max(after, run.log.start), taken)
-            except ClosedError:  # the log has it now
+            except ClosedError:  # the log has the tuples now
                 return None
-            except NotRetainedError:  # its files are damaged: the log will come to have all of it
+            except NotRetainedError:  # its files are damaged: the log will get all tuples later
                 if run is self._run:
                     self.clear()
                 return None
@@ -213,7 +212,7 @@ class Suffix:
             run.sweep()
 
     def clear(self) -> None:
-        """Drop all of it."""
+        """Drop the whole suffix."""
         if self._run is not None:
             self._run.end()
             self._run = None
@@ -226,7 +225,7 @@ class Suffix:
 
 
 def _cut(paths: list[Path], after: int, folder: Path) -> list[Path]:
-    """The files, those with rows up to `after` as copies without them."""
+    """The files; a file with rows up to `after` is replaced by a copy without these."""
     found: list[Path] = []
     for number, path in enumerate(paths):
         with reading(path) as parquet:

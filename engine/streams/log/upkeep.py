@@ -19,7 +19,8 @@ class Upkeep:
     """Drops, merges and folds the files of one log.
 
     Attributes:
-        table_key: of a table; what is not needed of it is folded, and not dropped.
+        table_key: the key, if the log is a table's; then tuples that nobody needs are folded, not
+            dropped.
     """
 
     def __init__(
@@ -39,7 +40,8 @@ class Upkeep:
         self.table_key: tuple[str, ...] = ()
 
     def needed(self, without: frozenset[Hold]) -> int:
-        """The boundary that all consumers but these have reached; the log's, if there is none."""
+        """The boundary that all consumers except these have reached; the log's, if there are no
+        consumers."""
         return min(self._reached.boundary, self._retention.held(without))
 
     def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:
@@ -56,10 +58,8 @@ class Upkeep:
 
     def retain(self, now: float) -> int:
         """Drop the files that no consumer needs and that history has passed, from the oldest on, up
-        to one that a reader pins; gives their number. now: seconds of trio's clock.
-
-        Raises:
-            StorageError: the disk does not let them go.
+        to one that a reader pins; returns their number. now: seconds of trio's clock. Raises:
+        StorageError: the disk does not allow it.
         """
         if now < self._retention.rests_until:
             return 0
@@ -68,7 +68,7 @@ class Upkeep:
             return 0
         files, floor = self._folder.files, self._floor(now)
         count = 0
-        # The newest file stays, whatever is in it: its name is the boundary.
+        # The newest file always stays, because its name is the boundary.
         while len(files) > 1 and files[0].upto <= floor:
             if files[0].pins:
                 return count
@@ -78,8 +78,8 @@ class Upkeep:
         return count
 
     async def compact(self) -> int:
-        """Merge one run of small files, if one is worth it, or fold what is not needed of a table;
-        gives how many files became one.
+        """Merge one run of small files, if that is worthwhile, or fold the tuples of a table that
+        nobody needs; returns how many files became one.
 
         Raises:
             StorageError: the disk does not take the merged file; nothing was changed.
@@ -114,5 +114,5 @@ class Upkeep:
         return folded(run, self._folder.path, self._schema, self.table_key, durable=True)
 
     def _merge(self, run: Sequence[EpochFile]) -> EpochWriter:
-        # Synced in any case: the files that it replaces may have reached the disk long ago.
+        # Synced in any case, because the replaced files may have been on the disk for long.
         return merge(run, self._folder.path, self._schema, durable=True)

@@ -12,9 +12,9 @@ from medusa.engine.streams.ordering import between, bounds, is_ordered
 from medusa.overlay.errors import DecodeError
 
 MAX_EPOCH_BYTES: Final = 512 * 2**20
-"""The most that a receiver gathers of one epoch before it takes the sender for hostile. Our leaders
-end an epoch every few megabytes, unless more tuples than that share one stime; an epoch in memory
-is no larger than a leader lets wait."""
+"""The most bytes of one epoch that a receiver collects before it treats the sender as hostile. Our
+leaders end an epoch every few megabytes, unless more tuples share one stime; an epoch in memory is
+no larger than the waiting tuples of a leader may be."""
 
 COLUMN_BYTES: Final = 2**10
 """Overhead of each column of a part that waits for the rest of its epoch (measured: 820 bytes): a
@@ -26,13 +26,12 @@ Rows: TypeAlias = bytes | bytearray | memoryview | pa.Table
 
 
 class Assembler:
-    """Assembles parts of a feed into whole epochs, against a hostile sender too; sans IO.
+    """Assembles parts of a feed into whole epochs, even if the sender is hostile; sans IO.
 
     After a broken connection call `reconnected` and subscribe from `boundary`: the incomplete epoch
     is dropped, and so are repeated tuples, however the new sender cuts its epochs.
 
-    Args:
-        gaps: an epoch may begin later than the one before it has ended.
+    Args: gaps: whether there may be gaps between epochs.
 
     Attributes:
         boundary: all epochs up to it were emitted; microseconds.
@@ -54,14 +53,12 @@ class Assembler:
         self._last = None
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
-        """Add one part; gives the epoch (boundary, upto] if that was its last part, and it was not
-        emitted before.
-
-        Raises:
-            DecodeError: no sender of this stream can have sent this; close the connection.
+        """Add one part; returns the epoch (boundary, upto] if this was its last part, and it was
+        not emitted before. Raises: DecodeError: the part does not fit the stream; close the
+        connection.
         """
         if (self._gaps or self.boundary == BEGINNING) and not self._parts:
-            # the receiver asked for all tuples, and this says where they begin
+            # the receiver asked for all tuples, and the part says where they begin
             self.boundary = max(self.boundary, message.after)
         if message.after > self.boundary:
             raise DecodeError(f"an epoch from {message.after}, but {self.boundary} was reached")
@@ -113,7 +110,8 @@ class Incoming:
     """Assembles both parts of a stream: messages in, whole epochs out; sans IO.
 
     Attributes:
-        boundary: every stable tuple up to it was emitted. seen: the same, with tentative ones.
+        boundary: every stable tuple up to it was emitted. seen: every stable or tentative tuple up
+            to it was emitted.
     """
 
     def __init__(self, schema: pa.Schema, after: int, seen: int) -> None:
@@ -134,14 +132,12 @@ class Incoming:
         return self._stable.held + self._tentative.held
 
     def reconnected(self) -> None:
-        """Drop incomplete epochs: they come again."""
+        """Drop incomplete epochs, because they are sent again."""
         self._stable.reconnected()
         self._tentative.reconnected()
 
     def add(self, message: Tuples, body: Rows) -> Epoch | None:
-        """Add one part; gives the epoch if that was its last part, and it was not emitted before.
-
-        Raises:
-            DecodeError: no sender of this stream can have sent this; close the connection.
+        """Add one part; returns the epoch if this was its last part, and it was not emitted before.
+        Raises: DecodeError: the part does not fit the stream; close the connection.
         """
         return (self._tentative if message.tentative else self._stable).add(message, body)

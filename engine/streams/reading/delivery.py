@@ -18,8 +18,8 @@ from medusa.overlay.memory import Memory
 from medusa.overlay.rpc import Caller
 
 TURNS: Final = 2
-"""Parts that are read and encoded at once; each takes up to three times `PART_BYTES`. More would
-not be quicker on the same disk and cores, and the next participant would wait for all of them."""
+"""Parts that are read and encoded at once; each takes up to three times `PART_BYTES`. More parts at
+once would not be quicker on the same disk and cores, and would delay the next participant."""
 
 MAX_OF_PARTICIPANT: Final = 1024
 """Subscriptions of one participant's peers, or one token's clients: each takes < 1 ms an epoch."""
@@ -41,7 +41,7 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, holder: str) -> AsyncIterator[None]:
-        """Within the block it is the holder's turn to make one part."""
+        """Wait for the holder's turn; it makes one part within the block."""
         given = trio.Event()
         self._waiting.setdefault(holder, deque()).append(given)
         self._give()
@@ -128,9 +128,9 @@ class Shares:
         self._holder = holder
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Within the block the holder's next part is made."""
+        """Wait for the holder's turn; its next part is made within the block."""
         return self._turns.turn(self._holder)
 
     def holding(self, size: int) -> AbstractContextManager[None]:
-        """Within the block, a part of so many bytes is held for the holder."""
+        """Count a part of so many bytes as held by the holder within the block."""
         return self._share.holding(size)

@@ -52,17 +52,15 @@ class Cursor:
         return self.after >= END
 
     async def wait(self) -> None:
-        """Returns once there is something to read. Raises: ClosedError: the log was closed."""
+        """Return once there is a part to read. Raises: ClosedError: the log was closed."""
         await self._log.wait_beyond(self.after)
         if self.after == BEGINNING:
             self.after = self._log.oldest if self._whole else self._log.oldest_kept
             await self._log.wait_beyond(self.after)
 
     async def read(self) -> tuple[Tuples, Part] | None:
-        """The next part, if it is still there; `advance` notes that the reader has it.
-
-        Raises:
-            NotRetainedError: its rows are gone. ClosedError: the log was closed.
+        """The next part; `advance` notes that the reader has it. Raises: NotRetainedError: its rows
+        were dropped. ClosedError: the log was closed.
         """
         part = await self._log.reader.part(self.after, self._taken, encoded=self._encoded)
         return message_of(part), part
@@ -79,15 +77,16 @@ def message_of(part: Part) -> Tuples:
 
 
 def cursor_for(state: StreamState, after: int, seen: int | None, **how: bool) -> Cursor:
-    """A subscriber's place in a stream; `how`: see `Cursor`. seen: see `BothCursor`; None: no
-    tentative tuples."""
+    """The cursor of a subscriber in a stream; `how`: see `Cursor`. seen: see `BothCursor`; None:
+    the subscriber takes no tentative tuples."""
     if seen is None:
         return Cursor(state.log, after, **how)
     return BothCursor(state, after, seen, **how)
 
 
 class BothCursor(Cursor):
-    """A reader's place in both parts of a stream, in turns: results do not wait for corrections.
+    """A reader's place in both parts of a stream. It reads them in turns, so that new results do
+    not wait for corrections.
 
     Args:
         seen: the boundary of the reader's tentative tuples, microseconds.
@@ -135,7 +134,7 @@ class BothCursor(Cursor):
         if self._seen_taken:
             return await self._rest()
         self._seen = max(self._seen, self.after)
-        # a reader behind the suffix's beginning still reads history
+        # a reader before the suffix's beginning still reads history
         if self.after < self._suffix.began_at:
             return None
         self._run = self._suffix.runs
@@ -145,7 +144,8 @@ class BothCursor(Cursor):
         return part
 
     async def _rest(self) -> Part:
-        """The rest of a stime, after a part that ended within it; none if that suffix is gone."""
+        """The remaining tuples of a stime, after a part that ended within it; none if that suffix
+        was dropped."""
         if self._run == self._suffix.runs and self._seen >= self.after:
             part = await self._suffix.part(self._seen, self._seen_taken)
             if part is not None and part.after == self._seen:
@@ -172,7 +172,7 @@ async def at_once(_after: int, _upto: int) -> None:
 
 
 def unheard(_boundary: int) -> None:
-    """Ignore the acknowledgement: nothing is kept for the reader."""
+    """Ignore the acknowledgement, because no tuples are kept for the reader."""
 
 
 @dataclass(slots=True, eq=False)
@@ -185,7 +185,8 @@ class Feed:
             an end of its own stays open until the reader has acknowledged the end of the stream.
         released: the gate; returns once the reader may have the stable part with these boundaries
             (after, upto), microseconds.
-        acknowledged: told the boundary before which nothing is kept for the reader any more.
+        acknowledged: called with the boundary before which no tuples are kept for the reader any
+            more.
         has: the boundary up to which the reader has acknowledged, microseconds.
         shares: of this peer's memory and time; None: no limit, for peers of our own participant,
             which copy tuples that this one must not lose.
@@ -199,11 +200,9 @@ class Feed:
     shares: Shares | None = None
 
     async def send(self, outlet: Outlet) -> None:
-        """Send parts up to `until`. A part is made when the reader takes more, and not before.
-
-        Raises:
-            NotRetainedError: the rows that follow are gone. ClosedError: the log was closed.
-            MedusaError: the call failed.
+        """Send parts up to `until`. A part is made only when the reader has room for it. Raises:
+        NotRetainedError: the rows that follow were dropped. ClosedError: the log was closed.
+        MedusaError: the call failed.
         """
         cursor, shares = self.cursor, self.shares
         while cursor.after < self.until:
@@ -218,12 +217,12 @@ class Feed:
                 if message.upto is not None and not message.tentative:
                     await self.released(message.after, message.upto)
                 await outlet.send(message, body)
-            del body  # free it while we wait for the next
+            del body  # free it while we wait for the next part
             cursor.advance(message)
 
     async def serve(self, outlet: Outlet, *ends: Callable[[], Awaitable[None]]) -> None:
-        """`send` over a call whose other direction has the acknowledgements. Returns when the feed
-        has ended, or the reader has left, or one of `ends` has returned or failed.
+        """`send` over a call in whose other direction acknowledgements arrive. Returns when the
+        feed has ended, or the reader has left, or one of `ends` has returned or failed.
 
         Raises: the errors of `send` and of `ends`.
         """
@@ -247,13 +246,11 @@ class Feed:
 
 
 async def parts_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, Part], None]:
-    """The parts after a cursor's place, within this process. Ends when the stream does.
-
-    Every epoch is one part or more; `upto` is on its last. A caller that stops early closes the
+    """The parts after a cursor's place, within this process. The generator ends with the stream.
+    Every epoch is one part or more; its last part has `upto`. A caller that stops early closes the
     generator (`contextlib.aclosing`).
 
-    Raises:
-        NotRetainedError: the next rows are gone. ClosedError: the log was closed.
+    Raises: NotRetainedError: the next rows were dropped. ClosedError: the log was closed.
     """
     while not cursor.is_over:
         await cursor.wait()

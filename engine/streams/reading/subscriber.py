@@ -15,15 +15,11 @@ from medusa.engine.streams.reading.assembling import Incoming, Rows
 
 
 class Subscriber:
-    """
-    Args:
-        after: the boundary that the reader has, microseconds.
-        seen: the boundary of its tentative tuples; None: it takes none.
-        acknowledged: the boundary that it need not be kept tuples before; None: `after`.
-        name: see `Subscribe.subscriber`.
-
-    Attributes:
-        acknowledged: as told in the present call.
+    """Args:
+    after: the boundary that the reader has, microseconds. seen: the boundary of its tentative
+        tuples; None: it takes none. acknowledged: the boundary before which no tuples need to be
+        kept for it; None: `after`. name: see `Subscribe.subscriber`. Attributes: acknowledged: the
+        boundary acknowledged in the present call.
     """
 
     def __init__(
@@ -44,7 +40,7 @@ class Subscriber:
 
     @property
     def boundary(self) -> int:
-        """Every stable tuple up to it was taken."""
+        """The boundary up to which every stable tuple was taken."""
         return self._incoming.boundary
 
     @property
@@ -58,7 +54,7 @@ class Subscriber:
         return self._incoming.held
 
     def ask(self, term_number: int = 0) -> Subscribe:
-        """The request of a new call. Incomplete epochs are dropped: they come again."""
+        """The request of a new call. Incomplete epochs are dropped, because they are sent again."""
         self.drop()
         after = self.boundary
         return Subscribe(
@@ -71,16 +67,14 @@ class Subscriber:
         )
 
     def take(self, message: Tuples, body: Rows) -> Epoch | None:
-        """Take one part; gives the epoch if that was its last part, and it did not come before.
-
-        Raises:
-            DecodeError: no sender of this stream can have sent this; close the connection.
+        """Take one part; returns the epoch if this was its last part, and it did not come before.
+        Raises: DecodeError: the part does not fit the stream; close the connection.
         """
         return self._incoming.add(message, body)
 
     def acknowledge(self, upto: int) -> Acknowledge | None:
-        """The acknowledgement to send now that the reader has everything up to there; None: it was
-        sent."""
+        """The acknowledgement to send now that the reader has everything up to that boundary; None:
+        it was sent already."""
         if upto <= self.acknowledged:
             return None
         self.acknowledged = upto

@@ -24,7 +24,7 @@ from medusa.engine.streams.ordering import repeated
 from medusa.engine.streams.revisions.corrections import Kind
 
 SIGN: Final = "sign "
-"""The column with a tuple's sign: it goes (-1) or comes (1); no field's name has a blank."""
+"""The column with a tuple's sign: deleted (-1) or inserted (1); no field's name has a blank."""
 
 
 def revisions_name(stream: str) -> str:
@@ -49,7 +49,7 @@ def revisions_entry(entry: StreamEntry) -> StreamEntry:
 
 
 def revisions_schema(schema: Schema, *, source: bool) -> Schema:
-    """The schema of a stream's logged revisions: stime of the tuple that goes or comes, its number
+    """The schema of a stream's logged revisions: stime of the deleted or inserted tuple, its number
     of arrival (source streams), DELETION or INSERTION, and the tuple."""
     head = [Field(REVISED_STIME, FieldType.LONG)]
     if source:
@@ -86,8 +86,8 @@ def with_sign(table: pa.Table, sign: int) -> pa.Table:
 
 
 def net(tables: Sequence[pa.Table]) -> pa.Table:
-    """The sum of tuples that come and go, without those that cancel out. Nulls are equal to nulls,
-    and NaN to NaN. Vectorised; in no order."""
+    """The sum of inserted and deleted tuples, without those that cancel out. Nulls are equal to
+    nulls, and NaN to NaN. The result has no order."""
     table = pa.concat_tables(tables)
     names = [name for name in table.column_names if name != SIGN]
     sums = table.group_by(names).aggregate([(SIGN, "sum")]).rename_columns([*names, SIGN])
@@ -103,7 +103,8 @@ def folded(stable: pa.Table, revisions: Sequence[pa.Table]) -> pa.Table:
     """A stream's tuples with these revisions, in canonical order.
 
     Args:
-        stable: of its log. revisions: all revisions of those tuples, of the log beside it.
+        stable: the tuples of its log. revisions: all revisions of these tuples, from the log of
+            revisions.
     """
     parts = [signed(table).select([*stable.column_names, SIGN]) for table in revisions]
     if not any(part.num_rows for part in parts):

@@ -24,11 +24,11 @@ from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.ordering import between, repeated
 
 TENTATIVE_BYTES: Final = 256 * 2**20
-"""Arrow bytes of tentative tuples kept for comparison. In a longer failure the oldest are taken
-back first: they come again when it is over."""
+"""Arrow bytes of tentative tuples kept for comparison. In a longer failure the oldest are undone
+early; the stable ones follow when it is over."""
 
 _SIGN: Final = "sign "
-"""The column with a tuple's sign in a difference; no field's name has a blank."""
+"""The name of the column with a tuple's sign in a difference; no field's name has a blank."""
 
 
 class Corrections(StrEnum):
@@ -42,18 +42,18 @@ class Kind(StrEnum):
     """Kinds of change, in the words of Borealis."""
 
     INSERTION = "INSERTION"
-    """These tuples are final."""
+    """New tuples that are final."""
     TENTATIVE = "TENTATIVE"
-    """These tuples may be corrected."""
+    """New tuples that may be corrected."""
     UNDO = "UNDO"
-    """The tentative tuples with after < stime <= upto are gone. If revisions are told so, the
-    stable ones are gone too: they come again."""
+    """The tentative tuples with after < stime <= upto are void. If the client gets revisions in
+    this form, so are the stable ones, which are sent again."""
     REC_DONE = "REC_DONE"
     """No tentative tuple is left: everything up to `upto` is final."""
     DELETION = "DELETION"
-    """These tuples are gone."""
+    """These tuples are deleted."""
     REPLACEMENT = "REPLACEMENT"
-    """These tuples take the place of those with the same key."""
+    """These tuples replace the tuples with the same keys."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class Corrector(Protocol):
     """Makes changes of stable and tentative epochs, each flow in order, and of revisions.
 
     Attributes:
-        again: whether it tells revisions as all tuples from the first revised one on.
+        again: whether it emits revisions as all tuples from the first revised one on.
     """
 
     again: bool
@@ -87,10 +87,11 @@ class Corrector(Protocol):
     def tentative(self, epoch: Epoch) -> list[Change]: ...
 
     def revised(self, gone: pa.Table, come: pa.Table) -> list[Change]:
-        """Tuples of stable epochs that go, and tuples that come, neither in any order."""
+        """The changes for deleted and inserted tuples of stable epochs, both in any order."""
 
     def repeated(self, epoch: Epoch) -> list[Change]:
-        """All stable tuples from a boundary on, as they are now; used if `again` is set."""
+        """The changes that repeat all stable tuples from a boundary on, as they are now; used if
+        `again` is set."""
 
 
 def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Corrector:
@@ -98,7 +99,7 @@ def corrector(how: Corrections, after: int, key: Sequence[str] = ()) -> Correcto
 
     Args:
         after: the boundary that the client has, microseconds.
-        key: the fields that tell tuples apart; none: only whole tuples are told apart.
+        key: the fields that identify a tuple; empty: only a whole tuple does.
     """
     match how:
         case Corrections.UNDO:
@@ -133,7 +134,8 @@ class _Undoing:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        after = max(self._seen, epoch.after)  # a client that asked for all learns where they begin
+        # a client that asked for all tuples learns where they begin
+        after = max(self._seen, epoch.after)
         rows = between(epoch.table, after, epoch.upto)
         change = Change(Kind.TENTATIVE, after, epoch.upto, rows, self._boundary)
         self._seen = epoch.upto
@@ -148,7 +150,8 @@ class _Undoing:
             Change(Kind.UNDO, after, upto, nothing, self._boundary),
             Change(Kind.INSERTION, after, upto, epoch.table, self._boundary),
         ]
-        if self._seen <= self._boundary:  # else tentative tuples are left, with a REC_DONE to come
+        # otherwise tentative tuples remain, and a REC_DONE follows later
+        if self._seen <= self._boundary:
             changes.append(Change(Kind.REC_DONE, after, upto, nothing, self._boundary))
         return changes
 
@@ -166,7 +169,8 @@ class _Revising:
     def tentative(self, epoch: Epoch) -> list[Change]:
         if epoch.upto <= self._seen:
             return []
-        after = max(self._seen, epoch.after)  # a client that asked for all learns where they begin
+        # a client that asked for all tuples learns where they begin
+        after = max(self._seen, epoch.after)
         kept = Epoch(after, epoch.upto, between(epoch.table, after, epoch.upto))
         self._kept.append(kept)
         self._bytes += kept.bytes
@@ -201,7 +205,7 @@ class _Revising:
         raise AssertionError("the difference alone is told")
 
     def _take_back(self) -> list[Change]:
-        """Take back the oldest tuples past the limit."""
+        """Undo the oldest tuples beyond the limit."""
         changes: list[Change] = []
         while self._bytes > TENTATIVE_BYTES:
             oldest = self._kept.popleft()
@@ -211,7 +215,7 @@ class _Revising:
         return changes
 
     def _known_upto(self, schema: pa.Schema, upto: int) -> pa.Table:
-        """Take out the tentative tuples up to there."""
+        """Remove and return the tentative tuples up to that boundary."""
         found = [schema.empty_table()]
         while self._kept and self._kept[0].after < upto:
             oldest = self._kept.popleft()
@@ -224,11 +228,11 @@ class _Revising:
         return pa.concat_tables(found)
 
     def _replaced(self, gone: pa.Table, come: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
-        """Tuples that go, tuples that take another's place, and tuples that come."""
+        """Split tuples into deleted ones, replacements, and inserted ones."""
         if not self._key or not gone.num_rows or not come.num_rows:
             return gone, come.slice(0, 0), come
         if max(_most_of_a_key(table, self._key) for table in (gone, come)) > 1:
-            return gone, come.slice(0, 0), come  # the key is not unique
+            return gone, come.slice(0, 0), come  # the key is not unique here
         shared = gone.select(self._key).join(come.select(self._key), self._key, join_type="inner")
         return (
             _without(gone, shared, self._key),
@@ -250,9 +254,8 @@ def _changes(
 
 
 def difference(before: pa.Table, now: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The tuples of `before` that are not in `now`, and those of `now` that are not in `before`; of
-    equal tuples the surplus. Each in canonical order. Vectorised.
-
+    """The tuples of `before` that are not in `now`, and those of `now` that are not in `before`; if
+    equal tuples occur more often on one side, the surplus counts. Both are in canonical order.
     Nulls are equal to nulls, and NaN to NaN.
     """
     if before.equals(now):

@@ -43,10 +43,10 @@ from medusa.engine.streams.validate import check_sizes, times_of
 from medusa.overlay.errors import InvalidInputError, NotRetainedError
 
 REVISIONS_AT_ONCE: Final = 4096
-"""Revisions in one post: each may be looked for in all that is retained, while posts wait."""
+"""The most revisions in one post: each may be searched in all retained tuples, while posts wait."""
 
 MOST_OF_A_KEY: Final = 16
-"""Revisions of one key in one post: each is looked for after the one before was applied."""
+"""The most revisions of one key in one post: each is searched after the one before was applied."""
 
 _ROW: Final = "row "
 _AT: Final = "at "
@@ -58,7 +58,7 @@ class Resolved:
     """The result of a post of revisions.
 
     Attributes:
-        rows: the columns of the log but its first two, in the order of the post.
+        rows: the columns of the log except its first two, in the order of the post.
         position: their place in the stream's time, microseconds; BEGINNING without rows.
         missed: the numbers of the revisions, from 0, whose key no present tuple has.
     """
@@ -73,11 +73,11 @@ class Retained(Protocol):
 
     @property
     def start(self) -> int:
-        """The boundary from which the tuples, and their revisions, are here; microseconds."""
+        """The boundary after which this peer has the tuples and their revisions, microseconds."""
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         """The tuples with these keys (`wanted` has the key's columns), piece by piece: (stime above
-        which all were given, tuples)."""
+        which all have been returned, tuples)."""
 
     def revisions(self) -> Sequence[pa.Table]:
         """All revisions so far, in the order of the log."""
@@ -87,7 +87,8 @@ def read_request(body: bytes | bytearray | memoryview, schema: Schema) -> pa.Tab
     """Read and check a post of revisions, as of `request_schema`.
 
     Raises:
-        InvalidInputError: it does not decode, or is not what the schema says; names field and row.
+        InvalidInputError: it does not decode, or does not fit the schema; the message names field
+            and row.
     """
     if not len(body):
         return request_schema(schema).payload.empty_table()
@@ -135,7 +136,8 @@ def _check_times(request: pa.Table, replaces: pa.ChunkedArray, schema: Schema) -
 
 
 def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
-    """The stimes that posted revisions give tuples, microseconds; null: none. None: all null."""
+    """The stimes of tuples in posted revisions, microseconds; null where a revision has none. None:
+    all are null."""
     if schema.time is None or not request.num_rows:
         return None
     replaces = pc.equal(request.column(REVISION_KIND), str(Kind.REPLACEMENT)).combine_chunks()
@@ -144,17 +146,13 @@ def replaced_times(request: pa.Table, schema: Schema) -> pa.Array | None:
 
 
 def resolve(search: Search, *, place: Callable[[int], int], history_us: int) -> Resolved:
-    """The result of the revisions that were looked up. In memory.
-
-    Tuples behind the history at the least possible position do not count: whether they are still
-    there depends on when retention ran, which each peer does at its own time.
-
-    Args:
-        place: gives the position of revisions by their latest stime.
-        history_us: tuples so far behind that position count as gone.
+    """The result of revisions, from the tuples that were looked up; in memory. Tuples behind the
+    history at the least possible position count as dropped, because each peer runs retention at a
+    different time. Args: place: returns the position of revisions from their latest stime.
+    history_us: tuples so far behind that position count as dropped.
 
     Raises:
-        NotRetainedError: a tuple that is to be revised may be at other peers, but not here.
+        NotRetainedError: other peers may have a tuple to revise that this peer lacks.
     """
     state = max(place(BEGINNING) - history_us, BEGINNING)
     rows = search.found(state)
@@ -179,8 +177,7 @@ def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
     """Refuse revisions whose tuple may be older than `start`. A tuple found beyond `start` is the
     newest of its key at every peer; a peer with more of the stream may find others.
 
-    Raises:
-        NotRetainedError: names the first such row.
+    Raises: NotRetainedError: there are such rows; the message names the first.
     """
     early = rows.filter(pc.and_(pc.less(rows.column(SIGN), 0), pc.less_equal(rows[STIME], start)))
     unsure = {*missed, *early.column(_ROW).to_pylist()}
@@ -193,16 +190,14 @@ def _check_here(rows: pa.Table, missed: Sequence[int], start: int) -> None:
 
 
 class Search:
-    """The tuples that one post may change, read from files. Blocking, and long; the rest is quick.
-
-    Attributes:
-        request: with the numbers of its rows. start: see `Retained`.
+    """The tuples that one post may change, read from files. Blocking, and the slow part of a
+    revision. Attributes: request: the revisions, with the numbers of their rows. start: see
+    `Retained`.
     """
 
     def __init__(self, request: pa.Table, schema: Schema, retained: Retained) -> None:
-        """
-        Args:
-            request: of `read_request`.
+        """Args:
+            request: the result of `read_request`.
 
         Raises:
             InvalidInputError: too many of one key.
@@ -224,10 +219,8 @@ class Search:
                 break
 
     def found(self, after: int) -> pa.Table:
-        """The tuples that go and come, signed, each with the number of its revision.
-
-        Args:
-            after: only tuples of a greater stime can be revised, or result.
+        """The deleted and inserted tuples, signed, each with the number of its revision. Args:
+        after: only tuples of a greater stime can be revised, or be a result.
         """
         known = net([self._shape.empty_table(), *self._known])
         known = known.filter(pc.greater(known.column(STIME), after))
@@ -243,7 +236,7 @@ class Search:
         return self._shape.append(pa.field(_ROW, pa.int64()))
 
     def _suffices(self, reached: int) -> bool:
-        """Whether tuples up to that stime cannot matter any more."""
+        """Whether no older tuples need to be read."""
         live = multiplied(net(self._known), 1)
         live = live.filter(pc.greater(live.column(STIME), reached))
         counted = live.group_by(self._key).aggregate([([], "count_all")])
@@ -266,7 +259,7 @@ class Search:
         return both.filter(pc.invert(pc.is_in(both.column(_ROW), late.combine_chunks())))
 
     def _replacements(self, gone: pa.Table) -> pa.Table:
-        """The tuples that take the place of these."""
+        """The tuples that replace these."""
         new = self.request.take(gone.column(_ROW))
         times = times_of(new, self.schema) if self.schema.time else gone.column(STIME)
         columns = {STIME: times, SEQ: gone.column(SEQ)}
@@ -295,7 +288,7 @@ def _rounds(request: pa.Table, key: list[str]) -> list[pa.Table]:
 
 
 def _signed_shape(schema: Schema) -> pa.Schema:
-    """Tuples of the log with their sign, all nullable."""
+    """The schema of the log's tuples with their sign, all nullable."""
     fields = [pa.field(each.name, each.type) for each in schema.source]
     return pa.schema([*fields, pa.field(SIGN, pa.int64())])
 
@@ -328,7 +321,7 @@ class LogLookup:
     """Finds tuples by their key in a log's files, newest first. Blocking.
 
     Args:
-        files: of a source stream's log, oldest first; they stay while it is used.
+        files: of a source stream's log, oldest first; they stay while the lookup is used.
     """
 
     def __init__(self, files: Sequence[Path], schema: Schema) -> None:
@@ -336,8 +329,8 @@ class LogLookup:
         self._schema = schema
 
     def newest_first(self, wanted: pa.Table, upto: int) -> Iterator[tuple[int, pa.Table]]:
-        """The tuples with these keys and stime <= upto, by row groups: (stime above which all were
-        given, tuples). If the key has the time, only rows of those times are read.
+        """The tuples with these keys and stime <= upto, by row groups: (stime above which all have
+        been returned, tuples). If the key has the time, only rows of those times are read.
 
         Raises:
             As `medusa.engine.streams.log.epochs.reading`.
@@ -369,7 +362,7 @@ class LogLookup:
             if not of_keys(head, wanted).num_rows:
                 continue
             rows = read_group(file, group)
-            # others of its least stime may be in the group before
+            # other tuples of its least stime may be in the group before
             yield ends.min, of_keys(between(rows, low - 1, high), wanted)
 
 

@@ -24,8 +24,8 @@ from medusa.overlay.encoding import decode
 from medusa.overlay.errors import ConflictError, InvalidInputError, SequenceGapError
 
 MAX_PRODUCERS: Final = 10_000
-"""Producers remembered per stream. Past it the participant with the most of them loses the one that
-has been quiet longest: that one may then only begin again at 1."""
+"""Producers remembered per stream. Beyond it the participant with the most of them loses the
+producer that has been silent longest: that one can then only begin again at 1."""
 
 MAX_PRODUCER_BYTES: Final = 512
 """UTF-8 bytes in a producer's name: bounds the snapshot of 10,000 of them."""
@@ -35,8 +35,8 @@ MAX_OFFSET_BYTES: Final = 128
 
 MAX_MISSES: Final = 2**18
 """Remembered revisions that found no tuple: a client whose answer was lost gets the same one when
-it posts again. Bounds the snapshot; much more than posters have unanswered. Shared between
-participants as producers are."""
+it posts again. The number bounds the snapshot, and is far above the number of posts that posters
+have unanswered. Participants share it as they share producers."""
 
 MISSES_OF_A_POST: Final = 256
 """Weight of a post beside its revisions: its number and its producer's name are kept as well."""
@@ -54,7 +54,7 @@ class Writer(NamedTuple):
 
 
 UNKNOWN: Final = Writer("")
-"""Among the doubted producers: stands for all that are not remembered."""
+"""The entry of the doubted producers that stands for all producers that are not remembered."""
 
 
 Offsets = tuple[bytes, bytes]
@@ -65,8 +65,8 @@ class Progress(NamedTuple):
     """The last post of a producer.
 
     Attributes:
-        sequence: its number.
-        offset: the producer's place in its source after it; b"": not reported.
+        sequence: the post's number. offset: the producer's place in its source after the post; b"":
+            not reported.
     """
 
     sequence: int = 0
@@ -74,8 +74,9 @@ class Progress(NamedTuple):
 
 
 UNKNOWN_ROWS: Final = 2**48
-"""More rows than a stream takes between a backup and the loss of its leader, ten million a second
-for a year; and few enough for 30,000 such losses."""
+"""The gap left in the numbers of rows after a restore: more rows than a stream takes between a
+backup and the loss of its leader, ten million a second for a year. 64 bits have room for 30,000
+such losses."""
 
 
 class Inserted(Struct, frozen=True, array_like=True):
@@ -83,9 +84,9 @@ class Inserted(Struct, frozen=True, array_like=True):
 
     Attributes:
         lateness_us: the stream's; later tuples go to the stream of late tuples.
-        count: how many they are. first: the number of the first of them among the revisions.
-        revised_at: the place of the revision before them, in the stream's time.
-        position: that of the last of them; each is beyond the boundary at which it came.
+        count: their number. first: the number of the first one among the revisions. revised_at: the
+            place in the stream's time of the revision before them. position: the place of the last
+            one; each place is beyond the boundary at which the tuple arrived.
     """
 
     lateness_us: int
@@ -100,27 +101,26 @@ class Entry(Struct, frozen=True, array_like=True):
 
     Attributes:
         producer, sequence: of the post.
-        boundary: the stream's when it was accepted; rows with stime <= it are late, and rows that
-            come behind a later one of the same post by more than `slack_us`: see `lateness`.
+        boundary: the stream's boundary at the acceptance; rows with stime up to it are late, and so
+            are rows that follow a row of the same post with an stime later by more than `slack_us`:
+            see `lateness`.
         count: rows posted. first: the number (seq) of the first of them.
         greatest: the greatest stime posted; BEGINNING without rows.
         arrival: the stime of all rows, if the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
-        late: rows that were late, without those inserted.
+        late: late rows, without inserted ones.
         taken: when it was accepted, microseconds; late rows have it as their time of arrival. None:
-            the clock has no part in it.
-        position: of a post of revisions: their place in the stream's time; `first`, `count` and
-            `greatest` are of the revisions then. None: a post of tuples.
-        missed: the numbers of the revisions that found no tuple.
+            the clock plays no part. position: for a post of revisions: their place in the stream's
+            time; `first`, `count` and `greatest` then describe the revisions. None: it is a post of
+            tuples. missed: the numbers of the revisions that found no tuple.
         participant: see `Writer`.
         offset: the producer's place in its source after the post; None: not reported.
-        definition: the stream's altered definition, from here on, in an entry that is no post. As
-            an entry it reaches replicas and survives, in order with the posts.
-        inserted: the late rows that are revisions; None: there are none.
-        slack_us: the stream's when it was accepted.
-        ceiling: its rows could take the boundary so far: others are present, and less far.
-        becomes: the boundary behind it.
-        done: nobody waits for more of the producer.
+        definition: the stream's altered definition from here on, in an entry that is no post. As an
+            entry it reaches replicas and survives, in order with the posts. inserted: the late rows
+            that are revisions; None: there are none. slack_us: the stream's slack at the
+            acceptance. ceiling: how far its rows can move the boundary, because other producers are
+            present and less far. becomes: the boundary after it. done: whether the stream stops
+            waiting for the producer.
     """
 
     producer: str
@@ -156,13 +156,12 @@ class Entry(Struct, frozen=True, array_like=True):
     def claim(self, known: Claim | None) -> Claim | None:
         """The producer's claim after this post; None: the producer is not present.
 
-        Args:
-            known: what it had said before; None: it was not present.
+        Args: known: its claim before; None: it was not present.
         """
         promise = BEGINNING if self.promise is None else self.promise
         moves = self.position is None and self.in_order > 0
         if known is None and not moves and promise <= self.boundary:
-            return None  # nobody waits for one whose rows are all late
+            return None  # a producer whose rows are all late does not become present
         greatest = self.greatest if moves else BEGINNING
         return (known or Claim()).and_also(Claim(greatest, promise))
 
@@ -192,12 +191,12 @@ class Snapshot(Struct, frozen=True, array_like=True):
     Attributes:
         term_number: of the leader that began the segment, if the stream has replicas.
         revisions, revised_at: see `Acceptance`.
-        missed: of the latest posts of revisions, the oldest first.
-        producers: by participant and name, each the longest quiet first; see `Writer`.
+        missed: the misses of the latest posts of revisions, the oldest first. producers: by
+            participant and name, the longest silent first; see `Writer`.
         doubted: producers whose posts may be missing; see `Acceptance.doubt`.
         offsets: by participant, of its producers in the order of `producers`.
-        definition: the latest in the journal; None: it was never altered.
-        ended_at: the boundary at which the stream ended; None: it has not, or it is not known.
+        definition: the latest in the journal; None: it was never altered. ended_at: the boundary at
+            which the stream ended; None: it has not ended, or the boundary is not known.
         presence: the producers that are present.
         late_rows, inserted_rows: see `Acceptance`.
     """
@@ -239,16 +238,16 @@ class Acceptance:
 
     Attributes:
         term_number: see `Snapshot`.
-        boundary: no row with stime <= it is accepted in order any more; only grows.
-        greatest: the greatest stime accepted.
-        rows: posted so far, late ones as well; the next row's number.
-        late_posts: posts that had late rows. late_rows: those rows.
-        inserted_rows: rows that came late, and became revisions.
-        revisions: rows of revisions so far; the next one's number.
-        revised_at: the place of the last of them; only grows.
+        boundary: rows with stime up to it are no longer accepted in order; only grows. greatest:
+            the greatest accepted stime. rows: the number of rows so far, late ones included; also
+            the next row's number. late_posts: the number of posts with late rows. late_rows: the
+            number of these rows. inserted_rows: the number of late rows that became revisions.
+            revisions: the number of rows of revisions so far; also the next one's number.
+            revised_at: the place of the last revision; only grows.
         definition, ended_at: see `Snapshot`.
-        slack_us: how far behind the greatest stime a row may come. arrival: stime is the arrival.
-        presence: the producers for which the boundary waits; none where stime is the arrival.
+        slack_us: how far behind the greatest stime a row may arrive. arrival: whether stime is the
+            time of arrival. presence: the producers for which the boundary waits; none if stime is
+            the time of arrival.
     """
 
     def __init__(self, *, slack_us: int, arrival: bool, idle_us: int = 0) -> None:
@@ -325,7 +324,7 @@ class Acceptance:
             self.presence.idle_us = definition.idle_timeout_us
 
     def last_of(self, writer: Writer) -> int:
-        """The number of its latest post; 0: none, or it is forgotten."""
+        """The number of the producer's latest post; 0: it has none, or is forgotten."""
         return self.progress(writer).sequence
 
     def progress(self, writer: Writer) -> Progress:
@@ -333,8 +332,8 @@ class Acceptance:
         return self._producers.get(writer.participant, writer.producer) or Progress()
 
     def check_offsets(self, writer: Writer, sequence: int, offsets: Offsets) -> None:
-        """Check that a post begins where the producer's last one ended, and that the last one, sent
-        again, ends there as well. Earlier ones are not remembered.
+        """Check that a post begins where the producer's last one ended, and that the last post, if
+        it is repeated, ends at the same place. Earlier ones are not remembered.
 
         Raises:
             ConflictError: two clients post as this producer.
@@ -356,7 +355,7 @@ class Acceptance:
         """Whether this post was accepted before.
 
         Raises:
-            SequenceGapError: the posts before it were not.
+            SequenceGapError: posts before it are missing.
             InvalidInputError: an invalid producer or number.
         """
         name = writer.producer
@@ -381,7 +380,8 @@ class Acceptance:
 
     def doubt(self) -> None:
         """Note that entries are missing, of unknown producers: the next post of every producer may
-        leap over some, which were acknowledged and will not be sent again."""
+        leave a gap in the numbers, because the missing posts were acknowledged and will not be sent
+        again."""
         known = self._producers.by_participant.items()
         self._doubted = {Writer(name, who) for who, names in known for name in names} | {UNKNOWN}
 
@@ -404,8 +404,8 @@ class Acceptance:
         return self._missed.get(writer.participant, (writer.producer, sequence)) or ()
 
     def arrival_at(self, now_us: int) -> int:
-        """The stime of rows that arrive now: the clock's, made strictly monotone; END, and so late,
-        on a stream that has ended."""
+        """The stime of rows that arrive now: the clock's, made strictly monotone; on a stream that
+        has ended it is END, so that they are late."""
         return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
 
     def revised_at_after(self, now_us: int, latest: int) -> int:
@@ -423,7 +423,7 @@ class Acceptance:
         self.define(entry.definition)
         if entry.taken is not None and not self.arrival and before < END:
             self._note_presence(entry, entry.taken)
-        # rows after the end do not count, as the stream may be reopened
+        # rows after the end do not count, because the stream may be reopened
         if before < END and entry.count and (self.arrival or entry.position is None):
             self.greatest = max(self.greatest, entry.greatest)
         if entry.position is None:
@@ -440,7 +440,7 @@ class Acceptance:
         if entry.missed:
             post = entry.producer, entry.sequence
             self._missed.note(entry.participant, post, entry.missed)
-        if entry.producer:  # else it is the clock's
+        if entry.producer:  # otherwise it is an entry of the clock
             self._doubted.discard(entry.writer)
             offset = self.progress(entry.writer).offset if entry.offset is None else entry.offset
             progress = Progress(entry.sequence, offset)
@@ -461,19 +461,19 @@ class Acceptance:
                 presence.leave(entry.participant, entry.producer, slack_us, now)
 
     def advance(self, boundary: int) -> None:
-        """Moves the boundary forward; never back."""
+        """Move the boundary forward, never back."""
         if boundary == END > self.boundary:
             self.ended_at = self.boundary
         self.boundary = max(self.boundary, boundary)
 
     def goes_on_from(self, logged: int) -> int:
-        """The boundary from which an ended stream can go on; no promised boundary is beyond it.
+        """The boundary from which an ended stream can continue; no promised boundary is beyond it.
         logged: the log's boundary before its end, as far as the log knows."""
         before = logged if self.ended_at is None else self.ended_at
         promised = self.presence.reached(self.slack_us, limit=BEGINNING)
         return max(before, self.greatest, self.revised_at, promised)
 
     def reopen(self, boundary: int) -> None:
-        """Take back the end of the stream, which no reader has seen."""
+        """Undo the end of the stream, which no reader has seen."""
         self.boundary = boundary
         self.ended_at = None

@@ -26,8 +26,8 @@ class Cutter:
             yield
 
     async def advance(self, now: float, *, may_leap: bool = True) -> bool:
-        """Move ready tuples into the logs, in several epochs if they are many; gives whether there
-        were any. Args: see `Source.tick`.
+        """Move ready tuples into the logs, in several epochs if they are many; returns whether
+        there were any. Args: see `Source.tick`.
 
         Raises:
             StorageFullError: nothing is lost; call again when there is room.
@@ -39,7 +39,7 @@ class Cutter:
             return await self._log_ready()
 
     async def log_ready(self) -> None:
-        """Move ready tuples into the logs, without a look at the clock. Raises: as `advance`."""
+        """Move ready tuples into the logs, without reading the clock. Raises: as `advance`."""
         async with self._cutting:
             await self._log_ready()
 
@@ -49,7 +49,7 @@ class Cutter:
         return await self._advance(self._sources.late, self._logs.late) or moved
 
     async def _advance_revisions(self) -> None:
-        """Advance the revisions first: a reader of the stream up to a boundary finds them there."""
+        """Advance the revisions first: a reader of the stream up to a boundary must find them."""
         log = self._logs.revisions
         if log is None:
             return
@@ -73,7 +73,7 @@ class Cutter:
             if cut is None:
                 break
             upto, table = cut
-            # A cancelled call may have left after the commit: then only the source is behind.
+            # A cancelled call may have ended after the commit: then only the source is behind.
             if log.boundary < upto:
                 await log.commit(upto, table)
             async with self._sources.lock:

@@ -16,15 +16,13 @@ from medusa.engine.streams.source.lateness import chosen, judge
 from medusa.engine.streams.validate import Batch
 
 LEAP_US: Final = 86_400 * 1_000_000
-"""A day: a stream that was idle, or a peer that was off, for less time goes on at once."""
+"""A day: if a stream was idle, or a peer was off, for less time, the clock may move the boundary at
+once."""
 
 
 def decide(state: Acceptance, entry: Entry, batch: Batch, lateness_us: int) -> Entry:
-    """A new entry, with all that it does.
-
-    Args:
-        batch: its rows; of an entry of revisions none.
-        lateness_us: see `StreamDefinition`.
+    """Complete a new entry with its effects. Args: batch: its rows; None for an entry of revisions.
+    lateness_us: see `StreamDefinition`.
     """
     assert entry.taken is not None, "a post comes at a time"
     presence, slack_us, now = state.presence, state.slack_us, entry.taken
@@ -64,14 +62,14 @@ def _late(
 
 
 def _by_arrival(state: Acceptance, entry: Entry, limit: int) -> int:
-    """The next arrival is later than this one whatever the clock does."""
+    """The boundary of a stream by arrival: the next arrival is later, whatever the clock does."""
     by_rows = max(state.greatest, entry.greatest) if entry.count else BEGINNING
     promised = BEGINNING if entry.promise is None else entry.promise
     return max(state.boundary, by_rows, min(promised, limit) if entry.participant else promised)
 
 
 def _by_claims(state: Acceptance, entry: Entry, least: int, limit: int) -> int:
-    """The least boundary of the producers behind an entry. least: that of the others."""
+    """The least boundary of all producers after an entry. least: that of the others."""
     presence, slack_us = state.presence, state.slack_us
     reached = presence.reached(slack_us, limit)
     claim = entry.claim(presence.claim(entry.participant, entry.producer))
@@ -86,10 +84,9 @@ def by_clock(state: Acceptance, now_us: int, *, present: bool, may_leap: bool) -
     """The boundary by the clock: a producer may have stood still for too long.
 
     Args:
-        present: the stream's stime is the present, so that it goes with the clock while nobody
-            holds it.
-        may_leap: whether by more than `LEAP_US`: no while the clock may be wrong. A new stream
-            never leaps.
+        present: whether the stream's stime is the present, so that it follows the clock while no
+            producer holds it. may_leap: whether it may move by more than `LEAP_US`: not while the
+            clock may be wrong. A new stream never leaps.
     """
     if state.boundary == END:
         return END
@@ -104,17 +101,18 @@ def by_clock(state: Acceptance, now_us: int, *, present: bool, may_leap: bool) -
 
 
 def by_slack(state: Acceptance, slack_us: int) -> int:
-    """The boundary with that slack: less of it counts at once, not with the next post."""
+    """The boundary with a new slack: a smaller slack takes effect at once, not with the next
+    post."""
     reached = state.presence.reached(slack_us, limit=state.boundary)
     return max(state.boundary, min(state.presence.least(slack_us), reached))
 
 
 def is_held(state: Acceptance) -> bool:
-    """Whether the boundary may move with the clock alone: a producer has come farther."""
+    """Whether a producer that has come farther lets the boundary move by the clock alone."""
     return state.boundary < state.presence.reached(state.slack_us, limit=END)
 
 
 def _limit(state: Acceptance, now_us: int) -> int:
-    """How far the clock may move the boundary, and how far participants other than the owner may: a
-    row of the present is in time."""
+    """How far the clock may move the boundary, and how far participants other than the owner may
+    move it: a row of the present must be in time."""
     return min(now_us - (0 if state.arrival else state.slack_us) - 1, END)

@@ -17,9 +17,9 @@ class Judged:
     """The tuples of a post some of which are late.
 
     Attributes:
-        bounds: the stream's boundary as each of them came; it only grows.
-        in_order, near, late: of each, whether it came in time; late, and within the stream's
-            lateness; or later than that.
+        bounds: the stream's boundary when each of them arrived; it only grows. in_order, near,
+            late: for each, whether it arrived in time; late but within the stream's lateness; or
+            later.
     """
 
     bounds: pa.Array
@@ -31,11 +31,9 @@ class Judged:
 def judge(
     batch: Batch, boundary: int, slack_us: int, ceiling: int, lateness_us: int
 ) -> Judged | None:
-    """The late tuples of a post; None: all of them come in time.
-
-    Args:
-        boundary: the stream's before the first of them. slack_us, lateness_us: the stream's.
-        ceiling: they can take the boundary so far, and no farther.
+    """The late tuples of a post; None: all of them are in time. Args: boundary: the stream's
+    boundary before the first one. slack_us, lateness_us: the stream's. ceiling: the farthest
+    boundary to which they can move the stream.
     """
     count = batch.payload.num_rows
     own = min(batch.high - slack_us - 1, ceiling)

@@ -39,7 +39,7 @@ _INLINE_BYTES: Final = 16 * 2**10
 """A post below this is handled at once (tens of microseconds); above, in a worker thread."""
 
 _PATIENCE_S: Final = 1.0
-"""How long a post waits for a log that is behind, seconds; then it goes on, or is refused."""
+"""How long a post waits for a log that is behind, seconds; then it is accepted or refused."""
 
 
 class Leader:
@@ -47,7 +47,7 @@ class Leader:
 
     Attributes:
         logs: the stream's. sources: order and journal the posts.
-        cutter: appends what they let through to the logs.
+        cutter: appends the ready tuples to the logs.
     """
 
     def __init__(self, source: Source, late: Source, logs: SourceLogs) -> None:
@@ -60,7 +60,7 @@ class Leader:
 
     @property
     def source(self) -> Source:
-        """The source; leave it alone while a post is under way: see `SharedSources.exclusive`."""
+        """The source; do not use it while a post is under way: see `SharedSources.exclusive`."""
         return self.sources.source
 
     @property
@@ -80,7 +80,7 @@ class Leader:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Acknowledged rows that are known to be missing, for people."""
+        """The known losses of acknowledged rows, in words for people."""
         return (*self.logs.lost, *self.sources.late.journal.lost, *self.source.journal.lost)
 
     @property
@@ -89,13 +89,14 @@ class Leader:
         return (*self.sources.late.journal.cut_off, *self.source.journal.cut_off)
 
     async def post(self, request: PostRequest, *, now: float) -> Posted:
-        """See `Source.post`. Hand in the posts of one producer one after the other. A post waits a
-        while if the log is behind."""
+        """See `Source.post`. The caller passes the posts of one producer one after the other. A
+        post waits a while if the log is behind."""
         if self.source.crowded:
             with trio.move_on_after(_PATIENCE_S):
                 await self.logs.stream.wait_beyond(self.logs.stream.boundary)
 
-        def accept() -> Posted:  # under the lock: the source may be another one by then
+        # called under the lock, because the source may be replaced until then
+        def accept() -> Posted:
             return self.source.post(request, now=now)
 
         async with self._order, self.sources.lock:
@@ -108,8 +109,8 @@ class Leader:
         return posted
 
     async def revise(self, request: PostRequest, *, history_us: int, now: float) -> Posted:
-        """See `Revising.revise`; in order with the posts of that producer. Posts wait while
-        the tuples are looked up; replicas and logs go on.
+        """See `Revising.revise`; in order with the posts of that producer. Posts wait while the
+        tuples are looked up; replicas and logs continue.
 
         Raises:
             InvalidInputError: the stream takes no revisions.
@@ -151,14 +152,14 @@ class Leader:
             term_number: of the leader of a stream with replicas, see `Replica.lead`.
 
         Raises:
-            UnavailableError: its end is not in the log yet, or a reader is there.
-            StorageError: the disk does not take it; the stream has still ended.
+            UnavailableError: its end is not in the log yet, or a reader is at the end.
+                StorageError: the disk does not take it; the stream stays ended.
         """
         async with self.cutter.at_rest():
             if not self.logs.have_end:
                 raise UnavailableError("its end is not in its log yet: try again")
             boundary = self.source.acceptance.goes_on_from(self.logs.stream.files.before_end)
-            self._shorten(boundary)  # after a crash here the journal brings the end again
+            self._shorten(boundary)  # if a crash follows, the journal restores the end
             if term_number is None:
                 await trio.to_thread.run_sync(self.source.reopen, boundary)
             else:
@@ -170,7 +171,7 @@ class Leader:
         have an end that the stream does not have any more.
 
         Raises:
-            DecodeError: no leader sends this there. UnavailableError: a reader is at the end.
+            DecodeError: the data does not fit this place. UnavailableError: a reader is at the end.
                 StorageError: the disk does not take it.
         """
         boundary = self.replica.reopened_by(at, data)
@@ -185,7 +186,8 @@ class Leader:
 
     @failpoint(Failpoint.SOURCE_RETIRE)
     async def retire(self) -> None:
-        """Take no more posts: the stream is about to go. Returns once none is under way."""
+        """Accept no more posts, because the stream will be deleted. Return once none is under
+        way."""
         async with self._order, self.sources.lock:
             self._retired = True
 
@@ -253,7 +255,7 @@ async def open_leader(
         revisions_log = None
         if is_revised(schema, config.lateness_us):
             revisions_log = open_log("revisions", revisions_schema(schema, source=True).source)
-        if not config.replicated:  # a replica's log may be behind its leader's
+        if not config.replicated:  # the log of a replica may be behind its leader's
             journals = journal_folders(folder, journal)
             for each, place in zip((log, late_log), journals, strict=True):
                 each.reaches(logged_before(place))

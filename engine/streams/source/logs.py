@@ -8,7 +8,7 @@ from medusa.engine.streams.log.stream_log import StreamLog
 
 @dataclass(frozen=True)
 class SourceLogs:
-    """The logs of a source stream: its own, and those beside it.
+    """The logs of a source stream: its own, and those of its late tuples and revisions.
 
     Attributes:
         late: its late tuples, in order of arrival. revisions: its revisions, where it takes any.
@@ -20,7 +20,7 @@ class SourceLogs:
 
     @property
     def all(self) -> tuple[StreamLog, ...]:
-        """All of them: the log of its revisions, which is never behind, comes first."""
+        """All the logs; the log of revisions, which is never behind, comes first."""
         return (*self.beside[1:], self.stream, self.late)
 
     @property
@@ -30,13 +30,14 @@ class SourceLogs:
 
     @property
     def starts(self) -> tuple[int, int, int]:
-        """The boundaries from which on the stream, its late tuples and its revisions are here."""
+        """The boundaries after which the stream, its late tuples and its revisions are kept
+        here."""
         revisions = BEGINNING if self.revisions is None else self.revisions.start
         return self.stream.start, self.late.start, revisions
 
     @property
     def whole_from(self) -> tuple[int, int, int]:
-        """As `starts`: the boundaries from which on nothing of them is lost."""
+        """The boundaries, as in `starts`, after which no rows are lost."""
         revisions = BEGINNING if self.revisions is None else self.revisions.files.whole_from
         return self.stream.files.whole_from, self.late.files.whole_from, revisions
 
@@ -47,11 +48,11 @@ class SourceLogs:
 
     @property
     def have_end(self) -> bool:
-        """Whether they have the stream's end, so that readers see it."""
+        """Whether the logs have the stream's end, so that readers see it."""
         return all(log.boundary == END for log in self._that_end)
 
     def shorten(self, boundary: int) -> None:
-        """Remove the end: the stream goes on from that boundary.
+        """Remove the end: the stream continues from that boundary.
 
         Raises:
             UnavailableError: a reader is at the end. StorageError: the disk does not take it.
@@ -66,7 +67,7 @@ class SourceLogs:
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Rows that are known to be missing, for people."""
+        """The known losses of rows, in words for people."""
         return tuple(text for log in self.all for text in log.lost)
 
     def close(self) -> None:

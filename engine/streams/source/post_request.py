@@ -16,8 +16,8 @@ class PostRequest:
     """A post with its producer and its rows.
 
     Attributes:
-        body: an Arrow IPC stream of the schema's fields (of revisions: of `request_schema`), or
-            empty; kept, not copied.
+        body: an Arrow IPC stream of the schema's fields (for revisions, of `request_schema`), or
+            empty; it is kept, not copied.
     """
 
     writer: Writer
@@ -48,7 +48,7 @@ class PostRequest:
 
     @property
     def is_done(self) -> bool:
-        """Whether nobody waits for more of the producer."""
+        """Whether the stream stops waiting for the producer."""
         return self.post.done or (self._ends and bool(self.writer.participant))
 
     @property

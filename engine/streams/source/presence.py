@@ -17,15 +17,16 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.source.remembered import Remembered
 
 MAX_PRESENT: Final = 1_000
-"""Producers that one stream waits for. Past it the participant with the most of them is waited for
-with one less, the one that has been quiet longest. Each post looks at all of them: in 0.1 ms."""
+"""Producers that one stream waits for. Beyond it the stream stops waiting for one producer of the
+participant with the most: the one that has been silent longest. Each post visits all of them, which
+takes 0.1 ms."""
 
 OWNER: Final = ""
-"""The owner of the stream, in place of its name: see `acceptance.Writer`."""
+"""Stands for the owner's name in a writer: see `acceptance.Writer`."""
 
 
 class Claim(Struct, frozen=True, array_like=True):
-    """The claims of producers about their later rows.
+    """What one or more producers claim about their later rows.
 
     Attributes:
         greatest: the greatest stime of their rows. promised: their greatest promise.
@@ -40,7 +41,7 @@ class Claim(Struct, frozen=True, array_like=True):
         return max(by_rows, self.promised)
 
     def and_also(self, other: Claim) -> Claim:
-        """The greater one of both in each respect."""
+        """The claim with the greater value of both in each field."""
         return Claim(max(self.greatest, other.greatest), max(self.promised, other.promised))
 
 
@@ -60,7 +61,8 @@ class PresenceState(Struct, frozen=True, array_like=True):
 
     Attributes:
         present: by participant, and in the order in which they last moved.
-        paced_us: see `Presence`. owner, others: what all their producers ever said.
+        paced_us: see `Presence`. owner, others: the combined claims of all producers of the owner,
+            and of others, ever.
     """
 
     present: dict[str, dict[str, Present]] = {}
@@ -70,14 +72,11 @@ class PresenceState(Struct, frozen=True, array_like=True):
 
 
 class Presence:
-    """The producers that are present, and how far all that ever posted have come.
-
-    Another participant's rows may come as slowly as it likes. So its producers stand still as well
-    if their least boundary grows by less than the clock: `_paced_us` is the time of the clock up to
-    which it has kept pace. Of the owner's own producers only silence counts.
-
-    Attributes:
-        idle_us: how long one that stands still is waited for, microseconds; 0: nobody is.
+    """The producers that are present, and how far all that ever posted have come. Another
+    participant could send rows very slowly. So its producers also count as standing still if their
+    least boundary grows by less than the clock: `_paced_us` is the time of the clock up to which it
+    has kept pace. The owner's own producers stand still only if they are silent. Attributes:
+    idle_us: how long the stream waits for a producer that stands still, microseconds; 0: for none.
     """
 
     def __init__(self, idle_us: int) -> None:
@@ -114,10 +113,10 @@ class Presence:
         return None if present is None else present.claim
 
     def least(self, slack_us: int, besides: tuple[str, str] | None = None) -> int:
-        """The least boundary of those that are present; END: there is none.
+        """The least boundary of the present producers; END: there are none.
 
         Args:
-            besides: (participant, producer) that does not count.
+            besides: a (participant, producer) to leave out.
         """
         return min(
             (
@@ -169,15 +168,16 @@ class Presence:
         """Stop waiting for the producers that have stood still for too long."""
         for participant in tuple(self._present.by_participant):
             for producer, each in tuple(self._present.of(participant)):
-                # the clock may have been set: one that is as far ahead is no promise either
+                # The clock may have been set: a promise far ahead of it is no sign of progress
+                # either.
                 if abs(now - each.moved_us) < self.idle_us:
-                    break  # the others have moved since
+                    break  # the later ones have moved more recently
                 self.leave(participant, producer, slack_us, now)
             while abs(now - self._paced_us.get(participant, now)) >= max(self.idle_us, 1):
                 self._drop_least(participant, slack_us, now)
 
     def wait_anew(self, now: int) -> None:
-        """Give all of them their time again: the leader itself was away."""
+        """Start the waits for all of them anew, because the leader itself was away."""
         for participant, producer, each in tuple(self._present):
             self._present.note(participant, producer, Present(each.claim, now))
         self._paced_us = dict.fromkeys(self._paced_us, now)
@@ -192,8 +192,7 @@ class Presence:
         return min(claims, default=None)
 
     def _keep_pace(self, participant: str, before: int | None, slack_us: int, now: int) -> None:
-        """Let a participant whose least boundary was `before` have as much more of the clock as it
-        has grown by."""
+        """Advance a participant's pace by the growth of its least boundary since `before`."""
         least = self._least_of(participant, slack_us)
         if least is None:
             self._paced_us.pop(participant, None)

@@ -11,11 +11,8 @@ class Remembered(Generic[K, V]):
     """Values by participant and key. If they weigh more than `limit` together, the participant
     whose values weigh most forgets its oldest: no participant pushes out another's.
 
-    The same notes in the same order forget the same ones, and `by_participant` gives that order.
-
-    Args:
-        limit: of all weights together.
-        weigh: gives a value's weight, at least 1.
+    Equal notes in an equal order forget the same values, and `by_participant` returns that order.
+    Args: limit: the greatest sum of weights. weigh: returns a value's weight, at least 1.
     """
 
     def __init__(self, limit: int, weigh: Callable[[V], int]) -> None:
@@ -27,7 +24,8 @@ class Remembered(Generic[K, V]):
 
     @property
     def by_participant(self) -> Mapping[str, Mapping[K, V]]:
-        """The oldest first, of participants as of the keys of one."""
+        """All values; participants, and the keys of each, are in the order of their last note, the
+        oldest first."""
         return self._values
 
     def __iter__(self) -> Iterator[tuple[str, K, V]]:
@@ -43,7 +41,7 @@ class Remembered(Generic[K, V]):
         return self._values.get(participant, {}).items()
 
     def forget(self, participant: str, key: K) -> None:
-        """Forget a value, if it is there."""
+        """Forget a value, if it is remembered."""
         if key in self._values.get(participant, {}):
             self._forget(participant, key)
 

@@ -23,7 +23,7 @@ class Replica:
     """Changes the source of a stream with replicas, besides posts.
 
     Attributes:
-        settling: the state that all replicas have; the source obeys it.
+        settling: the state that all replicas have; the source accepts and cuts accordingly.
     """
 
     def __init__(self, source: Source) -> None:
@@ -33,11 +33,9 @@ class Replica:
 
     @failpoint(Failpoint.SOURCE_LEAD)
     def lead(self, term_number: int, *, reopened: int | None = None) -> None:
-        """Begin a segment of the journal as the leader of that term. Posts go through once
-        `settling.leading` is set.
-
-        Args:
-            reopened: the boundary from which an ended stream goes on; see `Source.reopen`.
+        """Begin a segment of the journal as the leader of that term. Posts are accepted once
+        `settling.leading` is set. Args: reopened: the boundary from which an ended stream
+        continues; see `Source.reopen`.
 
         Raises:
             StorageFullError: there is no room.
@@ -48,7 +46,7 @@ class Replica:
         """The boundary at which an ended stream is reopened, if the leader sends that next.
 
         Raises:
-            DecodeError: no leader sends this there.
+            DecodeError: the data does not fit this place.
         """
         if at[1] or self._source.boundary < END:
             return None
@@ -59,8 +57,9 @@ class Replica:
         """Store a part of the leader's journal at that place, the end of ours.
 
         Raises:
-            DecodeError: no leader sends this there. StorageFullError: the disk is full; the entries
-                before are stored, so that the rest goes to `Source.position`.
+            DecodeError: the part does not fit this place. StorageFullError: the disk is full;
+                earlier entries of the part are stored, so that the rest belongs at
+                `Source.position`.
         """
         reached = self._source.journal.position
         if self._source.journal.has_begun and at != reached and at != (reached[0] + 1, 0):

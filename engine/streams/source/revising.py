@@ -58,8 +58,8 @@ class Revising:
         self.waiting: WaitingRevisions = source.revisions
 
     def look_up(self, body: Bytes, here: Here) -> LookedUp:
-        """Look up the tuples of a post of revisions: the long part, for any thread. It sees no post
-        accepted meanwhile: accept none then; the clock may go on.
+        """Look up the tuples of a post of revisions: the long part, for any thread. It does not see
+        posts that are accepted meanwhile, so accept none; the clock may continue.
 
         Args:
             body: an Arrow IPC stream of `request_schema`, or empty.
@@ -76,7 +76,7 @@ class Revising:
         """Accept a post of revisions: when this returns, it survives the death of the process.
 
         Args:
-            history_us: tuples further behind are not revised.
+            history_us: tuples further behind cannot be revised.
 
         Raises:
             InvalidInputError: the stream has ended, or the post is too large.
@@ -132,7 +132,7 @@ class Revising:
 
     @contextmanager
     def here(self, log: StreamLog, revisions_log: StreamLog) -> Iterator[Here]:
-        """The tuples and revisions that are here now; their files stay while the context lasts."""
+        """The present tuples and revisions; their files stay during the block."""
         with (
             log.reader.pinned(log.files.whole_from, self._source.waiting.committed) as tuples,
             revisions_log.reader.pinned(
@@ -176,7 +176,7 @@ class Here:
     Attributes:
         accepted: see `Revising.accepted`.
         waiting: the tuples that are not in the log. logged: the log's boundary, microseconds.
-        revising: the revisions that are not in their log. revised: reads the others.
+        revising: the revisions that are not in their log. revised: reads the other revisions.
     """
 
     source: Source
@@ -189,7 +189,7 @@ class Here:
     revised: Callable[[], Sequence[pa.Table]]
 
     def newest_first(self, wanted: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-        """Tuples in memory first: they are the newest."""
+        """As `Retained.newest_first`; the tuples in memory, which are the newest, come first."""
         yield self.logged, of_keys(self.waiting, wanted)
         yield from self.lookup.newest_first(wanted, self.logged)
 

@@ -15,8 +15,8 @@ class Settling:
     """The state of one replica of a source stream.
 
     Attributes:
-        leading: whether this peer is the leader: posts go through.
-        settled: all replicas have everything before this position of the journal.
+        leading: whether this peer is the leader, and accepts posts. settled: the position of the
+            journal before which all replicas have everything.
         gate: the boundary up to which epochs may be cut, microseconds.
     """
 
@@ -36,7 +36,7 @@ class Settling:
         self._term_numbers[segment] = term_number
 
     def note_entry(self, end: Position, boundary: int) -> None:
-        """Note the stream's boundary after the entry that ends there."""
+        """Note the stream's boundary after the entry that ends at that position."""
         self._boundaries.append((end, boundary))
 
     def settle(self, upto: Position) -> None:

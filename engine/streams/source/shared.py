@@ -13,14 +13,12 @@ from medusa.overlay.concurrency import Watched
 
 
 class SharedSources:
-    """The source of a stream and that of its late tuples, which tasks share, and the news of them.
-
-    Args:
-        logs: the logs that follow them.
+    """The source of a stream and the source of its late tuples, which tasks share; wakes tasks that
+    wait for changes. Args: logs: the logs of both.
 
     Attributes:
         source: of the stream. late: of its late tuples.
-        lock: held by the task that uses them; afterwards it tells the news, see `exclusive`.
+        lock: held by the task that uses them; see `exclusive`.
     """
 
     def __init__(self, source: Source, late: Source, logs: SourceLogs) -> None:
@@ -34,13 +32,13 @@ class SharedSources:
 
     @asynccontextmanager
     async def exclusive(self) -> AsyncIterator[None]:
-        """Within the block no post goes through, and no file of the journal changes."""
+        """Within the block no post is accepted, and no file of the journal changes."""
         async with self.lock:
             yield
         self.tell()
 
     def replace(self, source: Source, late: Source) -> None:
-        """Close the journals, and go on with others over the same logs, `Cutter.at_rest`."""
+        """Close the journals, and continue with others over the same logs, `Cutter.at_rest`."""
         self.close()
         self.source, self.late = source, late
 
@@ -57,7 +55,7 @@ class SharedSources:
     # -- news -------------------------------------------------------------------------------------
 
     def tell(self) -> None:
-        """Wake those that wait for what the sources have now."""
+        """Wake the tasks that wait for a change of the sources."""
         if self._has_ready:
             self._ready.set(self.source.ready)
         self._clocked.set(self.watch_clock)
@@ -65,18 +63,18 @@ class SharedSources:
 
     @property
     def _has_ready(self) -> bool:
-        late = self.late.ready > self._logs.late.boundary  # also after the stream's end
+        late = self.late.ready > self._logs.late.boundary  # even after the stream's end
         return late or self.source.ready > self._logs.stream.boundary
 
     @property
     def watch_clock(self) -> bool:
         """Whether the clock alone, without a post, may move its boundary or end the presence of a
-        producer. One that was away looks once: producers are waited for from then on."""
+        producer. A leader that was away checks once: it waits for producers from then on."""
         state = self.source.acceptance
         return self.source.attendance.was_away or bool(state.presence.count) or is_held(state)
 
     async def wait_clock(self) -> None:
-        """Return once they watch the clock."""
+        """Return once `watch_clock` is true."""
         await trio.lowlevel.checkpoint()
         await self._clocked.until(lambda watch: watch)
 

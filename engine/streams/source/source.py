@@ -49,12 +49,9 @@ from medusa.overlay.failpoints import Failpoint, failpoint
 
 
 class Attendance:
-    """Since when a leader waits for producers: those that were present under another leader, or in
-    an earlier run, are waited for anew.
-
-    Attributes:
-        was_away: whether it has not seen the clock since it began to lead.
-        since: when that was, microseconds.
+    """Since when a leader waits for producers: the waits for producers that were present under
+    another leader, or in an earlier run, begin anew. Attributes: was_away: whether the leader has
+    not read the clock since it began to lead. since: when the waits began, microseconds.
     """
 
     def __init__(self) -> None:
@@ -70,13 +67,10 @@ class Attendance:
 
 
 class Source:
-    """A source stream at its leader: takes posts, and answers them.
-
-    Attributes:
-        name, schema: of the stream.
-        state: what its accepted entries have led to. journal: has them.
-        acceptance, waiting, revisions: of the state. settling: of the journal.
-        attendance: since when producers are waited for.
+    """A source stream at its leader: accepts posts, and answers them. Attributes: name, schema: of
+    the stream. state: the state after its accepted entries. journal: stores the entries.
+    acceptance, waiting, revisions: of the state. settling: of the journal. attendance: since when
+    producers are waited for.
     """
 
     def __init__(self, state: SourceState, journal: SourceJournal, late: Source | None) -> None:
@@ -107,8 +101,8 @@ class Source:
         """Open the journal in `folder`, and hold every acknowledged row that is not committed.
 
         Args:
-            committed: the log's boundary, microseconds. revised: that of the log of its revisions.
-            late: the source of `<stream>/late`; None if no row can be late.
+            committed: the log's boundary, microseconds. revised: the boundary of the log of its
+                revisions. late: the source of `<stream>/late`; None if no row can be late.
             now: seconds since the epoch.
 
         Raises:
@@ -117,7 +111,7 @@ class Source:
         state = SourceState(name, schema, config, logged=committed, revised=revised, late=late)
         source = cls(state, SourceJournal.open(folder, state), late)
         state.define(config.definition)
-        if source.settling is None:  # else its journal begins when it leads, or follows
+        if source.settling is None:  # otherwise its journal begins when it leads or follows
             source._begin()
         source.hand_on_late(now)
         source.journal.let_go()
@@ -129,7 +123,7 @@ class Source:
 
     @property
     def ready(self) -> int:
-        """The boundary up to which `cut` gives rows."""
+        """The boundary up to which `cut` returns rows."""
         return self.boundary if self.settling is None else self.settling.gate
 
     @property
@@ -145,10 +139,10 @@ class Source:
             now: seconds since the epoch.
 
         Raises:
-            InvalidInputError: the body is not as the schema says (names field and row), or the
-                slack alone holds more than may wait. SequenceGapError: a post is missing before it.
-                ConflictError: it does not go on where the last one ended.
-            BusyError: too much waits for the log; StorageFullError: the disk is full.
+            InvalidInputError: the body does not fit the schema (the message names field and row),
+                or more rows would wait for the slack alone than may wait. SequenceGapError: a post
+                is missing before it. ConflictError: it does not begin where the last one ended.
+                BusyError: too many rows wait for the log; StorageFullError: the disk is full.
             After any of these nothing was stored, and the same sequence may be sent again.
         """
         request.check()
@@ -161,12 +155,12 @@ class Source:
 
     def known(self, request: PostRequest) -> Posted | None:
         """The answer to number 0, or to a post that was accepted before; None: the post is new. A
-        stream with replicas acknowledges a post, also one accepted before, only once it is settled.
+        stream with replicas acknowledges a post, even a repeated one, only once it is settled.
 
         Raises:
             UnavailableError: another peer is the leader.
             SequenceGapError: a post is missing before it.
-            ConflictError: it does not go on where the last one ended.
+            ConflictError: it does not begin where the last one ended.
         """
         self._check_leading()
         writer, sequence = request.writer, request.post.sequence
@@ -182,7 +176,7 @@ class Source:
 
     def take_late(self, stream: str, number: int, payload: pa.Table, now: float) -> None:
         """Accept the late rows of another stream, once. number: counts its posts with late rows; it
-        only grows, and leaps where a loss of power took entries of this journal.
+        only grows, with gaps where a loss of power lost entries of this journal.
 
         Raises:
             BusyError: try again later.
@@ -193,8 +187,8 @@ class Source:
 
     @failpoint(Failpoint.SOURCE_ALTER)
     def alter(self, definition: StreamDefinition) -> None:
-        """Change the stream's definition from here on, behind all posts so far. With replicas it
-        counts once it is settled.
+        """Change the stream's definition from here on, after all posts so far. With replicas it
+        takes effect once it is settled.
 
         Raises:
             UnavailableError: another peer is the leader.
@@ -209,10 +203,8 @@ class Source:
     @failpoint(Failpoint.SOURCE_REOPEN)
     def reopen(self, boundary: int) -> None:
         """Let an ended stream continue from that boundary; no reader has seen its end, and its logs
-        are shortened. With replicas it counts once the leader's term is installed.
-
-        Raises:
-            StorageFullError: the disk is full; the stream has still ended.
+        are shortened. With replicas this takes effect once the leader's term is installed. Raises:
+        StorageFullError: the disk is full; the stream stays ended.
         """
         now = self.acceptance
         assert now.boundary == END, "it has not ended"
@@ -227,8 +219,8 @@ class Source:
             self.settling.forget_end(boundary, self.waiting.committed)
 
     def shortened(self, upto: int, logged: int, revised: int) -> None:
-        """Note that its logs go no further than `upto` for now. logged, revised: the boundaries of
-        the logs of its tuples and of its revisions."""
+        """Note that its logs reach no further than `upto` for now. logged, revised: the boundaries
+        of the logs of its tuples and of its revisions."""
         self.waiting.shorten(upto, logged)
         if self.revisions is not None:
             self.revisions.shorten(upto, revised)
@@ -238,7 +230,7 @@ class Source:
 
         Args:
             now: seconds since the epoch.
-            may_leap: whether by more than `LEAP_US`: no while the clock may be wrong.
+            may_leap: whether it may move by more than `LEAP_US`: not while the clock may be wrong.
         """
         self.hand_on_late(now)
         self.attendance.wait(self.acceptance.presence, now)
@@ -250,7 +242,7 @@ class Source:
         at = by_clock(self.acceptance, now_us, present=present, may_leap=may_leap)
         if self.settling is None:
             self.acceptance.advance(at)
-        elif at > self.boundary:  # by an entry: replicas do not look at their own clocks
+        elif at > self.boundary:  # by an entry, because replicas do not use their own clocks
             entry = _by_itself(self.acceptance)
             self.journal.append(structs.replace(entry, becomes=at, taken=now_us), b"", None)
 
@@ -258,7 +250,7 @@ class Source:
         """The next epoch for the log: (boundary, rows with stime <= it in canonical order).
 
         None: the boundary has not moved. It is the same until `committed`, so that a failed append
-        is simply tried once more. A large epoch comes in several cuts.
+        is simply tried again. A large epoch takes several cuts.
         """
         reached = self.ready
         if self.revisions is not None:  # the log of revisions is never behind
@@ -266,13 +258,14 @@ class Source:
         return self.waiting.cut(reached)
 
     def committed(self, upto: int) -> None:
-        """Note that the log has the epoch of `cut`; its rows need their journal no longer."""
+        """Note that the log has the epoch of `cut`; the journal need not keep its rows any
+        longer."""
         self.waiting.commit(upto)
         self.journal.let_go()
 
     def begin_again(self, boundary: int) -> None:
-        """Go on after another copy of this journal has accepted posts that are not in this one. Its
-        row numbers are not given again, and producers may leap over the posts that it answered.
+        """Continue after another copy of this journal has accepted posts that this one lacks. Its
+        row numbers are not used again, and producers may leave gaps for the posts that it answered.
 
         Args:
             boundary: rows up to it are late from now on.
@@ -293,12 +286,12 @@ class Source:
         if reopened is not None:
             self.reopen(reopened)
             return
-        # after a loss of power a log may be ahead of the journal: no row goes behind the log
+        # after a loss of power a log may be ahead of the journal: no row may come behind the log
         self.acceptance.advance(self.state.reached)
         self.journal.begin_segment()
 
     def hand_on_late(self, now: float) -> None:
-        """Give late rows that all replicas have to the stream of late tuples. now: seconds."""
+        """Pass late rows that all replicas have to the stream of late tuples. now: seconds."""
         settling = self.settling
         self.waiting.late_queue.hand_on(now, lambda at: settling is None or at <= settling.settled)
 
@@ -349,21 +342,22 @@ class Source:
         )
 
     def _begin(self) -> None:
-        """Take posts from now on: the journal of a stream without replicas was read."""
+        """Begin to accept posts, because the journal of a stream without replicas was read."""
         journal, reached = self.journal, self.state.reached
         by_times = by_slack(self.acceptance, self.acceptance.slack_us)
         self.acceptance.advance(max(reached, by_times))
-        if journal.has_lost_end:  # rows of it may be in the log, under numbers that go on
+        # the log may have rows of the lost end, under numbers that continue
+        if journal.has_lost_end:
             self.acceptance.begin_again(reached)
         if journal.lost and self._late is not None:
-            # Late rows are handed on as they are accepted: missing posts had numbers there.
+            # Late rows are passed on when they are accepted: missing posts had numbers there, too.
             handed_on = self._late.acceptance.last_of(Writer(self.name))
             self.acceptance.late_posts = max(self.acceptance.late_posts, handed_on)
         if journal.lost or journal.cut_off or not journal.has_begun:
             journal.begin_segment()  # its snapshot remembers the doubted producers
 
     def _awaits_first(self, now_us: int) -> bool:
-        """Whether nothing was posted yet, and somebody may be about to: it has just begun."""
+        """Whether the stream has just begun, and its first post may follow soon."""
         waited = now_us - self.attendance.since
         return self.boundary == BEGINNING and 0 <= waited < self.acceptance.presence.idle_us
 

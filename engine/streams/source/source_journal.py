@@ -23,7 +23,8 @@ from medusa.engine.streams.validate import Batch
 from medusa.overlay.errors import InternalError, InvalidInputError, StorageError
 
 _IDLE_SEGMENT_BYTES: Final = 2**20
-"""A segment this long is replaced once the log has all of it, so that a full disk empties."""
+"""A segment of this many bytes is replaced once the log has all of it, so that a full disk gets
+room."""
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 
@@ -33,8 +34,8 @@ class SourceJournal:
 
     Attributes:
         settling: the state that all replicas have; None: the stream has no replicas.
-        lost: acknowledged entries that are known to be missing, for people.
-        cut_off: entries that the process died in, and that were not acknowledged, for people.
+        lost: the known losses of acknowledged entries, in words for people. cut_off: unacknowledged
+            entries during which the process died, in words for people.
     """
 
     _journal: Journal
@@ -59,7 +60,7 @@ class SourceJournal:
 
     @property
     def position(self) -> Position:
-        """Its end."""
+        """The position of the journal's end."""
         return self._journal.position
 
     @property
@@ -73,7 +74,7 @@ class SourceJournal:
 
     @property
     def segments(self) -> tuple[tuple[int, int, int], ...]:
-        """(number, term, bytes) of its segments; see `Snapshot.term_number`."""
+        """(number, term, bytes) of each segment; see `Snapshot.term_number`."""
         term_number_of = (lambda _: 0) if self.settling is None else self.settling.term_number_of
         numbers = self._journal.segments
         return tuple(
@@ -81,7 +82,7 @@ class SourceJournal:
         )
 
     def read(self, at: Position, limit: int) -> tuple[Position, bytes]:
-        """A part for a replica; see `Journal.read`."""
+        """A part of the journal for a replica; see `Journal.read`."""
         return self._journal.read(at, limit)
 
     def append(self, entry: Entry, body: Bytes, batch: Batch | None) -> None:
@@ -109,7 +110,7 @@ class SourceJournal:
         """Begin a segment with the leader's snapshot.
 
         Raises:
-            DecodeError: no leader sends this. StorageFullError: the disk is full.
+            DecodeError: the snapshot is invalid. StorageFullError: the disk is full.
         """
         self._restore_snapshot(number, snapshot)
         self._journal.begin(snapshot, 0 if self._journal.segment else number)
@@ -119,14 +120,14 @@ class SourceJournal:
         """Append an entry of the leader's journal.
 
         Raises:
-            DecodeError: no leader sends this. StorageFullError: the disk is full.
+            DecodeError: the entry is invalid. StorageFullError: the disk is full.
         """
         entry, batch = self._state.decoded(meta, body)
         self._journal.append(meta, body)
         self._take(entry, batch)
 
     def let_go(self) -> None:
-        """Delete the segments that nothing needs any more."""
+        """Delete the segments that are no longer needed."""
         waiting = self._state.waiting
         idle = not waiting.pending.bytes and not waiting.late_queue
         leading = self.settling is None or self.settling.leading
@@ -144,7 +145,7 @@ class SourceJournal:
             self._journal.drop(segment + 1)
 
     def note_leapt(self, writer: Writer, missing: range) -> None:
-        """Note that a producer goes on behind posts that are not here."""
+        """Note that a producer continues after posts that this journal lacks."""
         if missing:
             of = f" of {writer.participant}" if writer.participant else ""
             text = (
@@ -167,7 +168,7 @@ class SourceJournal:
                 self._note_entry((record.segment, record.end))
                 return
             entry, batch = state.decoded(record.meta, record.body)
-            # A leap that was accepted before was reported then.
+            # A gap that was accepted earlier was reported then.
             leapt = range(0)
             if self.lost:
                 leapt = state.acceptance.leapt(entry.writer, entry.sequence)
@@ -200,12 +201,12 @@ class SourceJournal:
     def _take(self, entry: Entry, batch: Batch | None, at: Position | None = None) -> None:
         at = at or self.position
         needed = self._state.take(entry, batch, at)
-        # the segment stays until the log has rows with stime <= that
+        # the segment stays until the log has rows up to this stime
         self._needed[at[0]] = max(self._needed.get(at[0], BEGINNING), needed)
         self._note_entry(at)
 
     def _note_entry(self, at: Position) -> None:
-        """Note the boundary after the entry that ends there."""
+        """Note the boundary after the entry that ends at that position."""
         if self.settling is not None:
             self.settling.note_entry(at, self._state.boundary)
 

@@ -63,16 +63,14 @@ class SourceState:
     @property
     def reached(self) -> int:
         """The greatest boundary of its logs, microseconds: the clock may have moved both, and a
-        crash come before the log of tuples followed."""
+        crash may have come before the log of tuples followed."""
         committed = self.waiting.committed
         return committed if self.revisions is None else max(committed, self.revisions.committed)
 
     def take(self, entry: Entry, batch: Batch | None, at: Position) -> int:
-        """Put a journaled entry where it belongs; gives the stime up to which logs must come before
-        the journal needs it no longer.
-
-        Args:
-            batch: None: the log has all of it. at: where the entry ends in the journal.
+        """Apply a journaled entry; returns the stime that the logs must reach before the journal
+        may drop it. Args: batch: None: the log has all its rows. at: where the entry ends in the
+        journal.
         """
         late_posts = self.acceptance.late_posts
         self.acceptance.apply(entry)
@@ -101,14 +99,14 @@ class SourceState:
 
     def snapshot(self) -> Snapshot:
         """The state between two entries."""
-        # What is before the oldest segment is in the log alone, which is then no shorter than this.
-        # A stream that has ended may be reopened, and its log be shortened.
+        # Only the log has the rows before the oldest segment, so it is no shorter than this. A
+        # stream that has ended may be reopened, and its log shortened.
         logged = min(self.waiting.committed, self.boundary)
         snapshot = self.acceptance.snapshot()
         return snapshot if logged == END else msgspec.structs.replace(snapshot, logged=logged)
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Go on from a snapshot."""
+        """Set the state of a snapshot."""
         self.acceptance.restore(snapshot)
         if snapshot.definition is not None:
             self.config = self.config.of(snapshot.definition)

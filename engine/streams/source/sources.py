@@ -26,8 +26,8 @@ def open_sources(
     """The sources of a stream and of its late tuples, over the journals in its folder. Blocking.
 
     Args:
-        committed: the boundaries of their logs. revised: of the log of its revisions.
-        journal: see `open_leader`.
+        committed: the boundaries of their logs. revised: the boundary of the log of its revisions.
+            journal: see `open_leader`.
 
     Raises:
         InternalError: the files are damaged. StorageFullError: no room to begin.

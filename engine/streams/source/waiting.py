@@ -36,8 +36,8 @@ _NUMBERED_BYTES: Final = 16
 
 
 HELD_SHARE: Final = 0.5
-"""Share of the memory for waiting tuples that may wait for other producers alone: the rest is for
-the posts that move the boundary."""
+"""Share of the memory for waiting tuples that tuples may take which wait only for other producers:
+the rest is for posts that move the boundary."""
 
 
 class _Waiting:
@@ -45,7 +45,7 @@ class _Waiting:
 
     Attributes:
         committed: the boundary of their log, microseconds.
-        pending: those that wait for the stream's boundary to pass them.
+        pending: the rows that wait for the stream's boundary to pass them.
     """
 
     def __init__(self, schema: pa.Schema, committed: int) -> None:
@@ -80,7 +80,7 @@ class WaitingTuples(_Waiting):
     """The tuples of one source stream.
 
     Attributes:
-        late_queue: those that were late, and that the stream of late tuples does not have yet.
+        late_queue: late tuples that the stream of late tuples does not have yet.
     """
 
     def __init__(self, name: str, schema: Schema, committed: int, late: Taker | None) -> None:
@@ -95,7 +95,7 @@ class WaitingTuples(_Waiting):
         return pa.concat_tables([self.pending.schema.empty_table(), *self.pending.tables()])
 
     def decoded(self, entry: Entry, body: Bytes, revised: int) -> Batch | None:
-        """The rows of an entry of the journal; None: nothing needs them any more.
+        """The rows of an entry of the journal; None: they are not needed any more.
 
         Args:
             revised: the boundary of the log of revisions.
@@ -110,15 +110,10 @@ class WaitingTuples(_Waiting):
         return batch if entry.arrival is None else batch.arrived(entry.arrival)
 
     def check_room(self, batch: Batch, entry: Entry, ready: int, config: SourceConfig) -> None:
-        """Refuse a post for which there is no room. A producer that others hold has a share of it:
-        the rest is for the posts that move the boundary.
-
-        Args:
-            ready: the boundary up to which `cut` gives rows.
-
-        Raises:
-            BusyError: too much waits for the log, or for other producers.
-            InvalidInputError: too much waits for the slack.
+        """Refuse a post for which there is no room. A producer that waits for others has a share of
+        the room: the rest is for posts that move the boundary. Args: ready: the boundary up to
+        which `cut` returns rows. Raises: BusyError: too many rows wait for the log, or for other
+        producers. InvalidInputError: too many rows wait for the slack.
         """
         if not entry.count:
             return
@@ -140,11 +135,8 @@ class WaitingTuples(_Waiting):
             )
 
     def take(self, entry: Entry, batch: Batch, at: Position, late_posts: int) -> None:
-        """Let an accepted entry's rows wait: the late ones for the stream of late tuples.
-
-        Args:
-            at: where the entry ends in the journal.
-            late_posts: posts before it that had late rows.
+        """Let an accepted entry's rows wait, late ones for the stream of late tuples. Args: at:
+        where the entry ends in the journal. late_posts: the number of earlier posts with late rows.
         """
         found = entry.judged(batch)
         if found is not None and entry.late:
@@ -181,7 +173,7 @@ class LateRows:
     Attributes:
         number: of the post, among the posts with late rows.
         position: where its entry ends in the journal.
-        taken: their time of arrival, seconds since the epoch; 0: when they are handed on.
+        taken: their time of arrival, seconds since the epoch; 0: the time when they are passed on.
     """
 
     number: int
@@ -207,7 +199,7 @@ class LateQueue:
 
     @property
     def segment(self) -> int:
-        """The journal's segment with the first of them; the queue is not empty."""
+        """The journal's segment with the first late row; the queue is not empty."""
         return self._waiting[0].position[0]
 
     def add(self, rows: LateRows) -> None:
@@ -215,10 +207,8 @@ class LateQueue:
             self._waiting.append(rows)
 
     def hand_on(self, now: float, may: Callable[[Position], bool]) -> None:
-        """Give them to the stream of late tuples, as far as it takes them now.
-
-        Args:
-            may: whether the rows of the entry that ends there go now.
+        """Pass late rows to the stream of late tuples, as far as it accepts them now. Args: may:
+        takes the end of an entry; whether its rows may be passed on now.
         """
         while self._waiting and self._late is not None:
             rows = self._waiting[0]
@@ -232,8 +222,8 @@ class LateQueue:
 
 
 EPOCH_BYTES: Final = 12 * 2**20
-"""Arrow bytes in one epoch, about, and one post more at most: memory has several epochs for
-subscribers, and a writer, a reader or a receiver holds little."""
+"""Arrow bytes in one epoch, about, exceeded by one post at most: so memory can hold several epochs
+for subscribers, and a writer, a reader or a receiver holds little."""
 
 _COLUMN_BYTES: Final = 2**10
 """Overhead of one column of one post, about: many tiny posts must count in full."""
@@ -245,8 +235,8 @@ class _Piece:
 
     Attributes:
         low, high: their least and greatest stime. ordered: by stime.
-        bytes: see `taken_by`, which takes some 30 us: slack lets a thousand posts wait, and each
-            epoch looks at all of them.
+        bytes: see `taken_by`, which takes some 30 us: a thousand posts may wait for the slack, and
+            each epoch visits all of them.
     """
 
     rows: pa.Table
@@ -274,7 +264,7 @@ class _Piece:
             count = rows_upto(self.rows, boundary)
             before, after = self.rows.slice(0, count), self.rows.slice(count)
             if after.num_rows < count:
-                after = copied(after)  # few rows must not keep a large body alive
+                after = copied(after)  # few rows must not keep a large body in memory
         else:
             early = pc.less_equal(self.rows.column(STIME), boundary)
             before, after = self.rows.filter(early), self.rows.filter(pc.invert(early))
@@ -296,8 +286,7 @@ class Pending:
 
     Attributes:
         schema: of the rows.
-        bytes: held in memory, those of the cut included.
-        cut: (boundary, rows up to it), until the log confirms it.
+        bytes: in memory, the cut included. cut: (boundary, rows up to it), until the log has it.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -327,7 +316,7 @@ class Pending:
         return sum(piece.beyond(boundary) for piece in self._pieces)
 
     def ready(self, boundary: int) -> bool:
-        """Whether the log's next epochs make room, if the boundary is this one."""
+        """Whether the log's next epochs will make room, if the boundary is this one."""
         return self.cut is not None or any(piece.low <= boundary for piece in self._pieces)
 
     def take(self, boundary: int) -> None:
@@ -348,13 +337,13 @@ class Pending:
         self.bytes = sum(piece.bytes for piece in late) + self.cut[1].nbytes
 
     def let_go(self) -> None:
-        """Drop the cut, which the log has."""
+        """Drop the cut, because the log has it."""
         self.cut = None
         self.bytes = sum(piece.bytes for piece in self._pieces)
 
     def shorten(self, upto: int, logged: int) -> None:
-        """Shorten the cut: the log goes no further than `upto` for now. All rows are before that;
-        the log is at `logged`."""
+        """Shorten the cut: the log reaches no further than `upto` for now. All rows are before that
+        boundary; the log is at `logged`."""
         if self.cut is None:
             return
         boundary = min(self.cut[0], upto)
@@ -364,7 +353,7 @@ class Pending:
             self.cut = boundary, self.cut[1]
 
     def _within(self, boundary: int) -> int:
-        """The boundary, or the latest before it that keeps the epoch small."""
+        """The boundary, or the latest earlier one that keeps the epoch small."""
         size = 0
         pieces = sorted(self._pieces, key=lambda piece: piece.low)
         for piece in pieces:
@@ -400,10 +389,9 @@ class WaitingRevisions(_Waiting):
 
         Args:
             name: of the stream. size: bytes of the revisions. limit: bytes of tuples that may wait.
-            ready: the boundary up to which `cut` gives rows. becomes: the stream's after the post.
-
-        Raises:
-            BusyError: too much waits for their log. InvalidInputError: or for the boundary.
+            ready: the boundary up to which `cut` returns rows. becomes: the stream's boundary after
+                the post. Raises: BusyError: too many revisions wait for their log.
+                InvalidInputError: too many wait for the boundary.
         """
         waiting = self.pending.bytes
         if not waiting or waiting + size <= PENDING_SHARE * limit:
@@ -417,7 +405,7 @@ class WaitingRevisions(_Waiting):
             )
 
     def decoded(self, entry: Entry, body: Bytes) -> Batch | None:
-        """The rows of an entry of the journal; None: the log has them, or there are none."""
+        """The rows of an entry of the journal; None: the log has them, or the entry has none."""
         assert entry.position is not None, "an entry of tuples"
         if not entry.count or entry.position <= self.committed:
             return None

@@ -21,11 +21,11 @@ from medusa.overlay.events import Events
 from medusa.overlay.troubles import Reason, Trouble
 
 NEARLY: Final = 0.8
-"""The share of the quota at which a person is warned, in time to act: tuples kept for a network
-split, or for an absent subscriber, grow until that is over."""
+"""The share of the quota at which a person is warned, in time to act: tuples that are kept during a
+network split, or for an absent subscriber, grow until it ends."""
 
 AGAIN: Final = 0.7
-"""Below this share the next time that the quota is nearly used up is a new warning."""
+"""The share below which use must fall before a new warning is possible."""
 
 
 QUOTA_MEND: Final = (
@@ -34,14 +34,16 @@ QUOTA_MEND: Final = (
 )
 
 FULL_BYTES: Final = 2**20
-"""A disk with less room is full: it takes no whole segment of a journal and hardly an epoch."""
+"""A disk with fewer free bytes counts as full: it has no room for a segment of a journal, and
+hardly for an epoch."""
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that this peer may still take of the disk; of one that cannot be asked many."""
+    """Bytes that this peer may still take of the disk; a large number if the disk cannot be
+    asked."""
     try:
         return shutil.disk_usage(folder).free
-    except OSError:  # streams that meet it tell of it
+    except OSError:  # streams that meet the fault report it
         return FULL_BYTES
 
 
@@ -107,7 +109,7 @@ class DiskQuota:
 
     @property
     def short_bytes(self) -> int:
-        """Bytes that must go until it is no longer nearly full; 0: none."""
+        """Bytes to free until the quota is no longer nearly full; 0: none."""
         return max(0, self._taken() - int(self._limit_bytes * NEARLY))
 
     async def wait(self) -> None:
@@ -130,13 +132,15 @@ class DiskQuota:
 
 
 OF_ALL: Final = 1 / 4
-"""The part of `engine.disk_bytes` for all other participants together: most of it is ours."""
+"""The share of `engine.disk_bytes` for all other participants together: most of it is for our
+own."""
 
 OF_PARTICIPANT: Final = OF_ALL / 2
-"""The part for one participant, on all streams: there is always room for another one."""
+"""The part for one participant, on all streams: so that there is always room for another
+participant."""
 
 OF_STREAM: Final = OF_PARTICIPANT / 2
-"""The part for one participant on one stream: it can read a second stream."""
+"""The share for one participant on one stream, so that it can read a second stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +150,8 @@ class Held:
     Attributes:
         key: of the log. consumer: the subscriber, or the task, that the log waits for.
         holder: its participant.
-        bytes: of files that are kept for it, and that none of our own consumers needs.
-        since: when it last acknowledged anything, or began to lag; seconds.
+        bytes: of files that are kept for it, and that no consumer of our own needs. since: when it
+            last acknowledged a boundary, or began to lag; seconds.
     """
 
     key: LogKey
@@ -160,12 +164,9 @@ class Held:
 def to_let_go(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
-    """The consumers that the streams stop waiting for, each with the reason, for people; those that
-    hold the most first.
-
-    Args:
-        disk_bytes: the quota of this peer's streams. short_bytes: missing at the moment.
-        hold_s: how long a consumer that acknowledges nothing is waited for, seconds.
+    """The consumers to release, each with the reason in words for people; those that hold the most
+    come first. Args: disk_bytes: the quota of this peer's streams. short_bytes: bytes to free now.
+    hold_s: how long a consumer that acknowledges nothing is waited for, seconds.
     """
     gone: dict[Held, str] = {}
     for each in held:
@@ -188,7 +189,8 @@ def to_let_go(
 
 
 def _kept(held: Iterable[Held]) -> int:
-    """Bytes that they keep together: of each stream, those of the consumer that lags most."""
+    """Bytes that these consumers keep together: for each stream, the bytes of the consumer that
+    lags most."""
     most: dict[LogKey, int] = {}
     for each in held:
         most[each.key] = max(most.get(each.key, 0), each.bytes)

@@ -19,23 +19,21 @@ from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.files import load_json, save_json, storing
 
 _ENDED: Final = "ended.json"
-"""Has the readers that were given the end of the stream."""
+"""The file with the readers that got the end of the stream."""
 
 MAX_END_READERS: Final = 64
-"""Readers in that file: one is enough for a refusal, and people want to know which."""
+"""Readers in that file: one is enough for a refusal; people want to know a few."""
 
 
 class EndReaders(Struct, frozen=True):
-    """The readers that were given the end of a source stream or of its revisions."""
+    """The readers that got the end of a source stream or of its revisions."""
 
     readers: tuple[str, ...]
 
 
 class EndsRead:
-    """The record of it, for all streams of a peer.
-
-    Args:
-        find: a log of a stream here, by its name and variant.
+    """Records which readers got the ends of streams, for all streams of a peer. Args: find: finds a
+    log of a stream here by its name and variant.
     """
 
     def __init__(
@@ -46,7 +44,7 @@ class EndsRead:
         self._telling = Locks()
 
     async def note(self, state: StreamState, reader: str) -> None:
-        """Record for good that a reader is given the end of a source stream or of its revisions.
+        """Record on disk that a reader gets the end of a source stream or of its revisions.
 
         Raises:
             BrokenError: the stream was reopened.
@@ -63,11 +61,12 @@ class EndsRead:
                 await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
 
     def telling(self, source: StreamState) -> trio.Lock:
-        """While it is held no further reader is told that the stream has ended."""
+        """The lock under which a reader gets the end of the stream: while it is held, no further
+        reader does."""
         return self._telling.of(str(source.key))
 
     def readers(self, state: StreamState) -> tuple[str, ...]:
-        """The readers that were given a source stream's end, or its revisions', for people."""
+        """The readers that got a source stream's end, or its revisions', in words for people."""
         return load_end_readers(self._path(state))
 
     @failpoint(Failpoint.STREAM_FORGET_END)

@@ -21,13 +21,13 @@ from medusa.overlay.inventory import Inventory, forgotten, is_missing
 from medusa.overlay.troubles import Reason, Trouble
 
 GONE: Final = "~"
-"""The start of the folder's name of a dropped stream: no stream's name begins so."""
+"""The prefix of the folder of a dropped stream; no stream's name begins so."""
 
 MAX_FILE_NAME: Final = 255
-"""Bytes of a file's name, of every common file system."""
+"""Bytes of a file's name that every common file system allows."""
 
 _FILE: Final = "stream.json"
-"""Has the definition of the folder's stream."""
+"""The file with the definition of the folder's stream."""
 
 _SET_ASIDE: Final = "stream.aside.json"
 
@@ -46,10 +46,8 @@ def read_entry(folder: Path) -> StoredStream:
 
 
 class StreamFolders:
-    """The folders, and those that are missing or of no stream.
-
-    Args:
-        path: has them all.
+    """The folders of streams; knows which are missing, or belong to no stream. Args: path: the
+    folder that has them all.
     """
 
     def __init__(self, path: Path, events: Events) -> None:
@@ -62,12 +60,13 @@ class StreamFolders:
     def of(self, key: LogKey) -> Path:
         """The folder of a log's files."""
         name = file_name(str(key))
-        if len(name) > MAX_FILE_NAME:  # of a variant: the file within has the whole name
+        if len(name) > MAX_FILE_NAME:  # a variant's folder: the file within has the whole name
             name = hashlib.sha256(str(key).encode()).hexdigest()
         return self._path / name
 
     async def stored(self) -> AsyncGenerator[StoredStream, None]:
-        """The streams of the last run; what is missing, or of no stream, is noted."""
+        """The streams of the last run; notes folders that are missing, or that belong to no
+        stream."""
         with storing(self._path):
             folders = sorted(path for path in self._path.iterdir() if path.is_dir())
         self._missing = self._inventory.missing(path.name for path in folders)
@@ -105,20 +104,20 @@ class StreamFolders:
         save_json(self.of(LogKey(stored.entry.stream.name, stored.variant)) / _FILE, stored)
 
     async def remove(self, key: LogKey) -> None:
-        """Delete a log's files; people are told if they stay."""
+        """Delete a log's files; note it as a trouble if they stay."""
         folder = self.of(key)
         gone = folder.with_name(GONE + hashlib.sha256(str(key).encode()).hexdigest())
         try:
             self._inventory.remove(folder.name)
             with storing(folder), suppress(FileNotFoundError):
-                folder.rename(gone)  # or a crash might leave a part of it
+                folder.rename(gone)  # otherwise a crash might leave a part of the folder
         except StorageError as error:
             self._events.note("error", f"dropped {key}, but its files stay: {error}")
             return
         await trio.to_thread.run_sync(_remove, gone)
 
     async def put_aside(self, key: LogKey, aside: LogKey) -> Path:
-        """Keep the files of a closed log under another key, which no restart opens; gives their
+        """Keep the files of a closed log under another key, which no restart opens; returns their
         folder."""
         folder = self.of(aside)
         self._inventory.remove(self.of(key).name)
@@ -126,7 +125,7 @@ class StreamFolders:
         return folder
 
     def troubles(self) -> Iterator[Trouble]:
-        """The folders that are missing, or of no stream."""
+        """The troubles with folders: they are missing, or belong to no stream."""
         for folder in self._unknown:
             yield Trouble(Reason.ROWS_LOST, str(folder), f"has no {_FILE}", _MEND)
         for name in self._missing:

@@ -30,13 +30,13 @@ SIZES: Final = "sizes.json"
 """The file in the frozen folder with the lengths of the others."""
 
 WARM_UP: Final = "warm-up"
-"""The folder of a peer's data in which tasks are tried out: all that compute for it can read it."""
+"""The folder of a peer's data for warm-ups of tasks, which all its executors can read."""
 
 LEFT_OUT: Final = frozenset({"ballots", "logs", WARM_UP})
 """Folders of a peer's data that a copy leaves out: an old vote is worse than none."""
 
 INDEX: Final = "catalog.sqlite"
-"""The catalog's index: it is made anew if it is missing."""
+"""The file of the catalog's index, which is made anew if it is missing."""
 
 
 async def freeze(store: StreamStore, data: Path, into: Path) -> None:
@@ -53,9 +53,9 @@ async def freeze(store: StreamStore, data: Path, into: Path) -> None:
             if state.leader is not None and not state.entry.stream.k_safety:
                 await (
                     state.leader.cutter.log_ready()
-                )  # a restored peer may go on behind what is logged
+                )  # a restored peer may continue behind the logged part
                 await resting.enter_async_context(state.leader.cutter.at_rest())
-        _link(store, data, into)  # without an await: no log moves meanwhile
+        _link(store, data, into)  # without an await, so that no log moves meanwhile
 
 
 class FrozenLog(NamedTuple):
@@ -67,13 +67,13 @@ class FrozenLog(NamedTuple):
 
 
 async def freeze_stream(store: StreamStore, name: str, into: Path) -> FrozenLog:
-    """Freeze the log of a stream in a folder of hard links, from behind its last lost file on.
+    """Freeze the log of a stream in a folder of hard links, from the end of its last lost file on.
 
     Args:
         into: a new folder on the same file system.
 
     Raises:
-        NotFoundError: this peer keeps no log of it, or one without files.
+        NotFoundError: this peer keeps no log of it, or an empty one.
         StorageError: the disk does not take it.
     """
     log = _log_of(store, name)
@@ -115,9 +115,8 @@ def _link(store: StreamStore, data: Path, into: Path) -> None:
 
 
 def copied(data: Path, leave_out: Iterable[Path] = ()) -> Iterator[Path]:
-    """The files of a peer's data that belong to a copy. leave_out: folders.
-
-    Inventories do not: the copy has no votes, and less than all streams.
+    """The files of a peer's data that belong to a copy. leave_out: folders. Inventories do not
+    belong to it, because the copy has no votes, and not all streams.
     """
     out = {*leave_out, *_replicated(data), *(data / name for name in LEFT_OUT)}
     for folder, names, files in os.walk(data):
@@ -133,7 +132,7 @@ def _replicated(data: Path) -> set[Path]:
     for path in data.glob("streams/*/stream.json"):
         try:
             stored = load_json(path, StoredStream, mend="restore it from a copy")
-        except NotFoundError:  # it was dropped a moment ago
+        except NotFoundError:  # it was just dropped
             continue
         if stored.entry.stream.k_safety:
             found.add(path.parent)

@@ -23,7 +23,7 @@ from medusa.overlay.inventory import SUFFIX, Inventory, is_missing
 LOG: Final = "log"
 
 Damaged = Callable[[DamagedError], None]
-"""Called with each damaged file, which is left out."""
+"""A function that is called with each damaged file, which is left out."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SeenLog:
     Attributes:
         name: of its folder: log, late or revisions.
         start, boundary: it has the rows in between, microseconds.
-        lost: intervals of which the rows are damaged or missing.
+        lost: the intervals whose rows are damaged or missing.
     """
 
     name: str
@@ -52,7 +52,7 @@ class SeenJournal:
     Attributes:
         name: of its folder.
         entries: whole ones; the first of each segment is a snapshot.
-        torn: bytes of an entry that the process died in; it was not acknowledged.
+        torn: bytes of the entry that the process was writing when it died; it was not acknowledged.
     """
 
     name: str

@@ -23,12 +23,13 @@ from medusa.overlay.log import bound
 from medusa.overlay.troubles import Reason, Trouble
 
 HURRY_SHARE: Final = 0.125
-"""Share of the bytes that may wait for their boundary: past it an epoch is cut before its time."""
+"""Share of the bytes that may wait for their boundary: beyond it an epoch is cut before its
+time."""
 
 
 REFUSED_S: Final = 60.0
 """Seconds for which the refusal of a post is a trouble, unless a later one was accepted: clients
-try again sooner. Without posts nobody knows whether the next one would be refused."""
+try again sooner. Without posts it is not known whether the next one would be refused."""
 
 STORE_MEND: Final = "mend the disk, and all goes on by itself"
 
@@ -41,7 +42,7 @@ class _Refusal(NamedTuple):
 
 
 LATE_NOTED_S: Final = 60.0
-"""Seconds between two notes of one stream's late rows: a source of them may go on for days."""
+"""Seconds between two notes of one stream's late rows: late rows may come for days."""
 
 
 class Intake:
@@ -75,8 +76,8 @@ class Intake:
         self._nursery.start_soon(self._advance, state, leader)
 
     def _check_clock(self, state: StreamState, leader: Leader) -> None:
-        """Report a boundary of the clock that lies in the future: the clock was wrong then, or is
-        wrong now. A boundary is a promise, and is not taken back."""
+        """Report a boundary that follows the clock and lies in the future: the clock was wrong
+        then, or is wrong now. A boundary is a promise, so it is never moved back."""
         by_clock = state.entry.stream.idle is Idle.CLOCK or state.entry.schema.time is None
         boundary, now = leader.boundary / 1e6, self._clock()
         if by_clock and leader.boundary < END and boundary > now + MAX_AHEAD_S:
@@ -93,7 +94,7 @@ class Intake:
             noted.pop(key, None)
 
     def troubles(self) -> Iterator[Trouble]:
-        """The streams here that stand still, or refused a post a moment ago."""
+        """The troubles of streams here that stand still, or refused a post recently."""
         for key, reason in self._broken.items():
             what = f"stands still, and refuses posts: {reason}"
             yield Trouble(Reason.REFUSES_POSTS, key.stream, what, "start this peer again")
@@ -136,7 +137,7 @@ class Intake:
                 raise
             except BusyError:
                 state.hurry.ring()
-                # a stream that breaks wakes no waiter
+                # otherwise a stream that breaks would not wake its waiters
                 with trio.move_on_after(self._config.timing.store_again_s):
                     await leader.logs.stream.wait_beyond(moved)
                 continue
@@ -158,7 +159,7 @@ class Intake:
 
     def _note_refusal(self, state: StreamState, reason: str) -> None:
         before = self._refusals.get(state.key)
-        if before is None or before.reason != reason:  # once, not for every post
+        if before is None or before.reason != reason:  # noted once, not for every post
             self._events.note("error", f"refuses posts to {state.name}: {reason}")
         self._refusals[state.key] = _Refusal(reason, trio.current_time())
 
@@ -192,11 +193,12 @@ class Intake:
                 await leader.advance(self._clock(), may_leap=self._clock.is_confirmed)
                 self._stuck.pop(state.key, None)
                 for text in leader.lost:
-                    if text not in told:  # a producer's next post shows what is missing before it
+                    # a producer's next post may reveal that earlier ones are missing
+                    if text not in told:
                         self._events.note("error", f"misses rows of {state.name}: {text}")
                 told = leader.lost
             except StorageError as error:
-                if state.key not in self._stuck:  # once, not at every try
+                if state.key not in self._stuck:  # noted once, not at every try
                     text = f"stands still with {state.name}, and its posts wait: {error}"
                     self._events.note("error", text)
                 self._stuck[state.key] = str(error)

@@ -16,25 +16,20 @@ from medusa.overlay.errors import MedusaError, StorageError
 from medusa.overlay.events import Events
 
 TIDY_S: Final = 0.1
-"""Seconds between rounds for posts that find the disk full, at least: each looks at all streams."""
+"""The least time, seconds, between rounds that posts start when the disk is full: each round visits
+all streams."""
 
 GIVE_BACK_S: Final = 2.0
-"""How often memory that is free within the process goes back to the system, seconds."""
+"""How often free memory of the process is returned to the system, seconds."""
 
 COMPACT_S: Final = 10.0
-"""How often small files are merged, seconds: sixty epochs until then are no burden."""
+"""How often small files are merged, seconds: the sixty epochs until then cost little."""
 
 
 class Maintenance:
-    """Upkeep of a peer's streams: retention, compaction, and memory given back.
-
-    A log is looked at after it has changed, and while time alone may change what it keeps.
-
-    Args:
-        folder: has the streams.
-
-    Attributes:
-        quota: their disk quota.
+    """Upkeep of a peer's streams: retention, compaction, and the return of memory. It visits a log
+    after a change, and while time alone may change what the log keeps. Args: folder: has the
+    streams. Attributes: quota: their disk quota.
     """
 
     def __init__(
@@ -78,7 +73,7 @@ class Maintenance:
                 await self._compact()
 
     def watch(self, state: StreamState) -> None:
-        """Look after a log that was opened, until `forget`: now, and after each change of it."""
+        """Maintain an opened log until `forget`: now, and after each change of it."""
 
         def stirred() -> None:
             if self._streams.get(state.key) is state:
@@ -89,7 +84,7 @@ class Maintenance:
         stirred()
 
     def forget(self, key: LogKey) -> None:
-        """Look after that log no more."""
+        """Stop maintaining that log."""
         self._streams.pop(key, None)
         self._refusals.pop(key, None)
         self._restless.pop(key, None)
@@ -105,7 +100,7 @@ class Maintenance:
         self._all_resting_bytes -= self._resting_bytes.pop(state.key, 0)
 
     def be_patient(self, foreign_hold_s: float) -> None:
-        """Set how long silent consumers of other participants are waited for, seconds."""
+        """Set how long the streams wait for silent consumers of other participants, seconds."""
         self._foreign_hold_s = foreign_hold_s
 
     def _taken(self) -> int:
@@ -119,14 +114,15 @@ class Maintenance:
             self._tidy(now)
 
     def _tidy(self, now: float) -> None:
-        """Drop tuples that no consumer needs, and those that others need and may not keep."""
+        """Drop tuples that no consumer needs, and tuples of other participants' consumers that
+        exceed their share."""
         self._tidied_at = now
         self._let_others_go(now)
         for state in self._restless.values():
             self._retain(state, now)
 
     def _let_others_go(self, now: float) -> None:
-        """Let go of other participants' consumers that hold more than they may."""
+        """Release other participants' consumers that hold more than they may."""
         held = [
             Held(state.key, *each)
             for state in self._restless.values()
@@ -149,7 +145,7 @@ class Maintenance:
             state.log.upkeep.retain(now)
             self._refusals.pop(state.key, None)
         except StorageError as error:
-            if self._refusals.get(state.key) != str(error):  # once, not every second
+            if self._refusals.get(state.key) != str(error):  # noted once, not every second
                 self._events.note(
                     "error", f"could not drop what {state.name} needs no more: {error}"
                 )

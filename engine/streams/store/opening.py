@@ -44,10 +44,8 @@ class Opener:
         self._events = events
 
     async def open(self, stored: StoredStream, journal: int) -> list[StreamState]:
-        """Open a log, which is made if it is new: a source's streams beside it come first.
-
-        Args:
-            journal: of a source with replicas: the number of its journal; see `open_leader`.
+        """Open a log, which is made if it is new. A source's late tuples and revisions come first.
+        Args: journal: for a source with replicas, the number of its journal; see `open_leader`.
         """
         folder = self._folders.make(stored)
         if stored.role in {Role.SOURCE, Role.REPLICA}:
@@ -55,7 +53,7 @@ class Opener:
         return [await self._open_log(stored, folder)]
 
     async def replace_journal(self, state: StreamState, journal: int) -> None:
-        """Go on with another journal of a source, while its leader is `at_rest`.
+        """Continue with another journal of a source, while its leader is `at_rest`.
 
         Raises:
             InternalError: it is damaged.
@@ -95,7 +93,7 @@ class Opener:
         )
         definition = leader.source.state.config.definition
         if role is Role.SOURCE and definition not in {None, stream}:
-            # A crash came between the journal and the file. See also, of replicas:
+            # A crash may have come between the journal and the file. For streams with replicas see
             # `VoterDriver._take_definition`.
             entry = replace(entry, stream=definition)
             self._folders.save(StoredStream(entry, role, variant))

@@ -42,14 +42,15 @@ OUTPUT: Final = "out"
 """The variant of the output of a task that this peer runs for another."""
 
 REPLICA: Final = "replica"
-"""The variant of a query's outputs at its secondary, also once it took over."""
+"""The variant of a query's outputs at its secondary, even after it took over."""
 
 REPLICATED: Final = "home"
-"""The variant of a source stream with replicas, and of its late tuples, at a voter: the settled
-part. A query here reads it by a follower, as any other peer does, whichever peer is leader."""
+"""The variant of a source stream with replicas, and of its late tuples, at a voter: it has the
+settled part. A query here reads the stream by a follower, as at any other peer, whichever peer is
+leader."""
 
 ASIDE: Final = "aside"
-"""The variant of the files of a stream that turned out to be another peer's."""
+"""The variant for the files of a stream that belongs to another peer, as it turned out."""
 
 
 class StreamStore:
@@ -62,7 +63,7 @@ class StreamStore:
 
     Attributes:
         folders: of the streams' files. opener: opens them.
-        ends_read: which readers were given the end of a stream.
+        ends_read: which readers got the end of a stream.
         maintenance: the upkeep of the streams. quota: their disk quota.
         intake: takes posts to the source streams here.
         mend: fetches a lost file of a log again; see `StreamLog.mend`.
@@ -135,15 +136,16 @@ class StreamStore:
         return [self._streams[key] for key in keys if key in self._streams]
 
     async def change_role(self, state: StreamState, role: Role) -> None:
-        """Keep the same log in another role from now on; on disk on return."""
+        """Change the role of a log; the role is on disk on return."""
         stored = StoredStream(state.entry, role, state.variant)
         await trio.to_thread.run_sync(self.folders.save, stored)
         state.role = role
 
     @failpoint(Failpoint.STREAM_DEFINE)
     async def define(self, state: StreamState, entry: StreamEntry) -> None:
-        """Set the definition of a stream, and of the streams beside it, and call `defined`. On disk
-        on return, or after the next change: the definition is stored elsewhere as well."""
+        """Set the definition of a stream, and of the streams beside it, and call `defined`. It is
+        on disk on return, or after the next change at the latest: the definition is stored
+        elsewhere as well."""
         for each, of in zip((state, *self.beside(state)), entries_of(entry), strict=False):
             each.define(of)
             self.defined.tell(each)
@@ -174,7 +176,8 @@ class StreamStore:
         """Open every stream of the last run."""
         async with aclosing(self.folders.stored()) as all_stored:
             async for stored in all_stored:
-                if stored.variant != REPLICATED:  # else its ballot says which journal: `Leaders`
+                # otherwise its ballot names the journal: see `Leaders`
+                if stored.variant != REPLICATED:
                     await self.keep(stored.entry, stored.role, stored.variant)
 
     async def keep(
@@ -182,8 +185,7 @@ class StreamStore:
     ) -> StreamState:
         """The stream, opened, or made if it is new here.
 
-        Args:
-            journal: of a source with replicas: the number of its journal; see `open_leader`.
+        Args: journal: for a source with replicas, the number of its journal; see `open_leader`.
         """
         async with self._opening:
             state = self._streams.get(LogKey(entry.stream.name, variant))
@@ -220,13 +222,14 @@ class StreamStore:
             await self.folders.remove(key)
 
     async def erase(self, key: LogKey) -> None:
-        """As `drop`, also for a log that is not open, as after a crash."""
+        """As `drop`, even if the log is not open, for example after a crash."""
         await self._let_go(key)
         if self.folders.of(key).exists():
             await self.folders.remove(key)
 
     async def set_aside(self, state: StreamState) -> Path:
-        """Close a source stream that is another peer's; gives the folder that keeps its files."""
+        """Close a source stream that belongs to another peer; returns the folder that keeps its
+        files."""
         aside = LogKey(state.name, f"{ASIDE}-{int(self._clock())}")
         with trio.CancelScope(shield=True):
             await self._let_go(state.key)
@@ -234,7 +237,7 @@ class StreamStore:
         return folder
 
     async def _let_go(self, key: LogKey) -> bool:
-        """Close a log and forget it; gives whether there was one."""
+        """Close a log and forget it; returns whether there was one."""
         state = self._streams.pop(key, None)
         if state is None:
             return False
@@ -260,7 +263,7 @@ class StreamStore:
             await self._subscriptions.save()
 
     def troubles(self) -> Iterator[Trouble]:
-        """The troubles of the disk, of posts and followers, and of stored rows that are gone."""
+        """The troubles of the disk, of posts and followers, and of lost rows."""
         yield from self.quota.troubles()
         yield from self.intake.troubles()
         yield from self.folders.troubles()
@@ -282,8 +285,8 @@ class StreamStore:
 
 
 def _loss(state: StreamState) -> Trouble | None:
-    """The rows of a log that are lost, or None: damaged files until they are whole again, what a
-    journal or a loss of power took for as long as the peer runs."""
+    """The trouble about lost rows of a log, or None. Damaged files count until they are repaired;
+    rows lost by a journal or a loss of power count for as long as the peer runs."""
     files = [lost_in_words(file) for file in state.log.files.lost]
     gone = state.log.lost if state.leader is None else state.leader.lost
     if not (told := [*files, *gone]):

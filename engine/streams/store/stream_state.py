@@ -30,7 +30,7 @@ from medusa.overlay.memory import Share
 
 
 class Role(StrEnum):
-    """Why this peer has a log of a stream."""
+    """The reason for which this peer has a log of a stream."""
 
     SOURCE = "source"
     LATE = "late"
@@ -55,23 +55,21 @@ class Role(StrEnum):
 
     @property
     def is_served(self) -> bool:
-        """Whether subscribers are given it."""
+        """Whether subscribers can read it."""
         return self not in {Role.FOLLOWER, Role.STANDBY, Role.REPLICA}
 
 
 class LogKey(NamedTuple):
-    """The key of a log at this peer, which may have several of one stream: a follower's for its
-    own queries, one that begins elsewhere, the output of a task that it runs for the owner.
-
-    Attributes:
-        variant: tells it from the others; without a slash. "": the usual log.
+    """The key of a log at this peer, which may have several logs of one stream: a follower's for
+    its own queries, one that begins at another boundary, the output of a task that it runs for the
+    owner. Attributes: variant: distinguishes it from the others; has no slash. "": the usual log.
     """
 
     stream: str
     variant: str = ""
 
     def __str__(self) -> str:
-        """The name of its folder: no object name has an @."""
+        """The name of its folder. It has an @, which no object name has."""
         return f"{self.stream}@{self.variant}" if self.variant else self.stream
 
 
@@ -88,21 +86,21 @@ class StreamState:
     """One stream.
 
     Attributes:
-        leader: orders and journals it, if this peer is its leader.
-        variant: tells it from other logs of the same stream here; see `LogKey`.
+        leader: orders and journals it, if this peer is its leader. variant: distinguishes it from
+            other logs of the same stream here; see `LogKey`.
         rate: rows per second into the log.
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
-        scope: of the task that moves a source's posts into its log. at_rest: set when it has ended.
-        hurry: rung if the next epoch should not wait for its time.
+        scope: of the task that moves a source's posts into its log. at_rest: set when that task has
+            ended. hurry: rung if the next epoch should not wait for its time.
         moved_away: how often another peer has begun to compute the stream.
         altered: how often the stream's definition has changed.
-        gate: the boundary up to which consumers may read, microseconds: they must not outrun a
-            secondary, say. None: as far as the log goes.
+        gate: the boundary up to which consumers may read, microseconds: for example, they must not
+            get ahead of a secondary. None: up to the log's boundary.
         suffix: its tentative suffix.
-        memory: of tuples that wait to come into the log, or for the rest of their epoch.
-        version: of a follower's log: counts the changes of the stream's inputs.
-        refusal: of a follower's log: why the producer refuses us the stream; "": it does not.
+        memory: of tuples that wait for the log, or for the rest of their epoch. version: in a
+            follower's log: counts the changes of the stream's inputs. refusal: in a follower's log:
+            why the producer refuses this peer the stream; "": it does not.
     """
 
     entry: StreamEntry
@@ -151,12 +149,12 @@ class StreamState:
         return self.role in {Role.LATE, Role.REVISIONS} or (self.role is Role.REPLICA and beside)
 
     async def released(self, boundary: int) -> None:
-        """Return once consumers may read up to there."""
+        """Return once consumers may read up to that boundary."""
         if self.gate is not None:
             await self.gate.until(lambda opened: opened >= boundary)
 
     def shut(self, boundary: int) -> None:
-        """Let consumers read no further than that, until `open_gate`."""
+        """Stop consumers at that boundary, until `open_gate`."""
         if self.gate is None or self.gate.value == END:
             self.gate = Watched(boundary)
 
@@ -174,7 +172,7 @@ class StreamState:
         self.altered.set(self.altered.value + 1)
 
     def send_away(self) -> None:
-        """Send its readers at other peers to the new worker."""
+        """End the subscriptions of other peers, so that they go to the new worker."""
         self.moved_away.set(self.moved_away.value + 1)
 
     def measure(self, now: float, before: float) -> None:
@@ -182,7 +180,7 @@ class StreamState:
         and of the last one, on trio's clock, seconds."""
         rows = self.log.appended_rows
         if rows != self._seen_rows:
-            self.rate.add(0.0, before)  # it has faded until then
+            self.rate.add(0.0, before)  # the rate has decayed until then
             self.rate.add(rows - self._seen_rows, now)
             self._seen_rows = rows
         if self.log.boundary != self._seen_boundary:
@@ -224,6 +222,6 @@ def late_entry(entry: StreamEntry) -> StreamEntry:
 
 
 def entries_of(entry: StreamEntry) -> tuple[StreamEntry, ...]:
-    """The entries of a source stream and of the streams beside it."""
+    """The entries of a source stream, its late tuples and its revisions."""
     beside = (revisions_entry(entry),) if entry.is_revised else ()
     return (entry, late_entry(entry), *beside)

@@ -103,10 +103,10 @@ class Leases:
         self._changed = True
 
     def expire(self, now: float) -> list[Lease]:
-        """Drop and return the leases that ran out. None ends later than one that is renewed now: a
-        longer one came from a clock that was ahead, or from another peer."""
+        """Drop and return the expired leases. Shorten leases that would outlast one that is renewed
+        now: they came from a clock that was ahead, or from another peer."""
         for lease in self.all():
-            if not lease.expires <= now + self._lease_s:  # refuses NaN as well
+            if not lease.expires <= now + self._lease_s:  # written so that NaN is refused, too
                 self.take(msgspec.structs.replace(lease, expires=now + self._lease_s))
         gone = [lease for lease in self.all() if lease.expires <= now]
         for lease in gone:
@@ -128,11 +128,11 @@ class Leases:
 
     @property
     def are_saved(self) -> bool:
-        """Whether the file has them all, or is about to."""
+        """Whether the file has all leases, or a write of them is under way."""
         return not self._changed
 
     def save(self) -> None:
-        """Write them if they changed (blocking).
+        """Write the leases if they changed (blocking).
 
         Raises:
             MedusaError: they could not be written; the next call tries again.
@@ -149,25 +149,28 @@ class Leases:
 
 
 _PEER: Final = re.compile(r"[0-9a-f]{40}( |$)")
-"""How a peer's subscriber name begins: see `medusa.engine.replication.following.book`."""
+"""The pattern of the beginning of a peer's subscriber name: see
+`medusa.engine.replication.following.book`."""
 
 
 LEFT: Final = 256
-"""Holds for readers that left, per participant and stream: calls must not grow a list."""
+"""Holds for readers that left, per participant and stream; the limit prevents calls from growing a
+list."""
 
 
 SHOWN: Final = 5
-"""Subscribers that are named in one error."""
+"""Most subscribers that one error names."""
 
 
 def consumer_of(subscriber: str) -> Hold:
-    """The hold of a named subscriber, as its lease names it: a name that strangers choose is none
-    of this peer's own consumers."""
+    """The hold of a named subscriber. A name that strangers choose can never be that of a consumer
+    of this peer's own."""
     return Hold("subscriber", subscriber)
 
 
 def reader_in_words(subscriber: str, holder: str) -> str:
-    """A subscriber, for people. subscriber: its name, "" for none; a peer's begins with its id."""
+    """A subscriber, for people. subscriber: its name, "" for none; a peer's name begins with its
+    id."""
     if not subscriber:
         return f"a subscriber of {holder}"
     if _PEER.match(subscriber):
@@ -180,7 +183,7 @@ class Reader:
 
     Attributes:
         subscriber: its name, "" for none. holder: its participant.
-        let_go: set once the stream waits for it no longer; `why` says why.
+        let_go: set once the stream no longer keeps tuples for it; `why` has the reason.
     """
 
     def __init__(
@@ -198,7 +201,8 @@ class Reader:
         self.let_go.set()
 
     def acknowledge(self, boundary: int) -> None:
-        """Boundaries only grow; one that is beyond the stream harms only its sender."""
+        """Note an acknowledgement. Boundaries only grow; one that is beyond the stream harms only
+        its sender."""
         if boundary > self.boundary and not self.let_go.is_set():
             self.boundary = boundary
             self._take(boundary)
