@@ -8,13 +8,13 @@ from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from medusa.testnet.bpm.experiment import ROUND_S, Progress, Result
 from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.kit.report import Column, table_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,41 +120,28 @@ def _curve(result: Result) -> Text:
     return text.append(f" round {result.rounds:,}", "dim")
 
 
-_HEADINGS: Final = (
-    "load",
-    "range",
-    "least\ncontr.",
-    "seed",
-    "excess\nleft",
-    "nodes\nover",
-    "unused",
-    "moves/\nexcess",
-    "at\nleast",
-    "rounds",
-    "s",
+def _share_left(run: Result) -> Text:
+    return Text(f"{_left(run):.2f}%", "green" if not run.nodes_over else "yellow")
+
+
+_RUNS: Final[tuple[Column[Result], ...]] = (
+    Column("load", lambda run: f"{run.load:.0%}"),
+    Column("range", lambda run: str(run.range_tasks)),
+    Column("least\ncontr.", lambda run: str(run.contracts)),
+    Column("seed", lambda run: str(run.seed)),
+    Column("excess\nleft", _share_left),
+    Column("nodes\nover", lambda run: f"{run.nodes_over:,}"),
+    Column("unused", lambda run: f"{run.unused_capacity / (run.nodes * run.capacity):.2%}"),
+    Column("moves/\nexcess", lambda run: f"{run.moves_per_excess:.2f}"),
+    Column("at\nleast", lambda run: f"{run.least_per_excess:.2f}" if run.least_per_excess else ""),
+    Column("rounds", lambda run: f"{run.rounds:,}"),
+    Column("s", lambda run: f"{run.seconds:,.1f}"),
 )
 
 
 def render_results(results: list[Result]) -> RenderableType:
     """Several runs, with a line for each."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="right", no_wrap=True)
-    for result in results:
-        table.add_row(
-            f"{result.load:.0%}",
-            str(result.range_tasks),
-            str(result.contracts),
-            str(result.seed),
-            Text(f"{_left(result):.2f}%", "green" if not result.nodes_over else "yellow"),
-            f"{result.nodes_over:,}",
-            f"{result.unused_capacity / (result.nodes * result.capacity):.2%}",
-            f"{result.moves_per_excess:.2f}",
-            "" if result.least_per_excess is None else f"{result.least_per_excess:.2f}",
-            f"{result.rounds:,}",
-            f"{result.seconds:,.1f}",
-        )
-    return table
+    return table_of(results, _RUNS, gap=1)
 
 
 MARGIN: Final = 0.15

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from medusa.testnet.detection.experiment import Progress
 from medusa.testnet.detection.figures import Check, Result, title_of
 from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.kit.report import new_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,15 +38,9 @@ def render_results(results: list[Result], checks: list[tuple[str, Check]]) -> Re
     Args:
         checks: each with the name of its run.
     """
-    table = Table(
-        title=title_of(results),
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        collapse_padding=True,
-    )
-    for name in ("peers", "", "suspect", "detect", "p99", "known", "p99", "false", "B/s", "msg/s"):
-        table.add_column(name, justify="right", no_wrap=True)
+    headings = "peers", "", "suspect", "detect", "p99", "known", "p99", "false", "B/s", "msg/s"
+    table = new_table(headings, gap=1, title=title_of(results))
+    table.title_justify = "center"
     for result in results:
         table.add_row(*_figures(result))
         table.add_row(*_predicted(result), style="dim")

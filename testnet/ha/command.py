@@ -6,11 +6,10 @@ from functools import partial
 
 import click
 import msgspec
-from rich.console import Console
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.overlay.errors import InvalidInputError
-from medusa.testnet.kit.command import choice, json_option, keep_option, run_scenario
+from medusa.testnet.kit.command import Scenario, choice, json_option, keep_option
 from medusa.testnet.kit.picture import picture_option
 
 
@@ -45,23 +44,15 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     # late: --help and a mistyped option do not need it
     from medusa.testnet.ha.chain import chosen
     from medusa.testnet.ha.run import Options, run_ha
-    from medusa.testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, open_screen, render_result
+    from medusa.testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, render_result
     from medusa.testnet.kit.stages import about
 
     try:
         variants = chosen(mode, recovery, short=bool(given["short"]))
     except InvalidInputError as error:
         raise click.UsageError(str(error)) from None
-    console = Console(stderr=as_json)
     options = msgspec.convert({**given, "variants": variants}, Options)
     board = HaBoard(planned=variants, run_s=SHORT_RUN_S if options.short else RUN_S)
     runs = "one run" if len(variants) == 1 else f"{len(variants)} runs"
-    console.print(f"{runs} of the chain: {about(board.left_s)}", highlight=False)
-    run_scenario(
-        partial(run_ha, options, board),
-        open_screen(board, console),
-        console,
-        as_json=as_json,
-        render=render_result,
-        failed=lambda result: result.failed,
-    )
+    opening = f"{runs} of the chain: {about(board.left_s)}"
+    Scenario(board, partial(run_ha, options, board), render_result, opening).play(as_json=as_json)

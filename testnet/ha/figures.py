@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.testnet.ha.chain import NONE, SERVERS, Answer, Reading, Variant
+from medusa.testnet.kit.report import Check
 
 
 class ModeResult(Struct, frozen=True):
@@ -75,18 +76,10 @@ class ModeResult(Struct, frozen=True):
         return self.mode if self.mode == "none" else f"{self.mode.split('_')[0]}/{self.recovery}"
 
 
-class Check(Struct, frozen=True):
-    """A claim of the papers, or a promise of a mode.
+class Claimed(Check, frozen=True):
+    """A promise of a mode, which is certain; or a claim of the papers, which is not."""
 
-    Attributes:
-        certain: it must hold; otherwise it is only expected, and noise may contradict it.
-        found: the measurement.
-    """
-
-    claim: str
-    good: bool
-    certain: bool
-    found: str
+    certain: bool = True
 
 
 class HaResult(Struct, frozen=True):
@@ -98,7 +91,7 @@ class HaResult(Struct, frozen=True):
     """
 
     modes: tuple[ModeResult, ...]
-    checks: tuple[Check, ...]
+    checks: tuple[Claimed, ...]
     rate: int = 0
     seconds: float = 0.0
     plot: str | None = None
@@ -291,23 +284,23 @@ ACTIVE_MS: Final = 1_000.0
 WITHOUT_LOSS: Final = (Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY)
 
 
-def judge(modes: Sequence[ModeResult]) -> tuple[Check, ...]:
+def judge(modes: Sequence[ModeResult]) -> tuple[Claimed, ...]:
     """The checks that can be made of these runs."""
-    checks: list[Check] = []
+    checks: list[Claimed] = []
     for mode in modes:
         checks += promises(mode)
     return (*checks, *comparisons(modes))
 
 
-def promises(mode: ModeResult) -> list[Check]:
+def promises(mode: ModeResult) -> list[Claimed]:
     """The promises of one mode, without regard to the others."""
     if not mode.begun:
-        return [_certain(f"{mode.label} could be set up", False, mode.failure)]
+        return [Claimed(f"{mode.label} could be set up", False, mode.failure)]
     if mode.failure:
-        return [_certain(f"{mode.label} runs to its end", False, mode.failure)]
+        return [Claimed(f"{mode.label} runs to its end", False, mode.failure)]
     found = f"{mode.lost} lost, {mode.duplicated} duplicated, {mode.wrong} wrong"
     checks = [
-        _certain(
+        Claimed(
             f"{mode.label} goes on after the kill",
             mode.recovery_ms is not None,
             _ms(mode.recovery_ms),
@@ -315,25 +308,25 @@ def promises(mode: ModeResult) -> list[Check]:
     ]
     if mode.mode == Mode.AMNESIA:
         loses = bool(mode.lost) and not mode.duplicated
-        checks.append(_certain("amnesia loses, and repeats nothing", loses, found))
+        checks.append(Claimed("amnesia loses, and repeats nothing", loses, found))
     elif mode.mode == Mode.NONE or mode.recovery == Recovery.PRECISE:
         exact = not mode.lost and not mode.duplicated and not mode.wrong
-        checks.append(_certain(f"{mode.label} loses and repeats nothing", exact, found))
+        checks.append(Claimed(f"{mode.label} loses and repeats nothing", exact, found))
     elif mode.recovery == Recovery.ROLLBACK:
         whole = not mode.lost and not mode.wrong
-        checks.append(_certain(f"{mode.label} loses nothing", whole, found))
+        checks.append(Claimed(f"{mode.label} loses nothing", whole, found))
     back = f"{mode.returned} of {len(SERVERS)}"
     checks.append(
-        _certain(f"{mode.label}: the killed come back", mode.returned == len(SERVERS), back)
+        Claimed(f"{mode.label}: the killed come back", mode.returned == len(SERVERS), back)
     )
     if mode.mode == Mode.ACTIVE_STANDBY:
         quick = mode.recovery_ms is not None and mode.recovery_ms <= ACTIVE_MS
         claim = f"{mode.label} recovers within {ACTIVE_MS:.0f} ms"
-        checks.append(_certain(claim, quick, _ms(mode.recovery_ms)))
+        checks.append(Claimed(claim, quick, _ms(mode.recovery_ms)))
     return checks
 
 
-def comparisons(modes: Sequence[ModeResult]) -> list[Check]:
+def comparisons(modes: Sequence[ModeResult]) -> list[Claimed]:
     """The papers' comparisons of modes that were run."""
     runs = [run for run in modes if run.mode in WITHOUT_LOSS and run.recovery_ms is not None]
     if {run.mode for run in runs} != set(WITHOUT_LOSS):
@@ -355,12 +348,13 @@ class Claim:
     extreme: Callable[..., ModeResult]
     shown: str
 
-    def check(self, runs: Sequence[ModeResult]) -> Check:
+    def check(self, runs: Sequence[ModeResult]) -> Claimed:
         def value(run: ModeResult) -> float:
             return getattr(run, self.figure) or 0.0
 
         found = ", ".join(f"{run.label} {self.shown.format(value(run))}" for run in runs)
-        return Check(self.text, self.extreme(runs, key=value).mode == self.mode, False, found)
+        good = self.extreme(runs, key=value).mode == self.mode
+        return Claimed(self.text, good, found, certain=False)
 
 
 ACTIVE, PASSIVE, UPSTREAM = Mode.ACTIVE_STANDBY, Mode.PASSIVE_STANDBY, Mode.UPSTREAM_BACKUP
@@ -374,10 +368,6 @@ CLAIMS: Final = (
     Claim("upstream backup costs the network least", UPSTREAM, "network_overhead", min, SHARE),
     Claim("upstream backup recovers slowest", UPSTREAM, "recovery_ms", max, MS),
 )
-
-
-def _certain(claim: str, good: bool, found: str) -> Check:
-    return Check(claim, good, True, found)
 
 
 def _ms(value: float | None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -13,27 +13,177 @@ import trio
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END, STIME
-from medusa.engine.replication.records.status import Snapshot
-from medusa.overlay.errors import DeadlineError, MedusaError
+from medusa.engine.replication.records.status import PeerStatus, Snapshot
+from medusa.overlay.errors import DeadlineError, MedusaError, UnavailableError
 from medusa.overlay.events import wall_clock
-from medusa.testnet.ha.cast import Cast, measure, secured
 from medusa.testnet.ha.chain import (
+    CHAIN_OWNER,
+    CLIENT_OWNER,
     NONE,
     RATE,
+    SCHEMA,
     SERVERS,
+    SOURCE,
+    SOURCE_OWNER,
     VARIANTS,
     Variant,
     answers_in,
     expected,
     output,
+    query,
     source_sensor,
 )
-from medusa.testnet.ha.figures import HaResult, ModeResult, Observations, figures, judge
+from medusa.testnet.ha.figures import (
+    Cost,
+    HaResult,
+    ModeResult,
+    Observations,
+    figures,
+    judge,
+)
 from medusa.testnet.ha.screen import HaBoard, write_plot
-from medusa.testnet.kit.cast import until_status
+from medusa.testnet.kit.cast import all_at_once, cpu_seconds, enter, publish, until_status
 from medusa.testnet.kit.patience import until, while_moving
-from medusa.testnet.kit.peers import open_federation
+from medusa.testnet.kit.peers import CONFIG, Federation, Peer, open_federation
+from medusa.testnet.kit.picture import draw
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
+
+TRIES: Final = 5
+"""Tries of a request: a busy peer answers late."""
+
+
+async def measure(peers: Iterable[Peer], client: AsyncMedusaClient) -> Cost:
+    """The resources that the peers have used so far.
+
+    Args:
+        client: of any one of them: it asks the others.
+
+    Raises:
+        UnavailableError: one does not answer.
+    """
+    pids = [peer.pid for peer in peers]
+    sent = await _sent(client, len(pids))
+    at = wall_clock()
+    cpu = await trio.to_thread.run_sync(cpu_seconds, pids)
+    return Cost(at, cpu, sent)
+
+
+async def _sent(client: AsyncMedusaClient, count: int) -> int:
+    silent: list[str] = []
+    for _ in range(TRIES):
+        peers = (await client.status()).peers
+        silent = [peer.peer[:8] for peer in peers if peer.state == "unreachable"]
+        if len(peers) == count and not silent:
+            return sum(peer.sent_bytes for peer in peers)
+    raise UnavailableError(f"these peers do not tell what they sent: {', '.join(silent)}")
+
+
+EPOCH_S: Final = 1.0
+"""Shortest epoch of the chain, seconds. With active standbys there are eight tasks on six JVMs; at
+half a second they need more than two cores."""
+STANDBYS: Final = ("S1", "S2")
+"""Peers with the secondaries, two each: fewer processes than servers, and none is killed."""
+
+ROLES: Final = {
+    "A": SOURCE_OWNER,
+    "client": CLIENT_OWNER,
+    **dict.fromkeys((*SERVERS, *STANDBYS), CHAIN_OWNER),
+}
+"""By role, its participant."""
+
+CHAIN_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
+"""medusa.toml of every peer. No market: only a kill shall move a task."""
+
+
+class Cast:
+    """The peers of one run.
+
+    Attributes:
+        source: A, for posting. client: the client's peer.
+        primaries: B, C, D, E. standbys: the peers of the secondaries.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._federation = federation
+        self._federation.config = CHAIN_CONFIG
+        self.primaries: dict[str, Peer] = {}
+        self.standbys: list[Peer] = []
+        self.source: Peer
+        self.client: Peer
+
+    @property
+    def all(self) -> tuple[Peer, ...]:
+        return (self.source, self.client, *self.primaries.values(), *self.standbys)
+
+    async def enter(self, report: Callable[[str], None]) -> None:
+        """Start all peers, and wait until they know each other."""
+        peers = await enter(self._federation, ROLES, report)
+        self.source, self.client = peers["A"], peers["client"]
+        self.primaries = {server: peers[server] for server in SERVERS}
+        self.standbys = [peers[standby] for standby in STANDBYS]
+
+    async def define(self, variant: Variant) -> None:
+        """Publish the source and a query on each server, and start all."""
+        await publish(self.source, (SCHEMA,), (SOURCE,))
+        for number, (server, peer) in enumerate(self.primaries.items()):
+            standby = self.standbys[number % len(self.standbys)]
+            work = query(server, variant.availability(standby.id))
+            await publish(peer, queries=(work,))
+
+    async def progress(self) -> str:
+        """The state of the chain in words: servers with a running Spark, and the boundaries of
+        their answers."""
+        told = {}
+
+        async def ask(server: str, peer: Peer) -> None:
+            try:
+                async with open_medusa(peer.home.folder) as client:
+                    (status,) = (await client.status(federation=False)).peers
+            except MedusaError:
+                told[server] = f"{server} does not answer"
+                return
+            name = output(server)
+            written = any(each.name == name and each.rows for each in status.streams)
+            told[server] = f"{server}'s Spark is {status.spark}" + ", it answers" * written
+
+        await all_at_once(partial(ask, *each) for each in self.primaries.items())
+        return "; ".join(told[server] for server in SERVERS)
+
+    async def kill(self) -> None:
+        """SIGKILL to B, C, D and E and to their JVMs, all at once."""
+        await all_at_once(peer.kill_9 for peer in self.primaries.values())
+
+    async def restart(self) -> None:
+        """Start the killed peers again, in their homes."""
+        await all_at_once(peer.restart for peer in self.primaries.values())
+
+    def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
+        """Number of B, C, D and E that run again and do not believe that they are still primary."""
+        ids = {peer.id for peer in self.primaries.values() if peer.alive}
+        return sum(
+            peer.peer in ids
+            and peer.state == "running"
+            and (variant.mode is Mode.NONE or not primaries_of(peer))
+            for peer in peers
+        )
+
+
+def secured(peers: Sequence[PeerStatus]) -> int:
+    """Number of queries whose secondary is caught up, by the primaries' reports."""
+    return len(
+        {
+            replica.query
+            for peer in peers
+            for replica in peer.replicas
+            if replica.role == "primary" and replica.secondary and replica.state == "caught up"
+        }
+    )
+
+
+def primaries_of(peer: PeerStatus) -> set[str]:
+    """The queries of which a peer believes to be the primary."""
+    return {replica.query for replica in peer.replicas if replica.role == "primary"}
+
 
 OUTAGE_S: Final = 5.0
 """Seconds after which, without secondaries, the killed peers are started again."""
@@ -260,14 +410,13 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
         folder = await _run(variant, options, board)
         if options.keep:
             folders.append(folder)
-    if options.plot is not None:
-        await trio.to_thread.run_sync(write_plot, options.plot, board.runs, board.results)
+    plot = await draw(options.plot, write_plot, board.runs, board.results)
     return HaResult(
         modes=tuple(board.results),
         checks=judge(board.results),
         rate=RATE,
         seconds=round(board.now, 1),
-        plot=None if options.plot is None else str(options.plot),
+        plot=plot,
         folders=tuple(folders),
     )
 

@@ -4,24 +4,20 @@ the figures, and the picture."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from medusa.engine.objects.availability import Mode
 from medusa.testnet.ha.chain import ADVANCE_US, LANES, Variant
 from medusa.testnet.ha.figures import HaResult, ModeResult, Observations
-from medusa.testnet.kit import stages
-from medusa.testnet.kit.checks import add_places, render_checks
-from medusa.testnet.kit.picture import new_figure, save
+from medusa.testnet.kit.picture import BLUE, GREY, RED, new_figure, save
+from medusa.testnet.kit.report import Column, add_places, render_checks, table_of
 from medusa.testnet.kit.stages import Stages, about
 
 if TYPE_CHECKING:
@@ -55,6 +51,7 @@ class HaBoard(Stages):
     """
 
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
+    name: str = "ha"
     planned: Sequence[Variant] = ()
     runs: list[Observations] = field(default_factory=list)
     results: list[ModeResult] = field(default_factory=list)
@@ -73,48 +70,32 @@ class HaBoard(Stages):
         since = self.now - sum(result.seconds for result in self.results)
         return max(each * (len(self.planned) - len(self.results)) - since, 0.0)
 
+    @property
+    def label(self) -> str:
+        return self.runs[-1].variant.label if self.runs else ""
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}: {self.label}" if self.label else self.name
+
+    @property
+    def subtitle(self) -> str:
+        return f"run {len(self.runs)} of {len(self.planned)}, {about(self.left_s)} left"
+
+    @property
+    def before(self) -> str:
+        return f"{self.label} ({self.subtitle}): " if len(self.planned) > 1 else f"{self.label}: "
+
+    def parts(self, width: int, height: int) -> list[RenderableType]:
+        """The answers second by second, and the table so far."""
+        answers = self.runs[-1:] if self.runs and self.runs[-1].arrivals else []
+        table = [render_modes(self.results)] if self.results else []
+        return [*map(render_arrivals, answers), *table]
+
 
 SHOWN_S: Final = 40
 """Seconds of arrivals on the screen, with a column for each."""
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
-
-
-def open_screen(board: HaBoard, console: Console) -> AbstractAsyncContextManager[None]:
-    """Show the board while the body runs; the table of figures stays."""
-    return stages.open_screen(
-        board,
-        console,
-        partial(render, board),
-        partial(render_stages, board),
-        before=partial(_before, board),
-    )
-
-
-def render(board: HaBoard) -> RenderableType:
-    """The present run, its answers second by second, and the table so far."""
-    parts = [render_stages(board)]
-    if board.runs and board.runs[-1].arrivals:
-        parts.append(render_arrivals(board.runs[-1]))
-    if board.results:
-        parts.append(render_modes(board.results))
-    return Group(*parts)
-
-
-def render_stages(board: HaBoard) -> RenderableType:
-    label = _label(board)
-    run = f"run {len(board.runs)} of {len(board.planned)}, {about(board.left_s)} left"
-    return board.render(f"ha{f': {label}' if label else ''}", run)
-
-
-def _before(board: HaBoard) -> str:
-    if len(board.planned) < 2:
-        return f"{_label(board)}: "
-    run = f"run {len(board.runs)} of {len(board.planned)}, {about(board.left_s)} left"
-    return f"{_label(board)} ({run}): "
-
-
-def _label(board: HaBoard) -> str:
-    return board.runs[-1].variant.label if board.runs else ""
 
 
 def render_arrivals(run: Observations) -> Text:
@@ -146,26 +127,23 @@ def per_second(run: Observations, first: int, last: int) -> list[int]:
 
 def render_modes(modes: Sequence[ModeResult]) -> RenderableType:
     """A table with a row for each run."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, expand=False, padding=(0, 1, 0, 0))
-    table.add_column("", no_wrap=True)
-    for name in ("lost", "twice", "wrong", "recovers", "delay", "added", "CPU", "network"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for mode in modes:
-        recovery = "never" if mode.recovery_ms is None else f"{mode.recovery_ms / 1e3:.2f} s"
-        table.add_row(
-            Text(mode.label, "red" if mode.failure else ""),
-            *(_count(count) for count in (mode.lost, mode.duplicated, mode.wrong)),
-            Text(recovery, "red" if mode.recovery_ms is None else ""),
-            f"{mode.delay_ms:.0f} ms",
-            _more(mode.added_delay_ms, "ms"),
-            _more(mode.cpu_overhead and 100 * mode.cpu_overhead, "%"),
-            _more(mode.network_overhead and 100 * mode.network_overhead, "%"),
-        )
+    table = table_of(modes, _TABLE, gap=1)
+    table.columns[0].no_wrap = True
     return table
+
+
+def _recovery(mode: ModeResult) -> Text:
+    if mode.recovery_ms is None:
+        return Text("never", "red")
+    return Text(f"{mode.recovery_ms / 1e3:.2f} s")
 
 
 def _more(value: float | None, unit: str) -> str:
     return "-" if value is None else f"{round(value):+d} {unit}"
+
+
+def _percent(share: float | None) -> str:
+    return _more(share and 100 * share, "%")
 
 
 def _count(count: int | None) -> Text:
@@ -174,17 +152,27 @@ def _count(count: int | None) -> Text:
     return Text(f"{count:,}", "yellow" if count else "dim")
 
 
+_TABLE: Final[tuple[Column[ModeResult], ...]] = (
+    Column("", lambda mode: Text(mode.label, "red" if mode.failure else ""), words=True),
+    Column("lost", lambda mode: _count(mode.lost)),
+    Column("twice", lambda mode: _count(mode.duplicated)),
+    Column("wrong", lambda mode: _count(mode.wrong)),
+    Column("recovers", _recovery),
+    Column("delay", lambda mode: f"{mode.delay_ms:.0f} ms"),
+    Column("added", lambda mode: _more(mode.added_delay_ms, "ms")),
+    Column("CPU", lambda mode: _percent(mode.cpu_overhead)),
+    Column("network", lambda mode: _percent(mode.network_overhead)),
+)
+
+
 def render_result(result: HaResult) -> RenderableType:
     """The table, the checks, and the verdict."""
-    checks = render_checks((e.claim, e.good, e.certain, e.found) for e in result.checks)
+    checks = render_checks(result.checks)
     text = Text(f"{result.rate} readings/s; {result.seconds:.0f} s")
     add_places(text, result.plot, *result.folders)
     return Group(render_modes(result.modes), checks, text)
 
 
-BLUE: Final = "#1f5fa8"
-RED: Final = "#b3261e"
-GREY: Final = "#8a8a8a"
 FROM_S: Final = -6.0
 UPTO_S: Final = 20.0
 """Seconds shown after the kill; more if a secondary took longer to continue."""
@@ -239,16 +227,8 @@ def _draw(axes: Axes, run: Observations, result: ModeResult, upto: float) -> Non
     axes.set_ylim(0, due[1] * 1.12)
     axes.set_title(run.variant.label, size=10, loc="left", fontweight="bold")
     paper = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 2.0}
-    axes.text(  # a line may pass behind it
-        0.98,
-        0.06,
-        _words(result),
-        ha="right",
-        va="bottom",
-        size=8,
-        transform=axes.transAxes,
-        bbox=paper,
-    )
+    corner = partial(axes.text, ha="right", va="bottom", transform=axes.transAxes)
+    corner(0.98, 0.06, _words(result), size=8, bbox=paper)  # a line may pass behind it
     axes.tick_params(labelsize=8)
 
 
@@ -275,7 +255,8 @@ def _legend(axes: Axes) -> None:
         Line2D([], [], color=RED, lw=1.2, label="kill -9 of B, C, D and E"),
         Patch(color=RED, alpha=0.12, lw=0, label="until the first answer of after the kill"),
     ]
+    legend = partial(axes.legend, handles=handles, frameon=False)
     if axes.axison:
-        axes.legend(handles=handles, loc="lower right", frameon=False, fontsize=8)
+        legend(loc="lower right", fontsize=8)
     else:
-        axes.legend(handles=handles, loc="center", frameon=False, fontsize=9)
+        legend(loc="center", fontsize=9)

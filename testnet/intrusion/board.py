@@ -5,11 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
+
+from rich.console import RenderableType
+from rich.progress_bar import ProgressBar
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
 
 from medusa.engine.replication.records.status import Snapshot
 from medusa.testnet.kit.answers import History
 from medusa.testnet.kit.stages import Stage, Stages
+from medusa.tools.monitor.render import render as render_monitor
 
 STAGES: Final[dict[str, str]] = {
     "traces": "read the traces",
@@ -58,7 +65,10 @@ class Board(Stages):
         moved: time of the latest progress, seconds; long silence is a fault.
     """
 
+    frame_s: ClassVar[float] = 0.125  # smooth enough for a bar, cheap enough for the peers' cores
+
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
+    name: str = "intrusion"
     posting: dict[str, Posting] = field(default_factory=dict)
     answers: dict[str, int] = field(default_factory=dict)
     first_answer: float | None = None
@@ -127,3 +137,53 @@ class Board(Stages):
     def total(self) -> int:
         """Rows to post in all."""
         return sum(posting.total for posting in self.posting.values())
+
+    def parts(self, width: int, height: int) -> list[RenderableType]:
+        """The posts and answers, the kills, and the monitor if there is room."""
+        parts = [render_posting(self)] if self.posting else []
+        if self.toll.planned:
+            parts.append(render_toll(self))
+        room = height - len(self.stages) - len(self.posting) - 5 - bool(self.toll.planned)
+        if self.snapshot is not None and room >= MONITOR_LINES:
+            parts += [Rule(style="dim"), render_monitor(self.snapshot, width, room)]
+        return parts
+
+
+MONITOR_LINES: Final = 8
+"""Least lines for the monitor: fewer show nothing useful of the federation."""
+
+
+def render_posting(board: Board) -> RenderableType:
+    """A bar for each participant that posts, and the answers so far beside them."""
+    bars = Table.grid(padding=(0, 1))
+    for participant, posting in board.posting.items():
+        bars.add_row(
+            Text(participant),
+            ProgressBar(max(posting.total, 1), posting.rows, width=24, complete_style="cyan"),
+            Text(f"{posting.rows:,}", justify="right"),
+        )
+    counts = Table.grid(padding=(0, 1))
+    for answer, rows in board.answers.items():
+        counts.add_row(Text(answer, "bold"), Text(f"{rows:,}", "yellow", justify="right"))
+    both = Table.grid(padding=(0, 4))
+    both.add_row(bars, counts)
+    return both
+
+
+def render_toll(board: Board) -> Text:
+    """The kills so far, and the peers that are down."""
+    toll = board.toll
+    text = Text(no_wrap=True, overflow="ellipsis")
+    text.append(f"{toll.kills} of {count_of(toll.planned, 'kill')}", "bold red")
+    text.append(f", {count_of(toll.restarts, 'restart')}; ")
+    if not toll.down:
+        text.append("all peers are up", "green")
+    for index, (peer, state) in enumerate(toll.down.items()):
+        text.append(", " if index else "")
+        text.append(peer, "bold")
+        text.append(f" {state}", "red" if state == "down" else "yellow")
+    return text
+
+
+def count_of(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 import msgspec
-from rich.console import Console
 
-from medusa.testnet.kit.command import choice, json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import Scenario, choice, json_option, keep_option, number
 
 if TYPE_CHECKING:
     from medusa.testnet.intrusion.run import Result
@@ -119,11 +118,10 @@ def intrusion(
     from medusa.testnet.intrusion.board import Board
     from medusa.testnet.intrusion.kills import run_intrusion_kills
     from medusa.testnet.intrusion.run import Options, run_intrusion
-    from medusa.testnet.intrusion.screen import open_screen, render_result
+    from medusa.testnet.intrusion.screen import render_result
     from medusa.testnet.intrusion.split import Split, run_intrusion_split
 
-    console = Console(stderr=as_json)
-    options = msgspec.convert({**given, "watch": console.is_terminal}, Options)
+    options = msgspec.convert(given, Options)
     if split_s is not None and (kills or options.peers < 3):
         raise click.UsageError("--split takes 3 peers at least, and no --kills")
     board = Board()
@@ -133,11 +131,4 @@ def intrusion(
     elif split_s is not None:
         split = msgspec.convert({**given, "seconds": split_s, "bound_s": bound_s}, Split)
         scenario = partial(run_intrusion_split, options, split, board)
-    run_scenario(
-        scenario,
-        open_screen(board, console),
-        console,
-        as_json=as_json,
-        render=render_result,
-        good=lambda result: result.exact,
-    )
+    Scenario(board, scenario, render_result).play(as_json=as_json)

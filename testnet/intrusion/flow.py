@@ -11,7 +11,7 @@ from typing import Final
 import pyarrow as pa
 import trio
 
-from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.objects.schema import END
 from medusa.engine.replication.records.status import Snapshot
 from medusa.engine.streams.revisions.corrections import Change
 from medusa.overlay.connection import Connection
@@ -25,7 +25,7 @@ from medusa.overlay.errors import (
 from medusa.testnet.connections.query import COLUMNS, Answers, Row, source_stream
 from medusa.testnet.connections.traces import Trace, merge
 from medusa.testnet.intrusion.board import Board, Posting
-from medusa.testnet.kit.answers import Fold, Received, tuples_in
+from medusa.testnet.kit.answers import Fold, Received, to_its_end, tuples_in
 from medusa.testnet.kit.cast import until_status
 from medusa.testnet.kit.patience import while_moving
 from medusa.testnet.kit.peers import Federation, Peer
@@ -44,7 +44,6 @@ async def flow(
     streams: Mapping[str, str],
     *,
     speed: float | None,
-    watch: bool,
     board: Board,
     disturb: Callable[[], Awaitable[None]] | None = None,
     hurry: bool = False,
@@ -57,7 +56,6 @@ async def flow(
         by_poster: the traces of each participant.
         streams: by answer, the stream that has it.
         speed: seconds of trace per second; None posts as fast as the peers take it.
-        watch: keep the board's snapshot of the federation fresh.
         disturb: runs beside the posting; no stream ends before it does.
         hurry: once it has ended, post as fast as the peers take it.
         told: by answer, takes the subscriber's changes, tentative answers included; None: the
@@ -82,7 +80,7 @@ async def flow(
     board.moved = board.seconds()
     moving = while_moving("the traffic", partial(_stands, board))
     async with _with_what_fails(subscriber), moving, trio.open_nursery() as nursery:
-        if watch:
+        if board.live:
             nursery.start_soon(_watch, subscriber, board)
         for receiver in receivers:
             nursery.start_soon(receiver.run)
@@ -130,29 +128,25 @@ class _Receiver:
             InternalError: the stream did not reach its end, or corrections are inconsistent.
         """
         label = f"testnet-{self.name}"
-        upto = BEGINNING
         if self._fold is None:
-            async for epoch in self._client.subscribe(self._stream, upto, label):
+            async for epoch in to_its_end(self._client, self._stream, subscriber=label):
                 rows = rows_of(epoch.table, self.name)
                 self._take(rows, Received.of(epoch, self._board.seconds()))
-                upto = epoch.upto
         else:
             changes = self._client.follow(self._stream, self._fold.how, subscriber=label)
             async for change in changes:
-                upto = self._apply(change, self._fold)
-        if upto != END:
-            raise InternalError(f"the subscription to {self._stream} ended before the stream")
+                self._apply(change, self._fold)
+            if self._fold.boundary != END:
+                raise InternalError(f"the subscription to {self._stream} ended before the stream")
         self.ended.set()
 
-    def _apply(self, change: Change, fold: Fold[Row]) -> int:
-        """Gives the boundary that is final."""
+    def _apply(self, change: Change, fold: Fold[Row]) -> None:
         final = fold.apply(change)
         if fold.fault:
             raise InternalError(f"{self._stream}: {fold.fault}")
         if final is not None:
             received = Received(self._board.seconds(), final.after, final.upto)
             self._take(list(final.rows), received)
-        return fold.boundary
 
     def _take(self, rows: list[Row], received: Received) -> None:
         self.rows += rows

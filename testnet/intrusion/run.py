@@ -56,7 +56,6 @@ class Options:
         speed: seconds of trace per second; None posts as fast as the peers take it.
         out: the folder for the answers.
         keep: keep homes and logs.
-        watch: ask for the federation's status while it runs, for a screen.
         stretch_s: without a speed: posting takes so many seconds, or until the disturbance ends;
             None: as fast as possible.
         mode: what a second peer of the query's owner keeps of it; recovery is precise.
@@ -72,7 +71,6 @@ class Options:
     out: Path = Path("out")
     keep: bool = False
     seed: int = 0
-    watch: bool = False
     stretch_s: float | None = None
     mode: Mode = Mode.NONE
     k_safety: int = 0
@@ -128,6 +126,10 @@ class Result(Struct, frozen=True):
     stage_seconds: dict[str, float]
     out: str
     folder: str | None
+
+    @property
+    def good(self) -> bool:
+        return self.exact
 
 
 Disturbance = Callable[[Federation, Board], Awaitable[None]]
@@ -192,7 +194,6 @@ async def _run(
             by_poster,
             Names(participants[-1]).answers,
             speed=_speed(traces, options),
-            watch=options.watch,
             board=board,
             disturb=None if disturb is None else partial(disturb, federation, board),
             hurry=options.stretch_s is not None and options.speed is None,

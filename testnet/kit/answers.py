@@ -6,16 +6,18 @@ The checks read the history alone, not how the epochs were made.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa.engine.objects.schema import BEGINNING, STIME
+from medusa.engine.objects.schema import BEGINNING, END, STIME
 from medusa.engine.streams.log.recent import Epoch
 from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
+from medusa.overlay.errors import InternalError
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,22 @@ def tuples_in(table: pa.Table, columns: Sequence[str]) -> list[Any]:
     found = (table.column(name) for name in columns)
     plain = (each.cast(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in found)
     return list(zip(*(each.to_pylist() for each in plain), strict=True))
+
+
+async def to_its_end(
+    client: AsyncMedusaClient, stream: str, after: int = BEGINNING, subscriber: str = ""
+) -> AsyncIterator[Epoch]:
+    """The epochs of a stream from there to its end.
+
+    Raises:
+        InternalError: the subscription ended before the stream.
+    """
+    upto = after
+    async for epoch in client.subscribe(stream, after, subscriber):
+        yield epoch
+        upto = epoch.upto
+    if upto != END:
+        raise InternalError(f"the subscription to {stream} ended before the stream")
 
 
 Row = TypeVar("Row")

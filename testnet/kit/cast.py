@@ -1,10 +1,11 @@
-"""Common steps of all casts: publish objects, agree on contracts, wait for a status, measure CPU
-time."""
+"""Common steps of all casts: enter the federation, publish objects, agree on contracts, wait for a
+status, measure CPU time."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -18,7 +19,7 @@ from medusa.engine.objects.schema import Schema
 from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.errors import InternalError, UnavailableError
 from medusa.testnet.kit.patience import while_moving
-from medusa.testnet.kit.peers import Peer, run_command
+from medusa.testnet.kit.peers import Federation, Peer, run_command
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 LOOK_S: Final = 0.1
@@ -29,6 +30,33 @@ async def all_at_once(calls: Iterable[Callable[[], Awaitable[object]]]) -> None:
     async with trio.open_nursery() as nursery:
         for each in calls:
             nursery.start_soon(each)
+
+
+async def enter(
+    federation: Federation, roles: Mapping[str, str], report: Callable[[str], None]
+) -> dict[str, Peer]:
+    """Start a peer for each role, and wait until they know each other.
+
+    Args:
+        roles: by role, its participant. The first founds the federation. A further peer of a
+            participant has its role as its name.
+    """
+    firsts: dict[str, Peer] = {}
+    made: dict[str, Peer] = {}
+    for role, participant in roles.items():
+        if participant not in firsts:
+            make = federation.admit if federation.peers else federation.found
+            firsts[participant] = made[role] = await make(participant)
+    for peer in firsts.values():
+        await peer.ready()
+
+    async def admit(role: str, participant: str) -> None:
+        made[role] = await federation.admit_sibling(firsts[participant], role)
+        report(f"{len(made)} of {len(roles)} peers")
+
+    await all_at_once(partial(admit, *each) for each in roles.items() if each[0] not in made)
+    await federation.together()
+    return {role: made[role] for role in roles}
 
 
 async def publish(

@@ -10,10 +10,10 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from math import isnan
-from operator import attrgetter
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, Protocol, TypeVar
 
 import click
 import msgspec
@@ -23,10 +23,21 @@ from rich.text import Text
 
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import MedusaError
-from medusa.testnet.kit.stages import open_progress
+from medusa.testnet.kit.stages import Stages, open_progress, open_screen
 
 P = TypeVar("P")
 T = TypeVar("T")
+
+
+class Judged(Protocol):
+    """The result of a scenario."""
+
+    @property
+    def good(self) -> bool:
+        """Whether it is as it must be."""
+
+
+R = TypeVar("R", bound=Judged)
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -110,25 +121,48 @@ def ending_in_one_line() -> Iterator[None]:
         sys.exit(INTERRUPTED)
 
 
+@dataclass(frozen=True)
+class Scenario(Generic[R]):
+    """A scenario as a value: all that its screen, its JSON and its exit code come from.
+
+    Attributes:
+        board: its stages, and what else its live screen shows.
+        run: plays it, and fills the board; its result says whether it is `good`, as it must be, and
+            may say whether a part of it `failed`, because it could not be run.
+        render: the result for people.
+        opening: a line to begin with.
+    """
+
+    board: Stages
+    run: Callable[[], Awaitable[R]]
+    render: Callable[[R], RenderableType]
+    opening: str = ""
+
+    def play(self, *, as_json: bool) -> NoReturn:
+        """Run it, show its result, and end the process with an exit code."""
+        console = Console(stderr=as_json)
+        if self.opening:
+            console.print(self.opening, highlight=False)
+        screen = open_screen(self.board, console)
+        run_scenario(self.run, screen, console, as_json=as_json, render=self.render)
+
+
 def run_scenario(
-    scenario: Callable[[], Awaitable[T]],
+    scenario: Callable[[], Awaitable[R]],
     screen: AbstractAsyncContextManager[object],
     console: Console,
     *,
     as_json: bool,
-    render: Callable[[T], RenderableType],
-    good: Callable[[T], bool] = attrgetter("good"),
-    failed: Callable[[T], bool] = lambda result: False,
+    render: Callable[[R], RenderableType],
 ) -> NoReturn:
     """Run a scenario, show its result, and end the process with an exit code.
 
     Args:
         screen: shown meanwhile.
-        render: the result for people. good: whether it is as it must be. failed: whether a part of
-            it could not be run.
+        render: the result for people.
     """
 
-    async def run() -> T | None:
+    async def run() -> R | None:
         async with screen:
             return await unless_told_to_stop(scenario)
 
@@ -141,7 +175,9 @@ def run_scenario(
         print_json(result)
     else:
         console.print(render(result))
-    sys.exit(FAILED if failed(result) else 0 if good(result) else DIFFERENT)
+    if getattr(result, "failed", False):
+        sys.exit(FAILED)
+    sys.exit(0 if result.good else DIFFERENT)
 
 
 def run_each(

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec
 
 import click
+import trio
 
 from medusa.overlay.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+P = ParamSpec("P")
+
 DPI: Final = 110
+BLUE: Final = "#1f5fa8"
+RED: Final = "#b3261e"
+AMBER: Final = "#d98324"
+GREY: Final = "#8a8a8a"
 SUFFIXES: Final = (".png", ".svg", ".pdf")
 
 
@@ -73,3 +82,17 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path)
     except OSError as error:
         raise InvalidInputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+async def draw(
+    path: Path | None, write: Callable[Concatenate[Path, P], None], *args: P.args, **more: P.kwargs
+) -> str | None:
+    """Have a picture written in a thread, if a file is given for it; returns the file's name.
+
+    Raises:
+        InvalidInputError: the file cannot be written.
+    """
+    if path is None:
+        return None
+    await trio.to_thread.run_sync(partial(write, path, *args, **more))
+    return str(path)

@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeVar
+from typing import ClassVar, Final, TypeVar
 
 import trio
 from rich import box
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.spinner import Spinner
@@ -53,17 +53,24 @@ class Stage:
 
 @dataclass
 class Stages:
-    """The stages of a scenario.
+    """The stages of a scenario. A scenario that shows more has a subclass, its board.
 
     Attributes:
+        frame_s: seconds between two frames of a live screen.
         words: by stage, in order, its text for people.
+        name: of the command.
         seconds: a monotonic clock; zero: its reading when the scenario began.
         changed: called with a stage that begins, ends or fails.
+        live: whether a terminal shows it.
     """
 
+    frame_s: ClassVar[float] = FRAME_S
+
     words: Mapping[str, str]
+    name: str = ""
     seconds: Callable[[], float] = time.monotonic
     changed: Listeners[[Stage]] = field(default_factory=Listeners)
+    live: bool = False
     stages: dict[str, Stage] = field(init=False)
     zero: float = field(init=False)
 
@@ -99,37 +106,56 @@ class Stages:
         """Change a stage's detail."""
         self.stages[name].detail = detail
 
-    def print_each(
-        self,
-        console: Console,
-        before: Callable[[], str] = lambda: "",
-        after: Callable[[], str] = lambda: "",
-    ) -> None:
-        """Print a line whenever a stage begins or ends, if there is no live screen.
+    @property
+    def title(self) -> str:
+        """Of the screen."""
+        return self.name
+
+    @property
+    def subtitle(self) -> str:
+        """In the lower right corner."""
+        return ""
+
+    @property
+    def before(self) -> str:
+        """The beginning of each line, if there is no live screen."""
+        return ""
+
+    @property
+    def after(self) -> str:
+        """The end of a stage's last line, if there is no live screen."""
+        return ""
+
+    def parts(self, width: int, height: int) -> list[RenderableType]:
+        """What the live screen shows below the stages.
 
         Args:
-            before: the beginning of each line. after: the end of a stage's last line.
+            width, height: of the terminal.
         """
+        return []
+
+    def screen(self, width: int = 80, height: int = 24) -> RenderableType:
+        """The whole live screen."""
+        return Group(self.render(), *self.parts(width, height))
+
+    def print_each(self, console: Console) -> None:
+        """Print a line whenever a stage begins or ends, if there is no live screen."""
 
         def print_one(stage: Stage) -> None:
-            words = f"{before()}{self.words[stage.name]}"
+            words = f"{self.before}{self.words[stage.name]}"
             if stage.state is State.RUNNING:
                 console.print(f"{words} ...", style="dim", highlight=False, markup=False)
                 return
             word = "failed" if stage.state is State.FAILED else "done"
             detail = f": {stage.detail}" if stage.detail else ""
             took_s = stage.ended - stage.began
-            text = f"{words} {word} in {took_s:.1f} s{detail}{after()}"
+            text = f"{words} {word} in {took_s:.1f} s{detail}{self.after}"
             console.print(text, highlight=False, soft_wrap=True, markup=False)
 
         self.changed.add(print_one)
 
-    def render(self, title: str, subtitle: str = "") -> RenderableType:
-        """A row for each stage: its detail, and its duration.
-
-        Args:
-            title: of the command. subtitle: for the lower right corner.
-        """
+    def render(self) -> RenderableType:
+        """A row for each stage: its detail, and its duration."""
         table = Table.grid(padding=(0, 1), expand=True)
         table.add_column(width=1)
         table.add_column(no_wrap=True)
@@ -146,9 +172,9 @@ class Stages:
             )
         return Panel(
             table,
-            title=f"[bold]medusa-testnet {title}[/]",
+            title=f"[bold]medusa-testnet {self.title}[/]",
             title_align="left",
-            subtitle=f"[dim]{subtitle}[/]" if subtitle else None,
+            subtitle=f"[dim]{self.subtitle}[/]" if self.subtitle else None,
             subtitle_align="right",
             box=box.ROUNDED,
             border_style="dim",
@@ -186,24 +212,12 @@ def _icon(stage: Stage) -> RenderableType:
 
 
 @asynccontextmanager
-async def open_screen(
-    stages: Stages,
-    console: Console,
-    frame: Callable[[], RenderableType],
-    last: Callable[[], RenderableType] | None = None,
-    frame_s: float = FRAME_S,
-    *,
-    before: Callable[[], str] = lambda: "",
-    after: Callable[[], str] = lambda: "",
-) -> AsyncIterator[None]:
-    """Draw frames during the block, and leave `last` (or the last frame) on the screen. Without a
-    terminal, print a line for each stage.
-
-    Args:
-        before, after: see `Stages.print_each`.
-    """
-    if not console.is_terminal:
-        stages.print_each(console, before, after)
+async def open_screen(stages: Stages, console: Console) -> AsyncIterator[None]:
+    """Show the live screen during the block, and leave the stages. Without a terminal, print a line
+    for each stage."""
+    stages.live = console.is_terminal
+    if not stages.live:
+        stages.print_each(console)
         yield
         return
     with Live(
@@ -212,8 +226,8 @@ async def open_screen(
 
         async def draw() -> None:
             while True:
-                live.update(frame(), refresh=True)
-                await trio.sleep(frame_s)
+                live.update(stages.screen(console.width, console.height), refresh=True)
+                await trio.sleep(stages.frame_s)
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(draw)
@@ -221,4 +235,4 @@ async def open_screen(
                 yield
             finally:
                 nursery.cancel_scope.cancel()
-        live.update((last or frame)(), refresh=True)
+        live.update(stages.render(), refresh=True)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 import click
-from rich.console import Console
 
-from medusa.testnet.kit.command import json_option, number, run_scenario
-from medusa.testnet.kit.stages import Stages, open_screen
+from medusa.testnet.kit.command import Scenario, json_option, number
+from medusa.testnet.kit.stages import Stages
 
 
 @click.command("linear-road")
@@ -56,12 +55,6 @@ def linear_road(  # noqa: PLR0917 - all are options
         )
     from medusa.testnet.linear_road.rating import STAGES, rate, render_rating
 
-    console = Console(stderr=as_json)
-    stages = Stages(STAGES)
-    run_scenario(
-        partial(rate, traffic, live_seconds, xways, stages),
-        open_screen(stages, console, partial(stages.render, "linear-road")),
-        console,
-        as_json=as_json,
-        render=render_rating,
-    )
+    stages = Stages(STAGES, "linear-road")
+    run = partial(rate, traffic, live_seconds, xways, stages)
+    Scenario(stages, run, render_rating).play(as_json=as_json)

@@ -13,15 +13,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import ClassVar, Final
 
 import msgspec
 import trio
 from msgspec import Struct
+from rich.console import RenderableType
+from rich.table import Table
+from rich.text import Text
 
 from medusa.engine.replication.records.status import PeerStatus
 from medusa.overlay.errors import BusyError, DeadlineError, UnavailableError
-from medusa.testnet.kit.stages import Stages, State
+from medusa.testnet.kit.stages import Stages, State, about
+from medusa.testnet.load.script import EVERYBODY
 from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.home.messages import MarketStatus, MoveStatus
 
@@ -224,7 +228,10 @@ class LoadBoard(Stages):
         rows: posted so far, by participant. answers: rows received of all answers.
     """
 
+    frame_s: ClassVar[float] = 0.25
+
     words: Mapping[str, str] = field(default_factory=lambda: STAGES)
+    name: str = "load"
     mean_s: float = MEAN_S
     samples: list[Sample] = field(default_factory=list)
     recent: Recent = field(init=False)
@@ -257,6 +264,78 @@ class LoadBoard(Stages):
     def forget(self) -> None:
         """Drop the samples so far, because the scenario has changed something."""
         self.recent = Recent(self.mean_s)
+
+    @property
+    def subtitle(self) -> str:
+        return f"{self.rows:,} connections, {self.answers:,} answers{self._left}"
+
+    @property
+    def after(self) -> str:
+        loads = ", ".join(
+            f"{letter_of(name)} {load.load:.1f}/{load.capacity:.0f}"
+            for name, load in self.recent.means().items()
+        )
+        return (f" ({loads})" if loads else "") + self._left
+
+    @property
+    def _left(self) -> str:
+        return f", {about(self.left_s)} left" if self.left_s else ""
+
+    def parts(self, width: int, height: int) -> list[RenderableType]:
+        """The loads against the capacities, and the latest moves."""
+        means = self.recent.means()
+        moves = [render_moves(self.moves[-MOVES_SHOWN:])] if self.moves else []
+        return [*([render_loads(means)] if means else []), *moves]
+
+
+MOVES_SHOWN: Final = 8
+BAR: Final = 30
+"""Columns of a bar of load; capacity is at two thirds."""
+
+_LETTERS: Final = {place.participant: place.letter for place in EVERYBODY}
+
+
+def render_loads(loads: dict[str, Load]) -> RenderableType:
+    """A bar for each peer, with a mark at its capacity."""
+    table = Table.grid(padding=(0, 1))
+    for name, load in loads.items():
+        table.add_row(
+            Text(letter_of(name), "bold"),
+            Text(name, "dim"),
+            _bar(load),
+            Text(f"{load.load:5.1f}", "red" if load.is_above else "green", justify="right"),
+            Text(f"of {load.capacity:.0f}", "dim"),
+            Text(f"{sum(task > 0 for task in load.tasks):2} tasks", "dim"),
+        )
+    return table
+
+
+def _bar(load: Load) -> Text:
+    mark = BAR * 2 // 3
+    filled = min(round(load.load / max(load.capacity, 0.01) * mark), BAR)
+    colour = "red" if load.is_above else "green"
+    text = Text()
+    for column in range(BAR):
+        sign = "┃" if column == mark else "━" if column < filled else "─"
+        text.append(sign, "bold" if column == mark else colour if column < filled else "dim")
+    return text
+
+
+def render_moves(moves: list[Moved]) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for move in moves:
+        table.add_row(
+            Text(f"{move.at:.0f} s", "dim", justify="right"),
+            Text(f"{letter_of(move.origin)} → {letter_of(move.to)}", "bold"),
+            Text(move.task, no_wrap=True, overflow="ellipsis"),
+            Text(f"at {move.price / 1e6:.3f}", "yellow"),
+            Text(f"stall {move.stall_ms:.0f} ms", "dim"),
+        )
+    return table
+
+
+def letter_of(participant: str) -> str:
+    return _LETTERS.get(participant, participant)
 
 
 LOOK_S: Final = 1.0

@@ -6,9 +6,8 @@ from functools import partial
 
 import click
 import msgspec
-from rich.console import Console
 
-from medusa.testnet.kit.command import json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import Scenario, json_option, keep_option, number
 from medusa.testnet.kit.picture import picture_option
 
 
@@ -36,17 +35,11 @@ def load(as_json: bool, short: bool, **given: object) -> None:
     from medusa.testnet.kit.stages import about
     from medusa.testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from medusa.testnet.load.run import Options, run_load
-    from medusa.testnet.load.screen import open_screen, render_result
+    from medusa.testnet.load.screen import render_result
     from medusa.testnet.load.script import FULL, SHORT
 
-    console = Console(stderr=as_json)
     options = msgspec.convert(given, Options)
     board = LoadBoard(words=SHORT_STAGES if short else STAGES)
-    console.print(f"{'one step' if short else 'four steps'}: {about(board.left_s)}")
-    run_scenario(
-        partial(run_load, options, board, SHORT if short else FULL),
-        open_screen(board, console),
-        console,
-        as_json=as_json,
-        render=render_result,
-    )
+    run = partial(run_load, options, board, SHORT if short else FULL)
+    opening = f"{'one step' if short else 'four steps'}: {about(board.left_s)}"
+    Scenario(board, run, render_result, opening).play(as_json=as_json)

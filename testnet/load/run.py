@@ -11,7 +11,7 @@ run over what was posted, row by row.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -21,10 +21,15 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from medusa.engine.objects.query import QueryStatus
+from medusa.testnet.connections.conn import conn_schema
 from medusa.testnet.connections.generate import generate
+from medusa.testnet.connections.query import Row, source_schema
+from medusa.testnet.kit.answers import to_its_end
 from medusa.testnet.kit.cast import agree
 from medusa.testnet.kit.patience import while_moving
-from medusa.testnet.kit.peers import Federation, open_federation
+from medusa.testnet.kit.peers import Federation, Peer, open_federation
+from medusa.testnet.kit.picture import draw
 from medusa.testnet.load.board import (
     Load,
     LoadBoard,
@@ -36,9 +41,9 @@ from medusa.testnet.load.board import (
     is_acceptable,
     is_overload,
 )
-from medusa.testnet.load.cast import Cast
 from medusa.testnet.load.screen import write_plot
 from medusa.testnet.load.script import (
+    AHEAD_S,
     EVERYBODY,
     OVERLOAD,
     RAISE,
@@ -50,8 +55,13 @@ from medusa.testnet.load.script import (
     B,
     D,
     Place,
+    Player,
     Script,
+    Tape,
+    Watch,
+    expected,
 )
+from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STEP_S: Final = 150.0
 """Longest time in which a step must become acceptable, seconds."""
@@ -106,8 +116,6 @@ async def _run(
     with board.stage("compare") as stage:
         different = await trio.to_thread.run_sync(cast.different)
         stage.detail = "exactly equal" if not different else f"DIFFERENT: {', '.join(different)}"
-    if options.plot is not None:
-        await trio.to_thread.run_sync(write_plot, options.plot, board)
     return LoadResult(
         steps=steps,
         moves=tuple(sorted(board.moves)),
@@ -117,9 +125,120 @@ async def _run(
         rows=board.rows,
         speed=round(speed, 2),
         seconds=round(board.now, 1),
-        plot=None if options.plot is None else str(options.plot),
+        plot=await draw(options.plot, write_plot, board),
         folder=str(federation.folder) if options.keep else None,
     )
+
+
+class Cast:
+    """The peers of the demonstration.
+
+    Args:
+        nursery: runs the posting and the receiving.
+
+    Attributes:
+        clients: of each running peer, by participant.
+        players: the posters, sensor by sensor.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        closing: AsyncExitStack,
+        nursery: trio.Nursery,
+        board: LoadBoard,
+    ) -> None:
+        self._federation = federation
+        self._closing = closing
+        self._nursery = nursery
+        self._board = board
+        self.clients: dict[str, AsyncMedusaClient] = {}
+        self.players: dict[str, list[Player]] = {}
+        self._peers: dict[str, Peer] = {}
+        self._answers: dict[Watch, list[Row]] = {}
+        self._ended: dict[Watch, trio.Event] = {}
+
+    def peer(self, place: Place) -> Peer:
+        return self._peers[place.participant]
+
+    async def enter(self, place: Place) -> None:
+        """Start the peer of a place: the first one founds the federation."""
+        self._federation.config = place.config
+        make = self._federation.admit if self._federation.peers else self._federation.found
+        peer = await make(place.participant)
+        await peer.ready()
+        client = await self._closing.enter_async_context(open_medusa(peer.home.folder))
+        self._peers[place.participant] = peer
+        self.clients[place.participant] = client
+        await self._federation.together()
+
+    async def perform(self, place: Place, traces: Sequence[pa.Table], speed: float) -> None:
+        """Publish its streams, start its queries, receive their answers, and post.
+
+        Args:
+            traces: of its sensors.
+        """
+        client = self.clients[place.participant]
+        await client.create_schema(conn_schema(source_schema(place.participant)))
+        streams = [place.stream(sensor) for sensor in range(len(traces))]
+        for stream in streams:
+            await client.create_stream(stream)
+        for watch in place.watches:
+            await client.create_query_xml(watch.document(streams[watch.sensor].name))
+            await client.set_query_status(watch.query, QueryStatus.RUNNING)
+            self._answers[watch], self._ended[watch] = [], trio.Event()
+            self._nursery.start_soon(self._receive, client, watch)
+        self.players[place.participant] = []
+        for number, (trace, stream) in enumerate(zip(traces, streams, strict=True)):
+            tape = Tape(trace, number * AHEAD_S)
+            player = Player(tape, client, stream.name, speed, self._count)
+            self.players[place.participant].append(player)
+            self._nursery.start_soon(player.run)
+
+    async def _receive(self, client: AsyncMedusaClient, watch: Watch) -> None:
+        async for epoch in to_its_end(client, watch.answer, subscriber="testnet-load"):
+            rows = watch.rows_of(epoch.table)
+            self._answers[watch] += rows
+            self._board.answers += len(rows)
+        self._ended[watch].set()
+
+    def _count(self, rows: int) -> None:
+        self._board.rows += rows
+
+    async def finish(self) -> None:
+        """End the traffic, and wait for the last answers.
+
+        Raises:
+            DeadlineError: some answers did not end; names them.
+        """
+        for players in self.players.values():
+            for player in players:
+                player.end()
+
+        def stands() -> str:
+            left = [watch.answer for watch, event in self._ended.items() if not event.is_set()]
+            return f"{self._board.answers:,} rows of answers; not ended: {', '.join(left)}"
+
+        async with while_moving("until the last answers", stands):
+            for event in self._ended.values():
+                await event.wait()
+
+    @property
+    def questions(self) -> int:
+        return len(self._answers)
+
+    def different(self) -> tuple[str, ...]:
+        """The answers that differ from a batch run over the posted connections. Blocking."""
+        found: list[str] = []
+        for participant, players in self.players.items():
+            for sensor, player in enumerate(players):
+                place = (participant, sensor)
+                watches = [each for each in self._answers if (each.owner, each.sensor) == place]
+                wanted = expected(player.posted, watches)
+                found += [
+                    each.answer for each in watches if sorted(self._answers[each]) != wanted[each]
+                ]
+        return tuple(found)
 
 
 class Play:

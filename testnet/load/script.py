@@ -1,4 +1,4 @@
-"""The script of the load demonstration: peers, their questions, and the contracts.
+"""The script of the load demonstration: peers, their questions, their traffic, and the contracts.
 
 All sizes are in tasks: the speed of the traffic is chosen so that a task's load is `TASK_UNITS` on
 the present machine, so the course is the same on fast and slow machines.
@@ -10,19 +10,24 @@ questions in one batch; it shares only the threshold with the engine.
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
+import trio
 
 from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.testnet.connections.query import HISTORY_US, Row, source_schema
 from medusa.testnet.kit.answers import tuples_in
 from medusa.testnet.kit.peers import CONFIG
+from medusa.testnet.kit.traffic import POST_ROWS, TICK_S
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 WINDOW_S: Final = 60
 
@@ -146,6 +151,91 @@ def _statement(watch: Watch) -> str:
         SELECT CAST(floor(floor(ts) / {WINDOW_S}) AS BIGINT) * {WINDOW_S} AS window_start,
                {key}, {function} AS n
         FROM conns GROUP BY ALL HAVING n > {watch.threshold}"""  # noqa: S608 - our own words
+
+
+class Tape:
+    """A trace that repeats from its beginning, later by whole windows, so that every round gives
+    the same answers at other times.
+
+    Args:
+        trace: connections by ascending ts; at least one.
+        ahead: seconds of trace that come at once.
+    """
+
+    def __init__(self, trace: pa.Table, ahead: float = 0.0) -> None:
+        self._trace = trace.combine_chunks()
+        self._times: list[float] = trace.column("ts").to_pylist()
+        self._start = math.floor(self._times[0] / WINDOW_S) * WINDOW_S
+        end = math.floor(self._times[-1] / WINDOW_S + 1) * WINDOW_S
+        self._span = end - self._start
+        self._next = 0
+        self._round = 0
+        self._at = ahead
+
+    def forward(self, seconds: float) -> Iterator[pa.Table]:
+        """The connections of the next so many seconds of trace, in parts of the size of posts."""
+        self._at += seconds
+        while self._at >= (self._round + 1) * self._span:
+            yield from self._upto(len(self._times))
+            self._round, self._next = self._round + 1, 0
+        until = self._start + self._at - self._round * self._span
+        yield from self._upto(bisect.bisect_left(self._times, until))
+
+    def _upto(self, end: int) -> Iterator[pa.Table]:
+        for first in range(self._next, end, POST_ROWS):
+            part = self._trace.slice(first, min(POST_ROWS, end - first))
+            later = pc.add(part.column("ts"), float(self._round * self._span))
+            yield part.set_column(0, "ts", later).cast(part.schema)
+        self._next = max(self._next, end)
+
+
+class Player:
+    """Posts a tape to a stream until `end`.
+
+    Attributes:
+        speed: seconds of trace per second; may be changed at any time.
+        posted: the posted connections, for the batch run; they share their memory with the trace.
+    """
+
+    def __init__(
+        self,
+        tape: Tape,
+        client: AsyncMedusaClient,
+        stream: str,
+        speed: float,
+        count: Callable[[int], None] = lambda rows: None,
+    ) -> None:
+        """count: called with the rows of each post."""
+        self.speed = speed
+        self.posted: list[pa.Table] = []
+        self._tape = tape
+        self._client = client
+        self._stream = stream
+        self._count = count
+        self._ending = trio.Event()
+
+    def end(self) -> None:
+        """Stop posting, and end the stream."""
+        self._ending.set()
+
+    async def run(self) -> None:
+        """Play until `end`.
+
+        Raises:
+            MedusaError: a post has failed for good.
+        """
+        due = trio.current_time()
+        while not self._ending.is_set():
+            for part in self._tape.forward(self.speed * TICK_S):
+                await self._client.post_event(self._stream, part)
+                self.posted.append(part)
+                self._count(part.num_rows)
+            # time lost by a slow peer is not made up for
+            due = max(due + TICK_S, trio.current_time())
+            with trio.move_on_at(due):
+                await self._ending.wait()
+        await self._client.post_event(self._stream, None, end=True)
+        await self._client.flush()
 
 
 TASK_UNITS: Final = 2.5

@@ -6,9 +6,8 @@ from functools import partial
 
 import click
 import msgspec
-from rich.console import Console
 
-from medusa.testnet.kit.command import choice, json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import Scenario, choice, json_option, keep_option, number
 from medusa.testnet.kit.picture import picture_option
 
 
@@ -51,20 +50,12 @@ def partition(as_json: bool, **given: object) -> None:
     with 1 when a check fails, with 2 when the run failed.
     """
     # late: --help and a mistyped option do not need it
-    from medusa.testnet.kit.stages import Stages, open_screen
-    from medusa.testnet.partition.figures import Options
+    from medusa.testnet.kit.stages import Stages
+    from medusa.testnet.partition.figures import Options, render_result
     from medusa.testnet.partition.run import STAGES, run_partition
-    from medusa.testnet.partition.screen import render_result
 
     options = msgspec.convert(given, Options)
     if options.replica and options.chain < 2:
         raise click.UsageError("--replica takes a chain of at least 2: B, and C behind it")
-    console = Console(stderr=as_json)
-    stages = Stages(STAGES)
-    run_scenario(
-        partial(run_partition, options, stages),
-        open_screen(stages, console, partial(stages.render, "partition")),
-        console,
-        as_json=as_json,
-        render=render_result,
-    )
+    stages = Stages(STAGES, "partition")
+    Scenario(stages, partial(run_partition, options, stages), render_result).play(as_json=as_json)

@@ -1,22 +1,30 @@
-"""The changes that a client received while its federation was split, and the figures computed from
-them."""
+"""The changes that a client received while its federation was split; the figures computed from
+them, beside the original's; and the picture."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow.compute as pc
 from msgspec import Struct
+from rich.console import Group, RenderableType
+from rich.text import Text
 
 from medusa.engine.objects.schema import BEGINNING, STIME
 from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.engine.tasks.fork import ALPHA
 from medusa.testnet.kit.answers import Fold
-from medusa.testnet.partition.cast import Row, expected, rows_in
+from medusa.testnet.kit.picture import AMBER, BLUE, GREY, RED, new_figure, save
+from medusa.testnet.kit.report import Check, add_places, new_table, render_checks
+from medusa.testnet.partition.chain import Row, expected, rows_in
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 @dataclass(frozen=True)
@@ -128,14 +136,6 @@ class Observations:
         return boundary >= seen and boundary > 1e6 * self.healed_at
 
 
-class Check(Struct, frozen=True):
-    """A claim, the measurement, and whether it holds."""
-
-    claim: str
-    good: bool
-    found: str
-
-
 class PartitionResult(Struct, frozen=True):
     """The result of the run.
 
@@ -188,6 +188,9 @@ class PartitionResult(Struct, frozen=True):
         return all(check.good for check in self.checks)
 
 
+PHASES: Final = ("stable", "failure", "stabilization")
+"""Before the split and after the corrections, during the split, and between these."""
+
 RECONNECT_S: Final = 1.0
 """Seconds until cut links work again, at most."""
 
@@ -210,6 +213,7 @@ def figures(run: Observations, options: Options) -> PartitionResult:
     duplicates = sum(max(0, count - (row in wanted)) for row, count in got.items())
     losses = sum(row not in got for row in wanted)
     new, corrected_at = run.new_tuples(), run.corrected_at()
+    after_all = math.nextafter(corrected_at, math.inf)  # the correction itself is one
     first = next((each.at for each in new if each.tentative), None)
     result = PartitionResult(
         seconds=options.seconds,
@@ -218,19 +222,11 @@ def figures(run: Observations, options: Options) -> PartitionResult:
         missing=options.missing,
         netns=options.netns,
         bound_ms=1e3 * options.bound_s,
-        max_new_tuple_delay_ms_stable=_longest(
-            [
-                each
-                for each in new
-                if each.at >= run.steady_at and not run.cut_at <= each.at <= corrected_at
-            ]
+        max_new_tuple_delay_ms_stable=max(
+            _longest(new, run.steady_at, run.cut_at), _longest(new, after_all, math.inf)
         ),
-        max_new_tuple_delay_ms_failure=_longest(
-            [each for each in new if run.cut_at <= each.at < run.healed_at]
-        ),
-        max_new_tuple_delay_ms_stabilization=_longest(
-            [each for each in new if run.healed_at <= each.at <= corrected_at]
-        ),
+        max_new_tuple_delay_ms_failure=_longest(new, run.cut_at, run.healed_at),
+        max_new_tuple_delay_ms_stabilization=_longest(new, run.healed_at, after_all),
         first_tentative_ms=None if first is None else round(1e3 * (first - run.cut_at), 1),
         tentative=fold.given,
         undone=fold.undone,
@@ -247,8 +243,9 @@ def figures(run: Observations, options: Options) -> PartitionResult:
     return _judged(result)
 
 
-def _longest(new: list[NewTuples]) -> float:
-    return round(1e3 * max((each.delay_s for each in new), default=0.0), 1)
+def _longest(new: list[NewTuples], since: float, before: float) -> float:
+    delays = (each.delay_s for each in new if since <= each.at < before)
+    return round(1e3 * max(delays, default=0.0), 1)
 
 
 def _judged(run: PartitionResult) -> PartitionResult:
@@ -260,7 +257,7 @@ def _judged(run: PartitionResult) -> PartitionResult:
             f"{run.expected} tuples, {run.duplicates} duplicates, {run.losses} losses",
         )
     ]
-    for phase in ("failure", "stabilization"):
+    for phase in PHASES[1:]:
         delay: float = getattr(run, f"max_new_tuple_delay_ms_{phase}")
         found = f"{delay:.0f} ms, usually {usual:.0f} ms at most, X = {bound:.0f} ms"
         claim = f"new results within X of the usual during {phase}"
@@ -288,3 +285,97 @@ def _judged(run: PartitionResult) -> PartitionResult:
             found = f"{run.revised} revisions for {run.tentative} tentative tuples: {share:.1%}"
             checks.append(Check(claim, share <= PER_MISSING * run.missing, found))
     return msgspec.structs.replace(run, checks=tuple(checks))
+
+
+GOLDEN: Final = (
+    ("1 server, X = 2 s, 5 s (Borealis)", "0.72 s", "1.83 s", "0.66 s"),
+    ("2 servers, X = 2 s, 10 s (Borealis)", "0.17 s", "2.22 s", "0.19 s"),
+    ("2 servers, each delays (Borealis)", "0.17 s", "3.74 s", "0.14 s"),
+)
+"""The original's measurements at its client: usually, during the failure, afterwards. Its servers
+took tuples one by one, with buckets of 0.5 s in the first line and 0.1 s in the others."""
+
+
+def render_result(result: PartitionResult) -> RenderableType:
+    """The figures beside the original's, and the checks."""
+    what = "longest delay of new results"
+    table = new_table((what, "usually", "split", "corrections"), (what,), gap=1)
+    delays = (getattr(result, f"max_new_tuple_delay_ms_{phase}") for phase in PHASES)
+    row = (f"{_setting(result)}, {result.seconds:g} s", *(f"{ms / 1e3:.2f} s" for ms in delays))
+    table.add_row(*row, style="bold")
+    for row in GOLDEN:
+        table.add_row(*row, style="dim")
+    checks = render_checks(result.checks)
+    words = Text(
+        f"{result.tentative:,} tentative, {result.undone:,} undone, {result.revised:,} revised; "
+        f"all corrected {result.corrected_ms / 1e3:.2f} s after the split"
+    )
+    add_places(words, result.plot, result.folder)
+    return Group(table, checks, words)
+
+
+def _setting(result: PartitionResult) -> str:
+    servers = f"{result.chain} server{'s' if result.chain > 1 else ''}"
+    return f"{servers}, X = {result.bound_ms / 1e3:g} s"
+
+
+FROM_S: Final = -4.0
+BEHIND_S: Final = 6.0
+"""Seconds shown before the split and after the corrections."""
+
+
+def write_plot(path: Path, run: Observations, result: PartitionResult) -> None:
+    """Draw the picture. Blocking, a second."""
+    figure = new_figure(9.0, 6.2)
+    delays, tuples = figure.subplots(2, 1, sharex=True)
+    _draw_delays(delays, run, result)
+    _draw_tuples(tuples, run)
+    healed, corrected = (at - run.cut_at for at in (run.healed_at, run.corrected_at()))
+    for axes in (delays, tuples):
+        axes.axvspan(0.0, healed, color=RED, alpha=0.10, lw=0)
+        axes.axvspan(healed, corrected, color=AMBER, alpha=0.18, lw=0)
+        axes.set_xlim(FROM_S, corrected + BEHIND_S)
+        axes.set_ylim(bottom=0)
+    tuples.set_xlabel("seconds after the split began")
+    figure.suptitle(f"{_setting(result)}, split for {result.seconds:g} s", size=11)
+    save(figure, path)
+
+
+def _draw_delays(axes: Axes, run: Observations, result: PartitionResult) -> None:
+    new = run.new_tuples()
+    for tentative, color, label in ((False, BLUE, "stable"), (True, AMBER, "tentative")):
+        shown = [e for e in new if e.tentative is tentative and e.at > run.cut_at + FROM_S]
+        axes.scatter(
+            [each.at - run.cut_at for each in shown],
+            [each.delay_s for each in shown],
+            s=9,
+            color=color,
+            label=label,
+        )
+    usual = result.max_new_tuple_delay_ms_stable / 1e3
+    for height, label in ((usual, "usual"), (usual + result.bound_ms / 1e3, "usual + X")):
+        axes.axhline(height, color=GREY, lw=1, ls=":")
+        axes.annotate(label, (FROM_S, height), (4, 3), textcoords="offset points", size=8)
+    axes.set_ylabel("delay of new results, s")
+    axes.legend(frameon=False, fontsize=8, loc="center right")
+
+
+def _draw_tuples(axes: Axes, run: Observations) -> None:
+    """The lag of the latest result, and of the latest final one."""
+    times: list[float] = []
+    final: list[float] = []
+    known: list[float] = []
+    seen = 0.0
+    for heard in run.heard:
+        change = heard.change
+        if change.kind is not Kind.UNDO and change.upto < 2**62:
+            seen = max(seen, change.upto / 1e6)
+        if heard.at < run.cut_at + FROM_S or change.boundary > 2**62:
+            continue
+        times.append(heard.at - run.cut_at)
+        final.append(change.boundary / 1e6 - run.cut_at)
+        known.append(seen - run.cut_at)
+    axes.step(times, known, where="post", color=AMBER, lw=1.4, label="known, tentative or not")
+    axes.step(times, final, where="post", color=BLUE, lw=1.6, label="final")
+    axes.set_ylabel("time of the stream, s")
+    axes.legend(frameon=False, fontsize=8, loc="upper left")

@@ -1,4 +1,4 @@
-"""The demonstration from its options to its result."""
+"""The demonstration from its peers to its result."""
 
 from __future__ import annotations
 
@@ -10,14 +10,33 @@ import msgspec
 import trio
 
 from medusa.engine.objects.schema import END
+from medusa.engine.replication.records.status import Snapshot
 from medusa.overlay.events import wall_clock
 from medusa.testnet.cutting.links import Links, open_links
+from medusa.testnet.kit.cast import enter, publish, until_status
 from medusa.testnet.kit.patience import until, while_moving
-from medusa.testnet.kit.peers import open_federation
+from medusa.testnet.kit.peers import CONFIG, Federation, Peer, open_federation
+from medusa.testnet.kit.picture import draw
 from medusa.testnet.kit.stages import Stages
-from medusa.testnet.partition.cast import Cast, sensor_of, sources
-from medusa.testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from medusa.testnet.partition.screen import write_plot
+from medusa.testnet.partition.chain import (
+    FAR_OWNER,
+    NEAR_OWNER,
+    SCHEMA,
+    Source,
+    output,
+    query,
+    sensor_of,
+    sources,
+)
+from medusa.testnet.partition.figures import (
+    REPLICA,
+    Heard,
+    Observations,
+    Options,
+    PartitionResult,
+    figures,
+    write_plot,
+)
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STAGES: Final[dict[str, str]] = {
@@ -38,6 +57,92 @@ STEADY_S: Final = 8.0
 WATCH_S: Final = 6.0
 """Seconds of observation afterwards."""
 LOOK_S: Final = 0.1
+
+EPOCH_S: Final = 0.15
+"""Shortest epoch, seconds, multiplied by the number of peers: a job takes a tenth of a second of a
+core that all share, and delays by a busy machine are not due to the split."""
+
+PEER_CONFIG: Final = f"{CONFIG}\n[contracts]\ntrade = false\n\n[engine]\nepoch_s = "
+"""medusa.toml of every peer. No market: only the split shall happen."""
+
+
+class Cast:
+    """The peers of the demonstration.
+
+    Args:
+        replica: the first server is on the far side as well, with a replica on the near one: the
+            poster's B and R, where the sources are at A and the client asks C.
+
+    Attributes:
+        source: the peer of the first source: on the far side, unless there is a replica.
+        servers: in the order of the chain; the client asks the last. replica: that of the first.
+    """
+
+    def __init__(self, federation: Federation, chain: int, *, replica: bool) -> None:
+        self._federation = federation
+        self._federation.config = f"{PEER_CONFIG}{EPOCH_S * (chain + 1 + replica):.2f}\n"
+        self._chain = chain
+        self._replicated = replica
+        self.source: Peer
+        self.servers: list[Peer] = []
+        self.replica: Peer | None = None
+
+    @property
+    def sides(self) -> tuple[list[Peer], list[Peer]]:
+        """The peers on each side."""
+        far = self.servers[0] if self._replicated else self.source
+        return [far], [peer for peer in self.all if peer is not far]
+
+    @property
+    def all(self) -> list[Peer]:
+        return [self.source, *self.servers, *([self.replica] if self.replica else [])]
+
+    @property
+    def homes(self) -> tuple[Peer, Peer, Peer]:
+        """The peer of each source."""
+        near = self.source if self._replicated else self.servers[0]
+        return self.source, near, near
+
+    @property
+    def answers(self) -> str:
+        """The last server's output stream."""
+        return output(self._chain - 1)
+
+    async def enter(self, report: Callable[[str], None]) -> None:
+        """Start all peers, and wait until they know each other."""
+        servers = [f"server{number + 1}" for number in range(self._chain)]
+        near = [*servers, REPLICA] if self._replicated else servers
+        roles = {"source": FAR_OWNER, **dict.fromkeys(near, NEAR_OWNER)}
+        peers = await enter(self._federation, roles, report)
+        self.source, self.replica = peers["source"], peers.get(REPLICA)
+        self.servers = [peers[name] for name in servers]
+
+    async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
+        """Publish the sources and a query on each server, and start all."""
+        await publish(self.source, (SCHEMA,))
+        for source, peer in zip(sources, self.homes, strict=True):
+            await publish(peer, streams=(source.stream,))
+        for number, peer in enumerate(self.servers):
+            standby = self.replica if not number else None
+            work = query(number, bound_s, "" if standby is None else standby.id)
+            await publish(peer, queries=(work,))
+
+    async def replica_is_ready(self) -> None:
+        """Wait until the replica has caught up, and others know that."""
+
+        def caught_up(told: Snapshot) -> bool:
+            return any(each.state == "caught up" for peer in told.peers for each in peer.replicas)
+
+        async with open_medusa(self.servers[0].home.folder) as client:
+            await until_status(client, caught_up)
+
+    async def read_from(self) -> Peer | None:
+        """The peer from which the last server reads the first one's output."""
+        async with open_medusa(self.servers[-1].home.folder) as client:
+            (last,) = (await client.status(federation=False)).peers
+        producers = {each.name: each.producer for each in last.streams if each.role == "follower"}
+        wanted = producers.get(output(self._chain - 2), "")
+        return next((peer for peer in self.all if peer.id == wanted), None)
 
 
 class Play:
@@ -162,10 +267,5 @@ async def run_partition(options: Options, stages: Stages) -> PartitionResult:
         await Play(options, cast, links, run, stages).run()
         folder = str(federation.folder)
     result = figures(run, options)
-    if options.plot is not None:
-        await trio.to_thread.run_sync(write_plot, options.plot, run, result)
-    return msgspec.structs.replace(
-        result,
-        plot=None if options.plot is None else str(options.plot),
-        folder=folder if options.keep else None,
-    )
+    plot = await draw(options.plot, write_plot, run, result)
+    return msgspec.structs.replace(result, plot=plot, folder=folder if options.keep else None)

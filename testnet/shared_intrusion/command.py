@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 import msgspec
-from rich.console import Console
 
-from medusa.testnet.kit.command import json_option, keep_option, number, run_scenario
+from medusa.testnet.kit.command import Scenario, json_option, keep_option, number
 
 
 @click.command("intrusion-shared")
@@ -36,20 +35,14 @@ def intrusion_shared(as_json: bool, **given: object) -> None:
     somebody gets what is not his, with 2 when something failed.
     """
     # late: --help and a mistyped option do not need it
-    from medusa.testnet.kit.stages import Stages, open_screen
+    from medusa.testnet.kit.stages import Stages
     from medusa.testnet.shared_intrusion.generate import LABS
+    from medusa.testnet.shared_intrusion.results import render_result
     from medusa.testnet.shared_intrusion.run import STAGES, Options, run_shared_intrusion
-    from medusa.testnet.shared_intrusion.screen import render_result
 
     options = msgspec.convert(given, Options)
     if len(options.traces) not in {0, len(LABS)}:
         raise click.UsageError(f"--conns: give {len(LABS)} files, one for each laboratory")
-    console = Console(stderr=as_json)
-    stages = Stages(STAGES)
-    run_scenario(
-        partial(run_shared_intrusion, options, stages),
-        open_screen(stages, console, partial(stages.render, "intrusion-shared")),
-        console,
-        as_json=as_json,
-        render=render_result,
-    )
+    stages = Stages(STAGES, "intrusion-shared")
+    run = partial(run_shared_intrusion, options, stages)
+    Scenario(stages, run, render_result).play(as_json=as_json)

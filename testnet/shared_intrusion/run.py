@@ -18,16 +18,13 @@ from typing import Final
 
 import pyarrow as pa
 import trio
-from msgspec import Struct
 
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.overlay.errors import InternalError
-from medusa.testnet.kit.answers import tuples_in
-from medusa.testnet.kit.cast import all_at_once, home
+from medusa.testnet.kit.answers import to_its_end, tuples_in
+from medusa.testnet.kit.cast import all_at_once, enter, home
 from medusa.testnet.kit.patience import while_moving
 from medusa.testnet.kit.peers import (
     CONFIG,
-    Federation,
     Launcher,
     Peer,
     open_federation,
@@ -46,7 +43,8 @@ from medusa.testnet.shared_intrusion.generate import (
 )
 from medusa.testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
 from medusa.testnet.shared_intrusion.recorded import recorded
-from medusa.testnet.shared_intrusion.refusals import Attempt, attempts
+from medusa.testnet.shared_intrusion.refusals import attempts
+from medusa.testnet.shared_intrusion.results import Answer, Found, Result, Update
 from medusa.testnet.shared_intrusion.scripts import (
     CAMPAIGNS,
     CERT,
@@ -101,91 +99,6 @@ class Options:
     keep: bool = False
 
 
-class Answer(Struct, frozen=True):
-    """A stream against the oracle, as one participant received it.
-
-    Attributes:
-        missing: rows of the right answer that it lacks. extra: rows that are not right.
-    """
-
-    stream: str
-    reader: str
-    rows: int
-    expected: int
-    missing: int
-    extra: int
-
-    @property
-    def exact(self) -> bool:
-        return not (self.missing or self.extra)
-
-
-class Found(Struct, frozen=True):
-    """What one laboratory's connections had in them, by the stream that it shares.
-
-    Attributes:
-        connections: that it posted. listed: of these, connections to listed addresses.
-        beacons: pairs of a host and an address that are beacons by the pattern.
-        planted: of these, the planted ones.
-    """
-
-    lab: str
-    connections: int
-    listed: int
-    beacons: int
-    planted: int
-    beats: int
-
-
-class Update(Struct, frozen=True):
-    """The address that was put on the list while it ran.
-
-    Attributes:
-        before, after: its connections before and after that moment, at both laboratories.
-        early: of those before, what the shared stream had counted when the list changed.
-        counted: what it counted in the end.
-    """
-
-    address: str
-    before: int
-    after: int
-    early: int
-    counted: int
-
-    @property
-    def good(self) -> bool:
-        """Whether exactly the later connections count."""
-        return self.early == 0 and self.counted == self.after
-
-
-class Result(Struct, frozen=True):
-    """All figures. seconds: from the first post to the last answer, the refusals included."""
-
-    participants: tuple[str, ...]
-    seed: int
-    found: tuple[Found, ...]
-    answers: tuple[Answer, ...]
-    update: Update
-    attempts: tuple[Attempt, ...]
-    seconds: float
-    folder: str | None = None
-
-    @property
-    def refused(self) -> int:
-        """The number of refused attempts."""
-        return sum(not each.allowed for each in self.attempts)
-
-    @property
-    def wrong(self) -> tuple[Attempt, ...]:
-        """Attempts that should have ended otherwise."""
-        return tuple(each for each in self.attempts if each.allowed != each.right)
-
-    @property
-    def good(self) -> bool:
-        """Whether every answer is exact, and nobody got more or less than its right."""
-        return all(each.exact for each in self.answers) and self.update.good and not self.wrong
-
-
 async def run_shared_intrusion(
     options: Options, stages: Stages, links: Launcher | None = None
 ) -> Result:
@@ -210,8 +123,9 @@ async def run_shared_intrusion(
         AsyncExitStack() as stack,
     ):
         federation.config = PEER_CONFIG
-        with stages.stage("start"), federation.reports.listening(partial(stages.say, "start")):
-            peers = await _start(federation)
+        say = partial(stages.say, "start")
+        with stages.stage("start"), federation.reports.listening(say):
+            peers = await enter(federation, dict(zip(PARTICIPANTS, PARTICIPANTS, strict=True)), say)
         clients = {
             name: await stack.enter_async_context(open_medusa(peer.home.folder))
             for name, peer in peers.items()
@@ -255,16 +169,6 @@ def _records(options: Options) -> Records:
     return generate(options.seed, options.connections)
 
 
-async def _start(federation: Federation) -> dict[str, Peer]:
-    await federation.found(CERT)
-    for participant in PARTICIPANTS[1:]:
-        await federation.admit(participant)
-    for peer in federation.peers:
-        await peer.ready()
-    await federation.together()
-    return {peer.participant: peer for peer in federation.peers}
-
-
 async def _define(peers: Mapping[str, Peer], clients: Mapping[str, AsyncMedusaClient]) -> None:
     """Create every script, and start its queries."""
 
@@ -305,13 +209,11 @@ class _Received:
             InternalError: the subscription ended before the stream.
         """
         columns = COLUMNS[stream.rpartition("/")[2]]
-        async for epoch in self._clients[reader].subscribe(stream):
+        async for epoch in to_its_end(self._clients[reader], stream):
             self.rows[stream, reader] += tuples_in(epoch.table, columns)
             self._upto[stream, reader] = epoch.upto
             self._moved.set()
             self._moved = trio.Event()
-        if self._upto[stream, reader] != END:
-            raise InternalError(f"the subscription to {stream} ended before the stream")
 
     async def until(self, stream: str, reader: str, boundary: int) -> None:
         """Wait until a stream has come up to a boundary, microseconds."""

@@ -6,14 +6,18 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, NoReturn
 
-from rich.console import Console
-
 from medusa.engine.spark.config import Profile
-from medusa.testnet.kit.command import run_scenario
-from medusa.testnet.kit.stages import Stages, open_screen
+from medusa.testnet.kit.command import Scenario
+from medusa.testnet.kit.stages import Stages
 from medusa.testnet.workload.run import run_workload
-from medusa.testnet.workload.screen import render_result
-from medusa.testnet.workload.workload import STAGES, Beside, Result, Workload, with_beside
+from medusa.testnet.workload.workload import (
+    STAGES,
+    Beside,
+    Result,
+    Workload,
+    render_result,
+    with_beside,
+)
 
 BESIDE: Final = "beside"
 """The stage of the other system."""
@@ -38,8 +42,8 @@ def run_command(
         profile: of Spark at the peer.
         beside: runs after Medusa's peer has ended; its outcomes do not change the exit code.
     """
-    console = Console(stderr=as_json)
-    stages = Stages(STAGES if beside is None else {**STAGES, BESIDE: "another system runs them"})
+    words = STAGES if beside is None else {**STAGES, BESIDE: "another system runs them"}
+    stages = Stages(words, name)
 
     async def run() -> Result:
         result = await run_workload(make, stages, profile=profile)
@@ -48,11 +52,4 @@ def run_command(
         with stages.stage(BESIDE):
             return with_beside(result, await beside(partial(stages.say, BESIDE)))
 
-    run_scenario(
-        run,
-        open_screen(stages, console, partial(stages.render, name)),
-        console,
-        as_json=as_json,
-        render=render_result,
-        failed=lambda result: result.failed,
-    )
+    Scenario(stages, run, render_result).play(as_json=as_json)

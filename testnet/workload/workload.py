@@ -1,4 +1,4 @@
-"""A workload, and the outcome of its run, as values."""
+"""A workload, and the outcome of its run, as values and for people."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pyarrow as pa
+from rich.console import Group, RenderableType
+from rich.text import Text
 
+from medusa.testnet.kit.report import Column, new_table, table_of
 from medusa.tools.trial.trial import SELF
 
 Right = Callable[[], pa.Table]
@@ -137,3 +140,75 @@ def with_beside(result: Result, theirs: Beside) -> Result:
         each.query: ours[each.query] * each.job_s / each.input_rows for each in both if each.job_s
     }
     return replace(result, beside=replace(theirs, ratios=ratios, job_ratios=job_ratios))
+
+
+def render_result(result: Result) -> RenderableType:
+    """The table of the queries that ran, and the reasons of those that did not; then the same of
+    the system beside Medusa."""
+    parts: list[RenderableType] = [
+        Text(f"{result.title}, posted in {result.posting_s:.1f} s", "bold"),
+        table_of(_ran(result.outcomes), _QUERIES),
+        *_reasons(result.outcomes),
+    ]
+    if result.beside is not None:
+        parts += _beside(result.beside)
+    return Group(*parts)
+
+
+def _verdict(outcome: Outcome) -> Text:
+    if outcome.exact:
+        return Text("exact", "green")
+    return Text(f"{outcome.missing:,} missing, {outcome.extra:,} wrong", "red")
+
+
+_QUERIES: Final[tuple[Column[Outcome], ...]] = (
+    Column("query", lambda each: each.query, words=True),
+    Column("rows", lambda each: f"{each.rows:,}"),
+    Column("", _verdict, words=True),
+    Column("seconds", lambda each: f"{each.seconds:.1f}"),
+    Column("input rows/s", lambda each: f"{each.rows_per_s:,.0f}"),
+)
+
+
+def _beside(beside: Beside) -> list[RenderableType]:
+    title = Text(f"The same in {beside.system}", "bold")
+    if beside.skipped:
+        return [Text.assemble(title, Text(f" was skipped: {beside.skipped}", "yellow"))]
+    headings = ("query", "rows", "", "input rows/s", "ratio", "job alone", "ratio")
+    table = new_table(headings, ("query", ""))
+    for each in _ran(beside.outcomes):
+        table.add_row(
+            each.query,
+            f"{each.rows:,}",
+            _verdict(each),
+            f"{each.rows_per_s:,.0f}",
+            _ratio(beside.ratios.get(each.query)),
+            f"{each.input_rows / each.job_s:,.0f}" if each.job_s else "",
+            _ratio(beside.job_ratios.get(each.query)),
+        )
+    note = Text(
+        "ratio: Medusa's rows/s as a multiple of these. job alone: without the job's planning and "
+        "submission; of Medusa's time all counts.",
+        "dim",
+    )
+    return [title, table, note, *_reasons(beside.outcomes)]
+
+
+def _ratio(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}"
+
+
+def _ran(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [each for each in outcomes if each.exact is not None]
+
+
+def _reasons(outcomes: Sequence[Outcome]) -> list[Text]:
+    return [
+        Text.assemble((each.query, "bold"), f" {word}: {reason}", style=style)
+        for each in outcomes
+        for word, reason, style in (
+            ("cannot run", each.refused, "yellow"),
+            ("failed", each.failed, "red"),
+        )
+        if reason
+    ]

@@ -100,13 +100,13 @@ async def run(
         write_trace(folder / name, [table])
         by_poster[name] = [open_trace(folder / name)]
     clients = {name: Client(world) for name in ("a.edu", "b.edu", "owner.edu")}
+    board.live = True
     with one_error():
         return await flow(  # type: ignore[arg-type, unused-ignore]
             clients,  # type: ignore[arg-type]
             by_poster,
             STREAMS,
             speed=speed,
-            watch=True,
             board=board,
             disturb=disturb,
         )
@@ -160,7 +160,6 @@ async def test_a_quiet_hour_in_a_paced_trace_is_no_fault(
             {"a.edu": [open_trace(tmp_path / "t")]},
             STREAMS,
             speed=1.0,
-            watch=False,
             board=board,
         )
     assert board.posting["a.edu"].rows == 2 * table.num_rows

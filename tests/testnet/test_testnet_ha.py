@@ -22,7 +22,6 @@ from medusa.engine.replication.records.status import PeerStatus, ReplicaStatus
 from medusa.engine.tasks.plan import plan
 from medusa.overlay.errors import InvalidInputError
 from medusa.testnet.ha import chain
-from medusa.testnet.ha.cast import primaries_of, secured
 from medusa.testnet.ha.chain import (
     NONE,
     RATE,
@@ -38,7 +37,7 @@ from medusa.testnet.ha.chain import (
 )
 from medusa.testnet.ha.figures import (
     Arrival,
-    Check,
+    Claimed,
     Cost,
     Errors,
     HaResult,
@@ -52,6 +51,7 @@ from medusa.testnet.ha.figures import (
     promises,
     stall_ms,
 )
+from medusa.testnet.ha.run import primaries_of, secured
 from medusa.testnet.kit.cast import cpu_seconds
 
 ACTIVE = Variant(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
@@ -343,7 +343,7 @@ def everything() -> list[ModeResult]:
     return [result(variant.mode, variant.recovery) for variant in VARIANTS]
 
 
-def broken(checks: tuple[Check, ...]) -> list[Check]:
+def broken(checks: tuple[Claimed, ...]) -> list[Claimed]:
     return [check for check in checks if not check.good]
 
 

@@ -31,14 +31,12 @@ from medusa.testnet.ha.screen import (
     FROM_S,
     RUN_S,
     HaBoard,
-    open_screen,
     per_second,
     received_by,
-    render,
     render_result,
     write_plot,
 )
-from medusa.testnet.kit.stages import State, about
+from medusa.testnet.kit.stages import State, about, open_screen
 
 OUTAGES_S = {
     Mode.NONE: 14.0,
@@ -101,7 +99,7 @@ def text_of(shown: object, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_the_screen_fits(board: HaBoard, width: int) -> None:
-    lines = text_of(render(board), width)
+    lines = text_of(board.screen(), width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for part in ("active standby, precise", "run 7 of 7", "┃", "answers after 0.81 s"):
@@ -111,9 +109,9 @@ def test_the_screen_fits(board: HaBoard, width: int) -> None:
 
 def test_the_screen_before_anything_was_received() -> None:
     fresh = HaBoard()
-    assert "run 0 of 0" in "\n".join(text_of(render(fresh), 80))
+    assert "run 0 of 0" in "\n".join(text_of(fresh.screen(), 80))
     fresh.begin(Observations(NONE))
-    assert "medusa-testnet ha: none" in "\n".join(text_of(render(fresh), 80))
+    assert "medusa-testnet ha: none" in "\n".join(text_of(fresh.screen(), 80))
 
 
 @pytest.mark.parametrize("width", [80, 120])

@@ -40,16 +40,13 @@ from medusa.testnet.shared_intrusion.generate import (
 )
 from medusa.testnet.shared_intrusion.oracle import right_answers
 from medusa.testnet.shared_intrusion.refusals import READ, Attempt
+from medusa.testnet.shared_intrusion.results import Answer, Result, Update, render_result
 from medusa.testnet.shared_intrusion.run import (
     COLUMNS,
     STAGES,
-    Answer,
     Options,
-    Result,
-    Update,
     run_shared_intrusion,
 )
-from medusa.testnet.shared_intrusion.screen import render_result
 from medusa.testnet.shared_intrusion.scripts import (
     PARTICIPANTS,
     ROUNDS,

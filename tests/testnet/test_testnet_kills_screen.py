@@ -18,7 +18,7 @@ from medusa.testnet.command import main
 from medusa.testnet.intrusion.board import Board, Posting, Toll
 from medusa.testnet.intrusion.kills import FIRST_S, SECONDS_A_KILL, KillsResult, run_intrusion_kills
 from medusa.testnet.intrusion.run import Disturbance, Options, Result, compare
-from medusa.testnet.intrusion.screen import render, render_result
+from medusa.testnet.intrusion.screen import render_result
 from medusa.testnet.kit.answers import Received
 
 
@@ -69,18 +69,18 @@ def test_the_screen_says_how_many_and_who_is_down(width: int) -> None:
     board = Board(seconds=lambda: 1.0)
     board.posting = {"mit.edu": Posting(1, 2)}
     board.answers = {"busy": 17, "scan": 4, "cluster": 0}
-    assert "kills" not in shown(render(board, width, 40), width)
+    assert "kills" not in shown(board.screen(width, 40), width)
     board.toll = Toll(20)
-    assert "0 of 20 kills, 0 restarts; all peers are up" in shown(render(board, width, 40), width)
+    assert "0 of 20 kills, 0 restarts; all peers are up" in shown(board.screen(width, 40), width)
     board.killed("utah.edu")
     board.killed("brown.edu")
     board.restarted("utah.edu")
-    text = shown(render(board, width, 40), width)
+    text = shown(board.screen(width, 40), width)
     assert "2 of 20 kills, 1 restart;" in text
     assert "utah.edu starting, brown" in text
     assert "17" in text
     board.up("utah.edu")
-    assert "; brown.edu down" in shown(render(board, width, 40), width)
+    assert "; brown.edu down" in shown(board.screen(width, 40), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

@@ -36,8 +36,15 @@ from medusa.testnet.load.board import (
     is_overload,
     load_of,
 )
-from medusa.testnet.load.cast import Player, Tape
-from medusa.testnet.load.script import WINDOW_S, Kind, Watch, expected, watches_of
+from medusa.testnet.load.script import (
+    WINDOW_S,
+    Kind,
+    Player,
+    Tape,
+    Watch,
+    expected,
+    watches_of,
+)
 from medusa.tools.home.messages import MarketStatus, MoveStatus
 
 pytestmark = pytest.mark.usefixtures("autojump_clock")

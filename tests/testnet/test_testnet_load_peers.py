@@ -17,7 +17,7 @@ from medusa.testnet.kit.cast import proposed_id
 from medusa.testnet.kit.peers import open_federation, run_command
 from medusa.testnet.load import script as places
 from medusa.testnet.load.board import LoadBoard, Observer
-from medusa.testnet.load.cast import Cast
+from medusa.testnet.load.run import Cast
 from medusa.testnet.load.script import Place
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 import medusa.testnet.load.run
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import UnavailableError
-from medusa.testnet.kit.stages import State
+from medusa.testnet.kit.stages import State, open_screen
 from medusa.testnet.load.board import (
     EXPECTED_S,
     SHORT_SHARE,
@@ -31,8 +31,6 @@ from medusa.testnet.load.run import Options
 from medusa.testnet.load.screen import (
     lines_of,
     load_at,
-    open_screen,
-    render,
     render_result,
     write_plot,
 )
@@ -86,7 +84,7 @@ def text_of(shown: object, width: int) -> list[str]:
 
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_the_screen_fits(width: int) -> None:
-    lines = text_of(render(played()), width)
+    lines = text_of(played().screen(), width)
     assert max(map(len, lines)) <= width
     text = "\n".join(lines)
     for part in ("1 A sheds to B and C", "1,234,567 connections", "A → B", "at 0.950"):
@@ -205,7 +203,7 @@ async def test_a_failure_has_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatc
         await trio.lowlevel.checkpoint()
         raise UnavailableError("the peer of mit.edu ended with 1")
 
-    monkeypatch.setattr(medusa.testnet.load.cast.Cast, "enter", fail)
+    monkeypatch.setattr(medusa.testnet.load.run.Cast, "enter", fail)
     with pytest.raises(UnavailableError, match="ended with 1") as caught, one_error():
         await medusa.testnet.load.run.run_load(Options(), LoadBoard(), FULL)
     assert hasattr(caught.value, "__notes__")

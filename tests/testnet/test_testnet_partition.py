@@ -15,9 +15,16 @@ from rich.console import Console
 from medusa.engine.objects.schema import END, STIME
 from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
 from medusa.testnet.command import main
-from medusa.testnet.partition.cast import SIEVES, expected, query, sources
-from medusa.testnet.partition.figures import Heard, Observations, Options, PartitionResult, figures
-from medusa.testnet.partition.screen import render_result, write_plot
+from medusa.testnet.partition.chain import SIEVES, expected, query, sources
+from medusa.testnet.partition.figures import (
+    Heard,
+    Observations,
+    Options,
+    PartitionResult,
+    figures,
+    render_result,
+    write_plot,
+)
 
 SECOND = 1_000_000
 

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from medusa.testnet.intrusion.board import STAGES, Board, Posting
 from medusa.testnet.intrusion.run import AnswerResult, Result, compare
-from medusa.testnet.intrusion.screen import open_screen, render, render_result
-from medusa.testnet.kit.stages import State
+from medusa.testnet.intrusion.screen import render_result
+from medusa.testnet.kit.stages import State, open_screen
 
 
 def console(width: int = 80, *, terminal: bool = False) -> Console:
@@ -61,7 +61,7 @@ def result(*, exact: bool = True) -> Result:
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_live_screen_fits(width: int) -> None:
     output = console(width)
-    output.print(render(running_board(), width, 30))
+    output.print(running_board().screen(width, 30))
     text = text_of(output)
     assert all(len(line) <= width for line in text.splitlines())
     assert "post the connections" in text

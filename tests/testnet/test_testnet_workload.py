@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from medusa.testnet.workload.comparison import Difference, difference, final_state
-from medusa.testnet.workload.screen import render_result
-from medusa.testnet.workload.workload import Beside, Outcome, Result, with_beside
+from medusa.testnet.workload.workload import Beside, Outcome, Result, render_result, with_beside
 
 
 def test_answers_are_bags_of_rows() -> None:
