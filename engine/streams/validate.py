@@ -21,7 +21,8 @@ from medusa.engine.streams.seconds import micros_of
 from medusa.overlay.errors import InvalidInputError
 
 STIME_LIMIT: Final = 2**62
-"""stime stays within +-146,000 years, microseconds: adding a window or slack cannot overflow."""
+"""The greatest stime, either way, microseconds: within 146,000 years, adding a window or a slack
+cannot overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +31,7 @@ class Batch:
 
     Attributes:
         payload: the schema's fields; may be empty.
-        stime: of each row, int64 microseconds; None: the time of arrival.
+        stime: of each row, int64 microseconds; None: the rows get the time of arrival.
         low, high: least and greatest stime; BEGINNING for an empty batch or no stime.
         ordered: no stime is less than the one before it.
     """
@@ -51,7 +52,8 @@ def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
     """The tuples in a post's body; an empty body has none.
 
     Raises:
-        InvalidInputError: it does not decode or is not what the schema says; names field and row.
+        InvalidInputError: it does not decode, or does not fit the schema; the message names field
+            and row.
     """
     if not len(body):
         return Batch(schema.payload.empty_table())
@@ -65,7 +67,8 @@ def read_post(body: bytes | bytearray | memoryview, schema: Schema) -> Batch:
 
 
 def check_sizes(payload: pa.Table, schema: Schema) -> None:
-    """InvalidInputError if a text is longer than its field allows; names field and row."""
+    """Raise InvalidInputError if a text is longer than its field allows; the message names field
+    and row."""
     for field in schema.fields:
         if field.size is not None and field.type is FieldType.STRING:
             _check_size(payload.column(field.name), field)
@@ -146,10 +149,11 @@ def _shown(value: pa.Scalar) -> str:
 
 
 _UNITS: Final = {1_000: "milliseconds", 1_000_000: "microseconds", 1_000_000_000: "nanoseconds"}
-"""Units, by their number in a second."""
+"""The names of units, by their number in a second."""
 
 _PLAUSIBLE_US: Final = 20 * 366 * 86_400 * 1_000_000
-"""Twenty years: a time that is so near to now in another unit was probably meant in that unit."""
+"""Twenty years, microseconds: if a time in another unit is so near to the present, that unit was
+probably meant."""
 
 _SPANS: Final = (("year", 31_556_952), ("day", 86_400), ("hour", 3_600), ("minute", 60))
 
@@ -164,8 +168,8 @@ def check_ahead(
     """Refuse a post with a time that is too far ahead of the clock.
 
     Args:
-        times: of the rows of a post, microseconds; null: of that row, None: of the whole post none.
-        promise: its boundary. now_us: the clock's time, microseconds.
+        times: of the rows of a post, microseconds; null: the row has none; None: no row has one.
+            promise: the post's boundary. now_us: the clock's time, microseconds.
 
     Raises:
         InvalidInputError: it goes too far; names row and field.
@@ -198,7 +202,8 @@ def _allowed(stream: StreamDefinition) -> str:
 
 
 def _unit_meant(stime: int, now_us: int, schema: Schema) -> str:
-    """The unit in which that would be about now, if any, as a question."""
+    """A question that names the unit in which the time would be about the present; "" if there is
+    none."""
     field = schema.field(schema.time or "")
     number = field is not None and field.type is FieldType.LONG
     per_second = 1_000_000 if number else 1

@@ -33,7 +33,7 @@ class NamedCall:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A task without calls, and the calls over its results; their columns are added to these."""
+    """A task without calls, and the calls over its results, to which they add columns."""
 
     task: Task
     calls: tuple[NamedCall, ...]
@@ -41,7 +41,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """A task in parts, each of which reads what the one before it gives.
+    """A task in parts, each of which reads the results of the part before.
 
     Attributes:
         last: reads the last stage, and makes the whole task's results.
@@ -90,7 +90,8 @@ def _is_ready(call: Call, made: Mapping[Call, FieldRef]) -> bool:
 def _arguments(
     call: Call, output: str, made: Mapping[Call, FieldRef], columns: dict[str, Expression]
 ) -> tuple[str, ...]:
-    """The columns with a call's arguments; those that no field is are added to `columns`."""
+    """The columns with a call's arguments; arguments that are no plain fields are added to
+    `columns`."""
     names = []
     for number, operand in enumerate(call.operands):
         expression = without_calls(operand, made)
@@ -121,7 +122,7 @@ def _stage(
 
 
 def _reader(task: Task, stage: Stage, name: str) -> Task:
-    """The task that reads a stage's results; without steps yet."""
+    """A task without steps that reads a stage's results."""
     fields = stage.task.output_schema.fields
     results = (Field(each.output, each.function.result, nullable=True) for each in stage.calls)
     schema = Schema(name, (*fields, *results))
@@ -142,7 +143,7 @@ def is_projection(steps: Sequence[Step]) -> bool:
 
 
 def is_time(expression: Expression) -> bool:
-    """Whether it is the stime, a number in a log, as a timestamp."""
+    """Whether the expression is `stime`, which a log has as a number, as a timestamp."""
     return isinstance(expression, FieldRef) and (expression.name, expression.type) == (
         STIME,
         FieldType.TIMESTAMP,

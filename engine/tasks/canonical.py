@@ -25,7 +25,8 @@ def is_strict(table: pa.Table) -> bool:
 
 
 def canonical(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows in the schema's types, by stime, then payload; NaN after numbers, nulls last."""
+    """The rows in the schema's types, sorted by stime, then payload; NaN follows numbers, nulls are
+    last."""
     table = without_negative_zeros(table.cast(schema))
     if is_strict(table):
         return table

@@ -63,7 +63,8 @@ class Executor(Protocol):
         """Why it could not start, and the remedy; else empty."""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
-        """Get ready for the first job of these tasks. A failure is noted: the job raises it."""
+        """Get ready for the first job of these tasks. A failure is only noted, because the job
+        raises it."""
 
     def compile(self, task: Task) -> Computation:
         """Make a task ready to run, epoch by epoch."""
@@ -104,8 +105,8 @@ class Editions:
 class _BothEditions:
     """The panes of a window by two editions of its query, while windows of both are open.
 
-    Attributes:
-        now, before: the editions'. schema: of panes, whose last field marks those of `before`.
+    Attributes: now, before: the computations of the two editions. schema: of panes, whose last
+    field marks those of `before`.
     """
 
     now: Computation

@@ -43,14 +43,13 @@ class ExplainedTask(Struct, frozen=True):
 
     Attributes:
         stream: its output. reads: its inputs.
-        steps: in order, each with its box; empty: it is a union and no more.
-        keeps_s: how much of its inputs it keeps behind its boundary, seconds.
-        key: what tells the tuples of its output apart; empty: nothing.
-        box_class: the weakest of its boxes' classes: see
+        steps: in order, each with its box; empty: it is only a union. keeps_s: how much of its
+            inputs it keeps behind its boundary, seconds. key: the fields that identify a tuple of
+            its output; empty: none do. box_class: the weakest of its boxes' classes: see
             `medusa.engine.operators.shared.operator.BoxClass`.
         tables: the inputs that it reads as tables, of which it keeps the newest tuple of each key.
-        recalls: its state is the table that its own output is.
-        place: id (hex) of the peer that computes it; "": not known, or none does.
+        recalls: whether its state is its own output, a table. place: id (hex) of the peer that
+            computes it; "": this is not known, or no peer does.
         state: see `medusa.engine.tasks.status.TaskStatus`; "": not known.
         calls: the functions of users that it calls.
     """
@@ -72,8 +71,8 @@ class Explanation(Struct, frozen=True):
     """The plan of one query.
 
     Attributes:
-        since: the boundary, microseconds, after which this plan counts. Until then the plan of
-            the query as it was before its last modification does.
+        since: the boundary, microseconds, after which this plan is in effect. Up to it the plan of
+            the query before its last modification is.
     """
 
     query: str
@@ -111,8 +110,8 @@ def _task(task: Task, query: Query) -> ExplainedTask:
     of = task if task.of is None else task.of
     made = _made_by(of, query)
     if task.of is None:
-        # a union of one stream is put into order by a step of no box; so are totals and windows of
-        # tuples picked out of what they are made of
+        # A step without a box puts a union of one stream into order. Steps without boxes also make
+        # totals and windows of tuples from the tables behind them.
         first = _PICKED if made and operator_of(made[-1][0]).made_of_table else _ORDERED
         widths_of = dict(query.panes)
         words = [

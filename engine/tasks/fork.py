@@ -42,20 +42,21 @@ ALPHA: Final = 0.9
 """The share of the bound for waiting; the rest is for the work itself (TODS 2008, and Borealis)."""
 
 GRACE: Final = 0.05
-"""The share of the bound for which tentative tuples wait for silent inputs: those may become
-tentative by the same failure, at the same moment."""
+"""The share of the bound for which tentative tuples wait for silent inputs, because the same
+failure may make these tentative at the same moment."""
 
 AHEAD: Final = 0.02
-"""The share of the bound by which results may come early, to be in the same job as others: inputs
-that come side by side must not cost a job each."""
+"""The share of the bound by which results may be computed early, in the same job as others: inputs
+that arrive at nearly the same time must not cost a job each."""
 
 MARKS: Final = 1_000
-"""Waiting boundaries of one input; those that come more closely count as one."""
+"""The most waiting boundaries of one input; boundaries that follow each other more closely count as
+one."""
 
 
 @dataclass(slots=True)
 class _Mark:
-    """A boundary that an input reached at `at`; results must be there at `due`, seconds."""
+    """A boundary that an input reached at `at`; its results must be ready at `due`, seconds."""
 
     boundary: int
     at: float
@@ -78,7 +79,7 @@ class Deadlines:
     Args:
         inputs: their names.
         bound_s: the user's, seconds.
-        live_s: an input that moved within so many seconds is waited for.
+        live_s: results wait for an input that moved within so many seconds.
     """
 
     def __init__(self, inputs: Iterable[str], bound_s: float, live_s: float) -> None:
@@ -92,7 +93,7 @@ class Deadlines:
         self._covered = BEGINNING
 
     def advanced(self, name: str, boundary: int, now: float, *, tentative: bool) -> None:
-        """An input has reached a boundary, by stable or by tentative tuples."""
+        """Note that an input has reached a boundary, by stable or by tentative tuples."""
         input_ = self._inputs[name]
         if boundary <= max(input_.reached, self._covered) or boundary == END:
             # an input that has ended brings nothing new, so it makes nothing due
@@ -115,7 +116,7 @@ class Deadlines:
                     marks.popleft()
 
     def due(self, now: float) -> int | None:
-        """The boundary up to which results are due now; None: none are."""
+        """The boundary up to which results are due now; None: no results are due."""
         if self.next_at() > now:
             return None
         return max(
@@ -137,7 +138,8 @@ class Deadlines:
         return min(times, default=float("inf"))
 
     def _due_tentative(self, mark: _Mark) -> float:
-        """At once if every input has that boundary; else when those behind seem to be missing."""
+        """When tentative results are due: at once if every input has that boundary; else when the
+        inputs behind it seem to be missing."""
         behind = [each for each in self._inputs.values() if each.reached < mark.boundary]
         if not behind:
             return mark.at
@@ -149,7 +151,7 @@ def _due(mark: _Mark) -> float:
 
 
 PACES: Final = 2.5
-"""Epochs for which an input is waited for after its last one."""
+"""How long results wait for an input after its last epoch, in epochs."""
 
 
 class Fork:
@@ -157,7 +159,7 @@ class Fork:
 
     Args:
         runner: the task itself.
-        inputs: by name, as the task's. output: the task's.
+        inputs: the task's inputs, by name. output: the task's output.
         bound_s: how long results may wait for a missing input, seconds.
     """
 
@@ -192,12 +194,13 @@ class Fork:
 
     @property
     def given(self) -> int:
-        """The boundary up to which there are results, microseconds; BEGINNING: none yet."""
+        """The boundary up to which there are results, microseconds; BEGINNING: there are none
+        yet."""
         return self._output.suffix.visible
 
     async def run(self) -> None:
-        """Go on until the output has ended; cancel to stop."""
-        await self._output.log.wait_beyond(BEGINNING)  # with no results yet, none are missing
+        """Compute until the output has ended; cancel to stop."""
+        await self._output.log.wait_beyond(BEGINNING)  # without results yet, no results are missing
         self._deadlines.covered(self._output.log.boundary)
         watches = [partial(self._watch, name, state) for name, state in self._inputs.items()]
         await until_one_ends(self._serve, *watches)
@@ -232,7 +235,8 @@ class Fork:
                 next_at = float("inf") if upto is not None else self._deadlines.next_at()
                 await self._wait(max(0.0, next_at - now))
                 continue
-            if delay := self._pacer.delay(now):  # results that become due meanwhile join them
+            # results that become due meanwhile are computed in the same job
+            if delay := self._pacer.delay(now):
                 await trio.sleep(delay)
                 continue
             self._pacer.started(now)
@@ -311,7 +315,7 @@ class Fork:
         return result.table
 
     def _note(self, error: MedusaError) -> None:
-        if self._reason != str(error):  # once, not at every try
+        if self._reason != str(error):  # noted once, not at every try
             self._events.note(
                 "error", f"could not compute {self._runner.task.name} tentatively: {error}"
             )

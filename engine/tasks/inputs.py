@@ -23,8 +23,7 @@ class TaskInputs:
         logs: by stream; kept by others, only held and read here.
         output: its boundary is the task's whole position.
 
-    Attributes:
-        task: as it is now.
+    Attributes: task: its present form.
     """
 
     def __init__(self, task: Task, logs: Mapping[str, StreamLog], output: StreamLog) -> None:
@@ -39,7 +38,7 @@ class TaskInputs:
 
     @property
     def oldest(self) -> int:
-        """The boundary from which on all inputs are kept, and read."""
+        """The boundary after which all inputs are kept, and are to be read."""
         return max(self.task.after, *(log.oldest for log in self.logs.values()))
 
     @property
@@ -65,7 +64,8 @@ class TaskInputs:
             await log.wait_beyond(min(boundary, self.task.until) - 1)
 
     async def wait_for_more(self) -> None:
-        """Wait until all inputs are beyond the output's boundary (SUnion), or at the task's end."""
+        """Wait until all inputs are beyond the output's boundary (SUnion), or have reached the
+        task's end."""
         for log in self.logs.values():
             await log.wait_beyond(min(self.output.boundary, self.task.until - 1))
 
@@ -79,7 +79,7 @@ class TaskInputs:
         return max(needed_after(self.task, self.output.boundary, stream), self.task.after)
 
     def release(self) -> None:
-        """Hold nothing any more."""
+        """Release the inputs."""
         for log in self.logs.values():
             log.retention.release(self._consumer)
 
@@ -91,16 +91,17 @@ class TaskInputs:
         """The number of input tuples with after < stime <= upto that the task reads.
 
         Raises:
-            NotRetainedError: they are not all here, any more or yet.
+            NotRetainedError: some of them are not here any more, or not yet.
         """
         return sum(_count(self.task, log, after, upto) for log in self.logs.values())
 
     def count_kept(self, after: int, upto: int) -> int:
-        """As `count`, of those that are here."""
+        """As `count`, but of the tuples that are here."""
         return sum(log.reader.count(max(after, log.start), upto) for log in self.logs.values())
 
     def files(self, pins: ExitStack, after: int, interval: Interval) -> dict[str, list[Path]]:
-        """The files with what the output after a boundary needs; they stay while `pins` last."""
+        """The files with the tuples that the output after a boundary needs; they stay while `pins`
+        is open."""
         files: dict[str, list[Path]] = {}
         for name, log in self.logs.items():
             since = max(read_from(self.task, name, after, interval), log.start)
@@ -124,8 +125,8 @@ class TaskInputs:
 
     @property
     def begins_whole(self) -> int | None:
-        """The boundary from which on the output can be made again, if inputs are not kept for what
-        it needs next; None: they are."""
+        """If the inputs lack tuples for the next output: the boundary from which on the output can
+        be computed again; else None."""
         begins = [
             log.start
             for name, log in self.logs.items()
@@ -134,12 +135,12 @@ class TaskInputs:
         return whole_after(self.task, max(begins)) if begins else None
 
     def find_damaged(self, error: EpochDamagedError) -> None:
-        """A job met that damaged file."""
+        """Note that a job has met that damaged file."""
         for log in self.logs.values():
             log.damage.find(error.path)
 
     async def verify(self) -> None:
-        """Read all that the next epoch may need, to find damage."""
+        """Read all tuples that the next epoch may need, to find damage."""
         needed = needed_after(self.task, self.output.boundary)
         for log in self.logs.values():
             with suppress(MedusaError):  # the next reader reports a failing disk
@@ -150,8 +151,8 @@ def _count(task: Task, log: StreamLog, after: int, upto: int) -> int:
     """The number of tuples of one input with after < stime <= upto that the task reads.
 
     Raises:
-        NotRetainedError: the log does not have all of them, any more or yet: a worker is paid by
-            this number, so they must not count as none.
+        NotRetainedError: the log has dropped some, or does not have all yet. A worker is paid by
+            this number, so missing tuples must not count as none.
     """
     after, upto = max(after, task.after), min(upto, task.until)
     if after >= upto:

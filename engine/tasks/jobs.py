@@ -14,10 +14,11 @@ class Jobs(Protocol):
     """Makes the epochs of one task; each is a pure function of the inputs."""
 
     def begins(self) -> int:
-        """The boundary that a new output begins with; BEGINNING: all of it can be made."""
+        """The boundary with which a new output begins; BEGINNING: all of it can be computed."""
 
     def interval(self, after: int, upto: int) -> Interval | None:
-        """The part of the inputs that the output over (after, upto] needs; None: no job."""
+        """The part of the inputs that the output over (after, upto] needs; None: it needs no
+        job."""
 
     async def run(self, after: int, upto: int, interval: Interval) -> Result:
         """The output over (after, upto]."""

@@ -29,23 +29,20 @@ from medusa.engine.tasks.query_editions import Edition, restored, succeeded
 from medusa.engine.tasks.revised_tasks import revised_streams, with_revisions
 
 MAX_EDITION: Final = 2**62
-"""The edition of a stream, at most: it sums those of its inputs, and must fit a message."""
+"""The greatest edition of a stream: it is the sum of the inputs' editions, and must fit a
+message."""
 
 
 TABLE_HISTORY_US: Final = 60_000_000
-"""A minute: what a task keeps of its own, as a table, is for nobody else. Each of its jobs reads
-all that is not folded."""
+"""The history of a table that only its own task reads, a minute: each job of the task reads
+everything that is not folded."""
 
 
 class Network(Struct, frozen=True):
-    """A query and the streams it was checked against: all that planning its tasks needs.
-
-    Attributes:
-        inputs: the streams that it reads from elsewhere.
-        kept: streams of its own that must be readable, besides its outputs.
-        editions: its former editions, the oldest first.
-        readers: declared readers of its streams, from before the query.
-        altered: the alterations of its outputs.
+    """A query and the streams against which it was checked: everything that planning its tasks
+    needs. Attributes: inputs: the streams of others that it reads. kept: streams of its own that
+    must be readable, besides its outputs. editions: its former editions, the oldest first. readers:
+    declared readers of its streams, from before the query. altered: the alterations of its outputs.
     """
 
     query: Query
@@ -120,13 +117,13 @@ class Network(Struct, frozen=True):
             table=stream in tables_of(self.query, self._tables),
         )
         span = revised.get(stream.removesuffix(f"/{REVISIONS}"), 0)
-        if span > definition.history_us:  # its readers may have to read it again
+        if span > definition.history_us:  # readers may have to read it again
             definition = msgspec.structs.replace(definition, history_us=span)
         return StreamEntry(definition, schema)
 
     def _label(self, stream: str, declared: Mapping[str, Readers]) -> tuple[Policy, ...]:
-        """The label of a stream that the query makes. Panes hold what an output is made of: readers
-        that are declared for the output are none of theirs."""
+        """The label of a stream that the query makes. Panes have data from which an output is made,
+        so readers that are declared for the output may not read them."""
         made_of = (*widths(self.query), *made_of_tables(self.query))
         of = {panes_name(name): name for name in made_of}.get(base_of(stream))
         if of is None:
@@ -135,8 +132,8 @@ class Network(Struct, frozen=True):
         return label_of(labels(self.query, self.inputs, undeclared), of)
 
     def _edition(self, altered: AlteredOutput) -> int:
-        """The output's edition: it grows with each alteration of the output and of an input, as
-        either may change its readers. It is the same at all peers that make the output."""
+        """The output's edition: it grows with each alteration of the output or of an input, because
+        each may change its readers. All peers that make the output compute the same number."""
         inputs = sum(entry.stream.edition for entry in self.inputs.values())
         return min(altered.edition + inputs, MAX_EDITION)
 

@@ -26,7 +26,7 @@ from medusa.overlay.errors import InvalidInputError
 
 MAX_TASK_NODES: Final = 16_384
 """Nodes of one task's expressions. Measured: Spark takes 8 s to build so many and 1.8 s of an
-epoch; four times as many are too many for its memory."""
+epoch; four times as many exceed its memory."""
 
 MAX_QUERY_NODES: Final = 131_072
 """Nodes of all tasks of a query: more would take more than 10 s of Spark's time each epoch. A
@@ -41,7 +41,7 @@ class EditionSteps:
         upto: they make its output up to this boundary, microseconds.
         modified: the boundary of the modification that ended them: `upto`, or later.
         former: steps of the edition before, which a task of panes computes as well; it marks their
-            rows (`medusa.engine.operators.shared.panes.Layout.former`). Empty: none.
+            rows (`medusa.engine.operators.shared.panes.Layout.former`). Empty: there are none.
     """
 
     upto: int
@@ -60,14 +60,14 @@ class Task:
         inputs: the streams it reads. If the first step is `sided`, they are its sides. Else they
             are merged in canonical order; all have the same fields, but one may allow nulls or
             longer strings where another does not.
-        steps: applied in order; at most one depends on more than one tuple, and one that is `sided`
-            is the first; none only if inputs are several.
+        steps: applied in order. At most one depends on more than one tuple, and a `sided` one is
+            the first. There may be none only if there are several inputs.
         source_inputs: the inputs that are source streams: their logs have `seq`.
         after, until: the query's boundaries: it reads the inputs between them.
-        of: of a task that makes revisions, the task whose output they revise; else None.
-        history_us: of such a task: how far behind its boundary its inputs may be revised.
-        editions: the steps of former editions, the oldest first.
-        former: see `EditionSteps`; of one edition.
+        of: in a task that makes revisions, the task whose output they revise; else None.
+            history_us: in such a task, how far behind its boundary its inputs may be revised.
+            editions: the steps of former editions, the oldest first. former: see `EditionSteps`; in
+            a task of one edition.
     """
 
     name: str
@@ -86,14 +86,15 @@ class Task:
     former: tuple[Step, ...] = ()
 
     def at(self, boundary: int) -> Task:
-        """The edition of it that makes the tuples after the boundary, up to `edition_until`."""
+        """The task in the edition that makes the tuples after the boundary, up to
+        `edition_until`."""
         found = next((each for each in self.editions if boundary < each.upto), None)
         if found is None:
             return replace(self, editions=())
         return replace(self, steps=found.steps, former=found.former, editions=())
 
     def edition_until(self, boundary: int) -> int:
-        """The boundary up to which the edition at `boundary` counts, microseconds."""
+        """The boundary up to which the edition at `boundary` is in effect, microseconds."""
         return next((each.upto for each in self.editions if boundary < each.upto), END)
 
     @property
@@ -108,13 +109,12 @@ class Task:
 
     @property
     def windows(self) -> Windows | None:
-        """The windows that its results are of, if they are."""
+        """The windows of its results; None: it has no windows."""
         return next((each for each in self._reaches if isinstance(each, Windows)), None)
 
     @property
     def near(self) -> Near | None:
-        """How near in time the tuples are that each result depends on; None: they can be any time
-        apart."""
+        """The reach in time of each result's tuples; None: they can be any time apart."""
         return next((each for each in self._reaches if isinstance(each, Near)), None)
 
     @property
@@ -128,7 +128,8 @@ class Task:
 
     @property
     def tables(self) -> frozenset[str]:
-        """The inputs that it reads as tables: of each key the newest tuple, however old."""
+        """The inputs that it reads as tables: it needs the newest tuple of each key, however
+        old."""
         return frozenset(name for step in self.steps for name in step.tables(self.inputs))
 
     @property
@@ -139,8 +140,8 @@ class Task:
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
-        """The functions of users that it calls, in any edition; each once. One that makes revisions
-        calls those of the task whose output it revises."""
+        """The functions of users that it calls, in any edition; each once. A task that makes
+        revisions calls the functions of the task whose output it revises."""
         if self.of is not None:
             return self.of.functions
         steps = (*self.steps, *(step for each in self.editions for step in each.steps))
@@ -240,8 +241,8 @@ class _Network:
 
     Attributes:
         schemas: of all streams.
-        made: how every stream that the query makes is made, in order of flow.
-        kept: those of them that have a log.
+        made: the part that makes each stream of the query, in order of flow. kept: the streams
+            among these that have a log.
     """
 
     def __init__(
@@ -306,8 +307,8 @@ class _Network:
                 break
             stream = inputs[0]
         if step is None and len(inputs) == 1:
-            # a union of one source stream is a derived stream too: ties of stime are in the order
-            # of the payload, not of arrival, whether or not the cut makes a log of it
+            # A union of one source stream is a derived stream, too: equal stimes are in the order
+            # of the payload, not of arrival, whether or not the cut makes a log of it.
             steps.append(_identity(self.schemas[stream]))
         return Task(
             name=output,

@@ -42,8 +42,8 @@ class Edition(Struct, frozen=True):
     """Some boxes of a query, as they were in a former edition.
 
     Attributes:
-        upto: they made the tuples up to this boundary, microseconds.
-        boxes: they stand in place of the boxes of these names in the edition that follows.
+        upto: the boxes made the tuples up to this boundary, microseconds. boxes: they replace the
+            boxes of the same names in the next edition.
     """
 
     upto: int
@@ -83,7 +83,7 @@ def check_history(query: Query, editions: Sequence[Edition]) -> None:
 
 
 def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[Task, ...]:
-    """The tasks of an edition, with the edition before it as theirs up to a boundary.
+    """The tasks of an edition; up to a boundary they compute with the steps of the edition before.
 
     Args:
         before: the tasks of the edition before, with their own former steps.
@@ -119,8 +119,8 @@ def succeeded(before: Iterable[Task], now: Iterable[Task], upto: int) -> tuple[T
 
 
 def _overlaps(tasks: Iterable[Task]) -> dict[str, int]:
-    """By stream of panes that overlapping windows are folded from: how long before T it has to be
-    made by the new parameters, microseconds."""
+    """For each stream of panes of overlapping windows: how long before the boundary T of a
+    modification it must be computed with the new parameters, microseconds."""
     found = {}
     for task in tasks:
         window = task.windows
@@ -130,12 +130,12 @@ def _overlaps(tasks: Iterable[Task]) -> dict[str, int]:
 
 
 def _of_former(steps: Sequence[Step], begin: int) -> tuple[Step, ...]:
-    """The steps over panes of which those after a boundary are made by two editions."""
+    """The steps over panes, if two editions make the panes after a boundary."""
     return tuple(step.of_former(begin) for step in steps)
 
 
 def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
-    """The tasks without what modifications at that boundary and before left."""
+    """The tasks without former editions that end at that boundary or before."""
     return tuple(
         replace(task, editions=tuple(each for each in task.editions if each.modified > upto))
         for task in tasks
@@ -143,7 +143,7 @@ def trimmed(tasks: Iterable[Task], upto: int) -> tuple[Task, ...]:
 
 
 def changed(before: Iterable[Task], now: Iterable[Task]) -> frozenset[str]:
-    """The tasks whose steps differ, and those that must tell old panes from new ones."""
+    """The tasks whose steps differ, and tasks that must distinguish old panes from new ones."""
     known = {task.name: task.steps for task in before}
     tasks = list(now)
     found = frozenset(task.name for task in tasks if known[task.name] != task.steps)
@@ -165,10 +165,8 @@ def affected(tasks: Iterable[Task], names: Collection[str]) -> frozenset[str]:
 
 
 def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, int]:
-    """The boundary since which each output is as it is now, of those that modifications changed.
-
-    Args:
-        settled: the same, of editions that are dropped.
+    """For each output that modifications changed: the boundary after which it is the present
+    edition's. Args: settled: the same boundaries for dropped editions.
     """
     found = dict(settled)
     for upto in sorted({each.modified for task in tasks for each in task.editions}):
@@ -177,8 +175,8 @@ def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, i
 
 
 def changing(tasks: Iterable[Task], boundary: int) -> dict[str, int]:
-    """The tasks that the modification at that boundary changes, and the boundary of each from which
-    on it is changed, microseconds."""
+    """The tasks that the modification at that boundary changes, and for each the boundary after
+    which it is changed, microseconds."""
     return {
         task.name: min(uptos)
         for task in tasks
@@ -208,18 +206,16 @@ def _listed(schema: Schema) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Footing:
-    """One peer's boundaries of a query, microseconds; a name that is not in a mapping has none.
-
-    Attributes:
-        given: by task: up to there others may know its output.
-        usable: by stream: after that the stream is here, as the query makes it now.
+    """One peer's boundaries of a query, microseconds; names that are missing in a mapping have
+    none. Attributes: given: by task: the boundary up to which others may know its output. usable:
+    by stream: the boundary after which this peer has the stream of the present edition.
     """
 
     given: Mapping[str, int]
     usable: Mapping[str, int]
 
     def joined(self, usable: Mapping[str, int]) -> Footing:
-        """The same, with each stream usable from the later of both boundaries on."""
+        """The footing in which each stream is usable after the later one of both boundaries."""
         both = {
             name: max(self.usable.get(name, BEGINNING), usable.get(name, BEGINNING))
             for name in self.usable.keys() | usable.keys()
@@ -228,19 +224,15 @@ class Footing:
 
 
 def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, least: int) -> int:
-    """The earliest boundary, from `least` on, after which the new edition can count.
-
-    Args:
-        tasks: of the new edition, each after those whose output it reads.
-        names: the tasks that change, as `changed` gives them.
-
-    Raises:
-        InvalidInputError: there is none: overlapping windows read a stream that changes.
-        ConflictError: an output has ended, or the boundary would be beyond all time.
+    """The earliest boundary, from `least` on, after which the new edition can take effect. Args:
+    tasks: of the new edition, each after those whose output it reads. names: the tasks that change,
+    as `changed` returns them. Raises: InvalidInputError: there is none, because overlapping windows
+    read a stream that changes. ConflictError: an output has ended, or the boundary would be beyond
+    all time.
     """
     at = max([least, *(footing.given.get(name, BEGINNING) for name in names)])
     if at == BEGINNING:
-        return at  # nothing has been made yet
+        return at  # nothing has been computed yet
     changes = affected(tasks, names)
     made = {task.name: task for task in tasks}
     period = 1
@@ -252,7 +244,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
         if window is None:
             continue
         if not changes.isdisjoint(task.inputs):
-            # its windows must not hold tuples of both editions
+            # its windows must not have tuples of both editions
             if not window.overlapping:
                 period = lcm(period, window.advance_us)
                 continue
@@ -264,7 +256,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
                     "of them is open, and they would mix old tuples and new ones; make another "
                     "query, or let those windows not overlap"
                 )
-            # the panes of the first new window are made by both editions: not by a third one
+            # two editions make the panes of the first new window; a third edition must not
             known = (footing.usable.get(name, BEGINNING) for name in (panes.name, task.name))
             begin = max(footing.given.get(panes.name, BEGINNING), _whole(panes, footing), *known)
             at = max(at, begin + window.size_us - window.grain_us)
@@ -289,7 +281,7 @@ def _refuse_mixed(task: Task, changes: frozenset[str]) -> None:
 
 
 def _whole(task: Task, footing: Footing) -> int:
-    """The boundary after which its results are whole in inputs that are as they are now."""
+    """The boundary after which all of its results come from inputs of the present edition."""
     known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
     if known == BEGINNING or task.windows is None:
         return whole_after(task, known)

@@ -42,11 +42,8 @@ def _revised(query: Query, inputs: frozenset[tuple[str, int]]) -> Mapping[str, i
 def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[Task, ...]:
     """The tasks, and after each task of a revised stream the task of its revisions.
 
-    Args:
-        revised: of `revised_streams`.
-
-    Raises:
-        InvalidInputError: a table is made of tuples that may be revised.
+    Args: revised: the result of `revised_streams`. Raises: InvalidInputError: a table is made from
+    tuples that may be revised.
     """
     found: list[Task] = []
     for task in tasks:
@@ -61,8 +58,8 @@ def with_revisions(tasks: Sequence[Task], revised: Mapping[str, int]) -> tuple[T
 
 
 def _check_repeats(task: Task) -> None:
-    """Refuse a task that cannot compute, for a revised tuple, the same results that it has computed
-    for it before."""
+    """Refuse a task that cannot compute, for a revised tuple, the results that it has computed
+    before."""
     for function in task.functions:
         if not function.deterministic:
             raise InvalidInputError(
@@ -115,8 +112,8 @@ def numbered_inputs(task: Task) -> frozenset[str]:
 
 
 def scenario_task(task: Task) -> Task:
-    """The task for several cases at once: each is computed as if there were no others. Its inputs,
-    which are merged for windows and single tuples, and its output have a field with the case's
+    """The task for several cases at once: each is computed as if there were no others. Its inputs
+    (one merged input for windows and single tuples) and its output have a field with the case's
     number."""
     if task.sided:
         return replace(

@@ -33,13 +33,13 @@ from medusa.overlay.failpoints import Failpoint, failpoint
 from medusa.overlay.log import bound
 
 QUICKER: Final = 0.8
-"""Shortest epoch of a task, in epochs of its inputs: a task that begins at a bad moment waits less
-each time. At the same pace its wait would stay."""
+"""Shortest epoch of a task, in epochs of its inputs. So a task that begins at a bad moment waits
+less each time; at the pace of its inputs its wait would stay the same."""
 
 
 FIRST_RETRY_S: Final = 0.1
 LONGEST_RETRY_S: Final = 5.0
-"""The first wait before a failed epoch is tried again, and the longest, seconds."""
+"""The longest wait before a failed epoch is tried again, seconds."""
 
 
 def retries() -> Backoff:
@@ -60,11 +60,12 @@ class TaskLoad:
 
     def read_elsewhere(self, rows: float) -> None:
         """Note the input rows that another peer has read since the last call; from them the load
-        model tells how much the task would need here."""
+        model computes how much the task would need here."""
         self._meter.add_elsewhere(rows, trio.current_time())
 
     def expect(self, load: float, rate: float) -> None:
-        """Assume the load it had elsewhere, until it is measured here: cores, rows/s."""
+        """Until the load is measured here, assume that of the former peer: cores, rows per
+        second."""
         if load > 0:
             self._meter.expect(load, rate, trio.current_time())
 
@@ -96,9 +97,8 @@ class TaskRunner:
         jobs: compute its epochs.
 
     Attributes:
-        inputs: what it reads.
-        limit: the boundary that it may not pass for now.
-        load: what it takes.
+        inputs: the task's inputs. limit: the boundary that it may not pass for now. load: the load
+            of the task.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class TaskRunner:
         return self.inputs.task
 
     async def run(self) -> None:
-        """Go on until the output has ended; cancel to stop."""
+        """Compute until the output has ended; cancel to stop."""
         self._runs = True
         try:
             with bound(task=self.task.name):
@@ -144,7 +144,7 @@ class TaskRunner:
 
     async def _run(self) -> None:
         if (begins := self.inputs.begins_whole) is not None:
-            # while it had its newest files it needed no more of the inputs: they are gone
+            # while its newest files existed, it needed no older inputs, so these were dropped
             self._output.miss(begins)
         again = retries()
         while self._output.boundary < END:
@@ -164,7 +164,7 @@ class TaskRunner:
                 self._state, self._reason = "waiting", ""
 
     async def suspect(self, error: MedusaError) -> None:
-        """Look whether a damaged input made a job fail, which Spark does not say."""
+        """Check whether a damaged input made a job fail, because Spark does not report this."""
         if isinstance(error, EpochDamagedError):
             self.inputs.find_damaged(error)
         elif isinstance(error, InternalError) and str(error) != self._reason:
@@ -174,8 +174,8 @@ class TaskRunner:
         """Compute the output over (after, upto] again, for a log that has lost it.
 
         Raises:
-            NotRetainedError: its inputs are not kept so long, or it calls a function that may give
-                other results now.
+            NotRetainedError: its inputs were dropped, or it calls a function that may return other
+                results now.
         """
         for function in self.task.functions:
             if not function.deterministic:
@@ -204,11 +204,9 @@ class TaskRunner:
         self.inputs.hold()
 
     async def warm_up(self, boundary: int) -> None:
-        """Compute the open windows once, and drop the result: the next epoch finds Spark started,
-        its code compiled, and the inputs read. A failure is ignored: the next epoch fails too.
-
-        Args:
-            boundary: waits until the inputs have reached it.
+        """Compute the open windows once, and drop the result: so that Spark is started, the code
+        compiled, and the inputs cached before the next epoch. A failure is ignored, because the
+        next epoch reports it. Args: boundary: wait until the inputs have reached it.
         """
         await self.inputs.wait(boundary)
         await self._executor.prepare()
@@ -225,7 +223,7 @@ class TaskRunner:
     def followed(self, after: int) -> None:
         """Note that the output after a boundary came from another peer that computes it.
 
-        The load model tells from the input rows how much the task would need here.
+        From the input rows the load model computes how much the task would need here.
         """
         self.inputs.hold()
         with suppress(NotRetainedError):
@@ -241,7 +239,7 @@ class TaskRunner:
             state = "starting"
         if stopped or worker:
             state, reason = "stopped" if stopped else "away", ""
-        if self._output.boundary == END:  # also after a restart, where nothing runs any more
+        if self._output.boundary == END:  # even after a restart, when no task runs any more
             state, reason = "ended", ""
         inputs = {name: log.boundary for name, log in self.inputs.logs.items()}
         waits = None
@@ -276,7 +274,7 @@ class TaskRunner:
         if self._output.boundary == BEGINNING and (begins := self._jobs.begins()) > BEGINNING:
             self._output.begin(begins)
         after = self._output.boundary
-        if after >= self.task.until:  # open windows cannot become whole
+        if after >= self.task.until:  # open windows cannot become complete
             await self._output.commit(END, None)
             self.inputs.hold()
             return
@@ -307,7 +305,7 @@ class TaskRunner:
 
     def _note_failure(self, error: MedusaError) -> None:
         told = self._reason == str(error) or self._executor.trouble
-        if not told:  # once, not at every try
+        if not told:  # noted once, not at every try
             fault = error if isinstance(error, InternalError) else None
             self._events.note("error", f"could not compute {self.task.name}: {error}", fault)
         self._state, self._reason = "failing", str(error)

@@ -17,8 +17,9 @@ class TaskStatus(Struct, frozen=True):
         state: running, waiting, starting (its executor), stopped, failing (see reason) or away.
         input_rate: rows per second that it reads, smoothed.
         cost_ns: CPU nanoseconds per input row at that rate; 0: not known yet.
-        worker: id (hex) of the peer that runs it for us. owner: of the peer that we run it for.
-        waits: for which input it waits, and with what; None: it does not.
+        worker: id (hex) of the peer that runs it for this one. owner: id of the peer for which this
+            one runs it. waits: the input for which it waits, and the results that it holds back;
+            None: it does not wait.
     """
 
     name: str
@@ -39,7 +40,7 @@ class TaskStatus(Struct, frozen=True):
 
 
 def troubles_of(tasks: Iterable[TaskStatus], executor: str) -> Iterator[Trouble]:
-    """The troubles of a peer's tasks. executor: why none of them can be computed; "": they can."""
+    """The troubles of a peer's tasks. executor: why no task can be computed; "": tasks can."""
     failing = [task for task in tasks if task.reason]
     if executor and failing:
         yield Trouble(Reason.CANNOT_COMPUTE, "the engine of tasks", f"cannot compute: {executor}")

@@ -26,12 +26,11 @@ class Held(StrEnum):
 
 
 class Waiting(Struct, frozen=True):
-    """What a task waits for.
+    """The wait of a task for an input.
 
     Attributes:
         stream: the input that is furthest behind. at: its boundary, microseconds.
-        seconds: for how long.
-        held: what the task holds back meanwhile.
+        seconds: the length of the wait so far. held: the kind of results that the task holds back.
         until: the boundary that the input must reach, microseconds: the last microsecond of the
             window, or the boundary of the input that is furthest ahead.
     """
@@ -46,9 +45,8 @@ class Waiting(Struct, frozen=True):
 def waiting(task: Task, output: int, inputs: Mapping[str, int], seconds: float) -> Waiting | None:
     """The wait of a task; None: its next epoch can be computed.
 
-    Args:
-        output: its boundary. inputs: theirs, by stream.
-        seconds: how long ago its last epoch was out.
+    Args: output: its boundary. inputs: their boundaries, by stream. seconds: how long ago its last
+    epoch was emitted.
     """
     behind = min(inputs, key=inputs.__getitem__)
     at, ahead = inputs[behind], max(inputs.values())
@@ -67,11 +65,9 @@ def waiting(task: Task, output: int, inputs: Mapping[str, int], seconds: float) 
 
 
 def cause_of(stream: str, tasks: Mapping[str, Waiting]) -> Waiting | None:
-    """Why a stream of a query stands still: what its own task, or the first before it, holds back,
-    and the stream at the end of the chain, which nobody in it makes.
-
-    Args:
-        tasks: those that wait, by their output.
+    """Why a stream of a query stands still: the results that its own task, or the first waiting one
+    before it, holds back, and the stream at the end of the chain, which no task of the query makes.
+    Args: tasks: the waiting tasks, by their output.
     """
     found = last = tasks.get(stream)
     seen = {stream}

@@ -23,14 +23,14 @@ class Interval:
 def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
     """The input interval from which the output over (after, upto] is made.
 
-    A stateless task: (after, upto] itself. A join: what is within its bounds of time of that, too;
-    so it is with patterns, sessions and windows that grow.
-    An aggregate or a rank: from the start of the first to the end of the last window whose last
-    microsecond is in (after, upto]; with upto == END, to END, since then every window closes.
+    A stateless task: (after, upto] itself. A join, a pattern, sessions or growing windows: also the
+    tuples within their reach of that. An aggregate or a rank: from the start of the first to the
+    end of the last window whose last microsecond is in (after, upto]; with upto == END, to END,
+    since then every window closes.
 
     Args:
         upto: no further than the task's edition at `after` goes.
-        first: the least stime in the inputs, if known: the interval does not begin before it.
+        first: the least stime in the inputs, if known; the interval does not begin before it.
 
     Returns:
         None if the output has no tuples there: only the boundary advances.
@@ -43,8 +43,8 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
     if edition.near is not None and after != BEGINNING:
         lo = max(BEGINNING, after - edition.near.horizon_us())
     if window is not None:
-        # Python's integers floor towards minus infinity: right for negative stime; they do not
-        # overflow at BEGINNING and END
+        # Python's integers round towards minus infinity, which is right for negative stimes, and do
+        # not overflow at BEGINNING and END
         opening = (after + 1 - window.size_us) // window.advance_us + 1
         closing = (upto + 1 - window.size_us) // window.advance_us
         if first is not None:
@@ -60,7 +60,8 @@ def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interv
 
 
 def horizon_us(task: Task, stream: str | None = None) -> int:
-    """How far behind its output's boundary a task, as it is now, may read an input, microseconds.
+    """How far behind its output's boundary a task, in its present edition, may read an input,
+    microseconds.
 
     With the output at boundary T the task never reads a tuple with stime <= T - horizon again.
 
@@ -79,7 +80,7 @@ def needed_after(task: Task, boundary: int, stream: str | None = None) -> int:
     Args:
         stream: the input; None: any.
     """
-    if boundary in {BEGINNING, END}:  # one that has not begun may need everything
+    if boundary in {BEGINNING, END}:  # an output that has not begun may need everything
         return boundary
     needs_after, at = END, boundary
     while at < END:
@@ -89,16 +90,15 @@ def needed_after(task: Task, boundary: int, stream: str | None = None) -> int:
 
 
 def read_after(task: Task, stream: str, boundary: int) -> int:
-    """The boundary after which a task whose output is at `boundary` may read an input: of a table
-    it may read the oldest tuple."""
+    """The boundary after which a task whose output is at `boundary` may read an input: in a table
+    it may read even the oldest tuple."""
     return BEGINNING if stream in task.tables else needed_after(task, boundary, stream)
 
 
 def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
     """The boundary after which a job reads an input.
 
-    Args:
-        after: the job makes the output after it, from the tuples of the interval.
+    Args: after: the job computes the output after this boundary, from the tuples of the interval.
     """
     if stream in task.tables:
         return BEGINNING
@@ -110,7 +110,7 @@ def read_from(task: Task, stream: str, after: int, interval: Interval) -> int:
 
 def whole_after(task: Task, boundary: int) -> int:
     """The least boundary after which the output is right, if the inputs are known only after
-    `boundary`: every window that ends later is whole."""
+    `boundary`: every window that ends later is complete."""
     if boundary in {BEGINNING, END}:
         return boundary
     begins = [BEGINNING, *(each.upto for each in task.editions)]
@@ -122,7 +122,7 @@ def whole_after(task: Task, boundary: int) -> int:
 
 
 def first_whole(window: Windows, boundary: int) -> int:
-    """The last microsecond of the last window that is not whole in an input after `boundary`."""
+    """The last microsecond of the last window that is incomplete in an input after `boundary`."""
     begins = boundary + 1 - window.grain_us
     number = -(-(begins + 1) // window.advance_us)
     return (number - 1) * window.advance_us + window.size_us - 1

@@ -28,7 +28,8 @@ class Asking:
     Attributes:
         remarks: the peer's warnings about the last definition, one sentence each: for example that
             a reader is no member of the federation.
-        readers: who may read the streams that the last definition made, by name, in words.
+        readers: for each stream that the last definition made, by name, the participants that may
+            read it, in words.
 
     Every call may raise, beside its own errors:
         InvalidInputError: an argument has another type, or is no name of an object.

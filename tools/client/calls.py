@@ -141,7 +141,7 @@ class ClientCalls(QueryCalls):
 
         Raises:
             NotFoundError: there is no such stream.
-            ConflictError: readers were told of its end; the message names them.
+            ConflictError: readers have received its end; the message names them.
 
         Example:
             >>> await medusa.reopen_stream("medusa://mit.edu/alerts")
@@ -252,7 +252,7 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def market_status(self) -> MarketStatus | None:
-        """The market of our peer, which it tells only its own participant; None if it has none.
+        """The market of our peer, which it shows only to its own participant; None if it has none.
 
         Raises:
             UnavailableError: our peer does not answer.
@@ -267,7 +267,7 @@ class ClientCalls(QueryCalls):
 
     @in_trio
     async def admit(self, statements: tuple[bytes, ...]) -> tuple[str, ...]:
-        """Give membership statements to the daemon, as `medusa-peer invite` and `revoke` do.
+        """Pass membership statements to the daemon, as `medusa-peer invite` and `revoke` do.
 
         Returns:
             the news in them, in words.

@@ -112,7 +112,7 @@ class CorrectedSubscription(Following[Change]):
             async with self._giving:
                 changes = await self._told(epoch)
                 if not changes and self._revised.at < self._stable.at:
-                    changes = [self._nothing()]  # the tuples given out become final only now
+                    changes = [self._nothing()]  # the emitted tuples become final only now
                 await self._give_all(self._numbered(changes[:-1]))
                 self._revised.reach(epoch.upto)  # together with the last change
                 await self._give_all(self._numbered(changes[-1:]))
@@ -130,7 +130,7 @@ class CorrectedSubscription(Following[Change]):
     async def _told(self, epoch: Epoch) -> list[Change]:
         schema = await self.schema()
         rows = epoch.table
-        # tuples before it were never given out
+        # tuples before it were never emitted
         if self._after == BEGINNING and self._began_at is not None:
             rows = rows.filter(pc.greater(rows.column(REVISED_STIME), self._began_at))
         if not rows.num_rows:
@@ -189,7 +189,7 @@ class CorrectedSubscription(Following[Change]):
         return Epoch(max(after, found[0].after), upto, between(table, after, upto))
 
     def _subscription(self, stream: str, after: int, subscriber: str = "") -> Subscription:
-        # this class reads it in trio's loop, whatever loop its own caller is in
+        # this class reads it in trio's loop, whichever loop its caller runs in
         here = replace(self._source, portal=None)
         return Subscription(here, stream, after=after, subscriber=subscriber)
 

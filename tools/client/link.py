@@ -30,7 +30,7 @@ LONGEST_WAIT_S: Final = 2.0
 """Seconds between tries, at most: a waiting client should notice its peer's return."""
 SETTLING_S: Final = 5.0
 """Seconds: a peer that has just joined, or has just learnt of another, may know the peer to ask but
-not reach it yet. After that time a cut-off peer says so."""
+not reach it yet. After that time a cut-off peer reports this."""
 
 
 class Patience:

@@ -69,7 +69,8 @@ class Outbox:
         """Add a request for the producer's position, before any post is put.
 
         Args:
-            done: all posts are stored, and no more follow for now; the stream is told.
+            done: whether all posts are stored and no more follow for now, which the request reports
+                to the stream.
         """
         assert not self._waiting
         self._waiting.append(Envelope(Post(0, done=done), b""))

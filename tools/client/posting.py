@@ -49,14 +49,14 @@ class Poster:
         inserted: late tuples within the stream's lateness, which are revisions.
         duplicates: posts that the stream had already, from an earlier run of the same producer.
         boundary: the stream's boundary at the last answer, microseconds.
-        failure_told: posting has failed for good, and the caller was told.
-        offset: the producer's position in its source after all posts put so far; see `resume`.
+        failure_told: whether posting has failed for good, and a caller got the error. offset: the
+            producer's position in its source after all posts put so far; see `resume`.
         refused_after: the position before the post that failed for good; None: it was the first
             one, or the position is not known.
         stored: the position after the last stored post of this run; None: none was stored.
         was_ended: the stream had ended before the first rows came.
-        waiting: tuples of the stream that wait for a later boundary, by the last answer. None: it
-            was to a post with tuples, which does not tell; see `leave`.
+        waiting: tuples of the stream that wait for a later boundary, by the last answer. None: that
+            answer was to a post with tuples, which does not have the number; see `leave`.
     """
 
     def __init__(

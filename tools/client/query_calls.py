@@ -185,8 +185,8 @@ class QueryCalls(Asking):
             changes: of its boxes; parameters that are not named stay.
             at: tuples with stime > at are made by the new parameters, microseconds; None: from the
                 earliest safe boundary on.
-            alone: peers that have a part in the query and cannot be told are gone for good.
-                Otherwise they might continue the old query, on the other side of a split.
+            alone: whether peers that have a part in the query and cannot be reached are gone for
+                good. Otherwise they might continue the old query, on the other side of a split.
 
         Returns:
             the boundary from which on the change is in force, microseconds.
@@ -194,7 +194,7 @@ class QueryCalls(Asking):
         Raises:
             InvalidInputError: no such box or parameter, or an impossible value or boundary.
             NotFoundError: there is no such query.
-            UnavailableError: a peer that must be told cannot be reached.
+            UnavailableError: a peer that must get the change cannot be reached.
 
         Example:
             >>> busier = BoxChange("busy", (("expression.0", "conns > 2"),))

@@ -238,7 +238,8 @@ class Following(ABC, Generic[Item]):
             await self._give.send(item)
 
     async def _acknowledge(self) -> None:
-        """Acknowledge all taken items; if the peer cannot be told, the next connection tells it."""
+        """Acknowledge all taken items; if the peer cannot be reached, the next connection sends the
+        acknowledgement."""
         reached = self.boundary if self.stored is None else self.stored
         said = None
         if self._duplex is not None and self._reader is not None:

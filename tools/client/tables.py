@@ -29,7 +29,7 @@ async def read_table(
     """The rows of a table as it is at a boundary, microseconds; by default as far as it has come.
 
     Args:
-        reach: a boundary that its leader has told; to be waited for.
+        reach: a boundary that its leader has reported; wait for it.
 
     Raises:
         InvalidInputError: the stream is no table.
@@ -58,8 +58,8 @@ async def read_table(
 
 
 def changed_rows(now: pa.Table, wanted: pa.Table, schema: Schema) -> pa.Table:
-    """The rows to post so that a table has the wanted ones and no others: those that are new or
-    differ, but for their time, and deletions of the others.
+    """The rows to post so that a table has the wanted ones and no others: rows that are new or
+    differ in more than their time, and deletions of the rows that are not wanted.
 
     Args:
         now: rows of the table. wanted: rows of the schema's payload.
@@ -88,7 +88,7 @@ def changed_rows(now: pa.Table, wanted: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _different(old: pa.Table, wanted: pa.Table, schema: Schema) -> pa.Table:
-    """The wanted rows whose key is there with other values; their time does not count."""
+    """The wanted rows whose key is in the table with other values; the time is not compared."""
     ignored = {*schema.key, schema.time, DELETED}
     compared = [name for name in schema.payload.names if name not in ignored]
     both = wanted.join(old, list(schema.key), join_type="inner", right_suffix=_OLD)
@@ -101,7 +101,7 @@ def _different(old: pa.Table, wanted: pa.Table, schema: Schema) -> pa.Table:
 
 
 def _deleted(gone: pa.Table, schema: Schema, now: pa.Table, wanted: pa.Table) -> pa.Table:
-    """Rows that delete others, at the latest time there is."""
+    """Rows that delete these, with the latest time of all rows."""
     if not gone.num_rows:
         return gone
     flags = pa.repeat(pa.scalar(value=True), gone.num_rows)

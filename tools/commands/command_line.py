@@ -80,7 +80,8 @@ def map_option(function: Function) -> Function:
 
 
 def fields_by_column(mapped: tuple[str, ...]) -> dict[str, str]:
-    """The field of each column, by --map. Raises: click.BadParameter: one is not COLUMN=FIELD."""
+    """The field of each column, by --map. Raises: click.BadParameter: a value is not
+    COLUMN=FIELD."""
     names = {}
     for each in mapped:
         column, equals, field = each.rpartition("=")
@@ -202,8 +203,7 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
 
 
 def _group_outcome(group: BaseExceptionGroup[BaseException]) -> int:
-    """The exit code when several tasks failed together: a person wants the cause, unless it is a
-    bug."""
+    """Python decodes arguments in other encodings in this way"""
     leaves = list(_leaves(group))
     if any(isinstance(leaf, KeyboardInterrupt) for leaf in leaves):
         return EXIT_INTERRUPTED

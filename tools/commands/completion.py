@@ -20,7 +20,7 @@ ANSWER_S: Final = 1.0
 """Seconds that the shell waits for names of the peer: a person has pressed a key."""
 
 WHOLE_NAMES: Final = "COMP_WORDBREAKS=${COMP_WORDBREAKS//:}"
-"""For bash, which otherwise splits medusa://mit.edu/conns into three words."""
+"""A part of the script for bash, which otherwise splits medusa://mit.edu/conns into three words."""
 
 Complete: TypeAlias = Callable[[click.Context, click.Parameter, str], list[str]]
 

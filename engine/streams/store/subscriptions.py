@@ -240,7 +240,7 @@ class Subscriptions:
         self, state: StreamState, subscriber: str, holder: str, after: int
     ) -> AsyncIterator[Reader]:
         """Hold the stream for a reader, from the boundary `after` on. The hold outlives the block:
-        a named reader's by its lease, another's by `Timing.grace_s`.
+        for a named reader by its lease, for another one by `Timing.grace_s`.
 
         Args:
             subscriber: its name, "" for none. holder: its participant.
@@ -268,7 +268,7 @@ class Subscriptions:
         state.subscribers += 1
         try:
             if subscriber:
-                await self.save()  # before its first tuple, so that a crash keeps the lease
+                await self.save()  # saved before its first tuple, so that a crash keeps the lease
             yield reader
         finally:
             state.subscribers -= 1
@@ -283,7 +283,7 @@ class Subscriptions:
                     state.log.retention.hold(left, reader.boundary, expires, foreign)
 
     def let_go(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
-        """Stop waiting for a consumer of another participant; its calls end."""
+        """Release a consumer of another participant; its calls end."""
         state.log.retention.release(consumer)
         if consumer.kind == "subscriber":
             self._leases.drop(state.name, consumer.id)
@@ -295,15 +295,15 @@ class Subscriptions:
         self._events.note("warning", f"waits no longer for {holder}, who reads {state.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
-        """Why the stream stopped waiting for a named subscriber, if that was lately."""
+        """Why the stream recently released a named subscriber; "" if it did not."""
         return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
 
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder
 
     def readers(self, state: StreamState) -> dict[str, str]:
-        """The readers of a stream at this peer, by name: connected ones, and those with a lease. To
-        each, the words that tell a person how to end the reading."""
+        """The readers of a stream at this peer, by name: connected ones, and those with a lease.
+        The value of each is a text on how a person ends the reading."""
         found: dict[str, str] = {}
         for (key, _), readers in self._readers.items():
             for reader in readers if key == state.key else ():
@@ -337,7 +337,8 @@ class Subscriptions:
         return [lease for lease in self._leases.of(stream) if lease.boundary < END]
 
     def check_known(self, stream: str, subscriber: str, holder: str) -> None:
-        """Refuse a name that no waited-for subscriber has. Raises: NotFoundError."""
+        """Refuse the name of a subscriber for which the stream keeps no tuples. Raises:
+        NotFoundError."""
         known = [lease.subscriber for lease in self._waited_for(stream) if lease.holder == holder]
         if f"{holder} {subscriber}" not in known:
             names = ", ".join(name.removeprefix(f"{holder} ") for name in sorted(known)[:SHOWN])
@@ -371,12 +372,12 @@ class Subscriptions:
         state.log.retention.hold(consumer, lease.boundary, expires, self._foreign(lease.holder))
 
     def forget(self, stream: str) -> None:
-        """Drop the leases on a stream that is gone."""
+        """Drop the leases on a deleted stream."""
         for lease in self._leases.of(stream):
             self._leases.drop(stream, lease.subscriber)
 
     async def maintain(self) -> None:
-        """Drop the leases that ran out, and save what has changed."""
+        """Drop expired leases, and save the changes."""
         self._leases.expire(self._clock())
         await self.save()
 

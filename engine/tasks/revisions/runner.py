@@ -51,7 +51,7 @@ JOB_ROWS: Final = 2**20
 with copies of the window."""
 
 FOLDER: Final = "scenarios-"
-"""Start of the names of the folders with a job's input, beside the output's log."""
+"""The prefix of the folders with a job's input, beside the output's log."""
 
 Shaped = Callable[[pa.Table], pa.Table]
 
@@ -68,7 +68,7 @@ def runner_of(
     """The runner of a task.
 
     Args:
-        inputs: a log by input stream. output: the log to append to.
+        inputs: the log of each input stream. output: the log to which it appends.
     """
     reads = TaskInputs(task, inputs, output)
     jobs: Jobs = EpochJobs(reads, executor)
@@ -106,7 +106,8 @@ class RevisionJobs:
         if not joined:
             self._sides = {case.inputs[0]: self._main}
         self._case_schema = case.output_schema.derived
-        for path in self._output.folder.parent.glob(f"{FOLDER}*"):  # of a process that has died
+        # left by a process that has died
+        for path in self._output.folder.parent.glob(f"{FOLDER}*"):
             shutil.rmtree(path, ignore_errors=True)
         self._jobs = count()
 
@@ -119,7 +120,7 @@ class RevisionJobs:
         return max(self.task.after, *(self._inputs[name].start for name in self._revisions))
 
     def interval(self, after: int, upto: int) -> Interval | None:
-        """None if there are no revisions for (after, upto]."""
+        """The interval of the inputs; None if there are no revisions for (after, upto]."""
         since = _minus(after, self._of.span_us)
         logs = [self._inputs[name] for name in self._revisions]
         if not any(
@@ -157,7 +158,7 @@ class RevisionJobs:
         waiting: list[pa.Table] = []
         rows, left_out = 0, 0
         start = max(self._inputs[name].start for name in self._main)
-        # panes begin with the first whole one
+        # panes begin with the first whole pane
         begins = whole_after(self._of, _plus(self.task.after, window.grain_us - 1))
         revised = revised_windows(revisions, window, after, upto)
         whole = [each for each in revised if each.end > begins]
@@ -168,7 +169,7 @@ class RevisionJobs:
             )
             for each in run:
                 if each.end - window.size_us + window.grain_us <= start:
-                    left_out += 1  # its tuples were never here, or are dropped
+                    left_out += 1  # its tuples were dropped, or never here
                     continue
                 for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
                     waiting.append(part.cast(self._shape))
@@ -189,7 +190,8 @@ class RevisionJobs:
         """The task's results over these tuples, case by case.
 
         Args:
-            size_us: of a window; a result may be so much later than its tuples, less one.
+            size_us: the size of a window; a result may be later than its tuples by up to that, less
+                one.
         """
         if not tuples.num_rows:
             return Result(self._case_schema.empty_table(), 0.0)
@@ -213,8 +215,8 @@ class RevisionJobs:
             shutil.rmtree(folder, ignore_errors=True)
 
     async def _near(self, after: int, interval: Interval) -> Result:
-        """The revisions of the results of tuples that are near each other: those with positions in
-        (after, interval.hi]."""
+        """The revisions, with positions in (after, interval.hi], of results that depend on tuples
+        near each other."""
         upto, span = interval.hi, self._of.span_us
         since = _minus(after, span)
         revisions = await self._signed_by_input(interval)
@@ -222,7 +224,7 @@ class RevisionJobs:
         cases, made, left_out = Scenarios(), [], 0
         for run in revised_runs(list(revisions.values()), span, since):
             if run.first - span <= start and start > BEGINNING:
-                left_out += 1  # what its tuples made results with is dropped
+                left_out += 1  # tuples on which its results depend were dropped
                 continue
             lo, hi = run.first - span - 1, min(run.last + span, upto)
             tuples = {
@@ -245,7 +247,7 @@ class RevisionJobs:
         return Result(due, sum(each.cpu_s for each in made))
 
     async def _signed_by_input(self, interval: Interval) -> dict[str, pa.Table]:
-        """The revisions of each input of the cases."""
+        """The signed revisions of each input."""
         found = {}
         for name, streams in self._sides.items():
             shape = self._shapes[name]
@@ -303,7 +305,7 @@ def _read_all(
         for rows in [*read_rows(paths, log.schema, after, upto), log.schema.empty_table()]
     ]
     table = pa.concat_tables(parts).combine_chunks()
-    # a stable sort: tuples of one stime stay in the order of their log, where it counts
+    # the sort is stable: tuples of one stime keep the order of their log, where it matters
     return table.take(pc.array_sort_indices(table.column(STIME).combine_chunks()))
 
 

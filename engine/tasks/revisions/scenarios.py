@@ -42,7 +42,7 @@ from medusa.engine.streams.revisions.columns import SIGN, multiplied, net, with_
 from medusa.engine.streams.revisions.corrections import Kind
 
 POSITION: Final = "position "
-"""The column with a revision's position; no field's name has a blank."""
+"""The name of the column with a revision's position; no field's name has a blank."""
 
 
 @dataclass
@@ -50,12 +50,12 @@ class Scenarios:
     """Cases, by their numbers.
 
     Attributes:
-        comes: the position at which a case's result appears; None: it was there before.
-        goes: the position at which it disappears; None: it stays.
-        ends: the stime of its results; others are of windows that were cut. None: any.
-        spans: the first and the last stime of the results of tuples that are near each other;
-            others are of tuples that were cut. Each comes or goes at its stime at the earliest.
-            None: they are of one tuple or one window.
+        comes: the position at which a case's result appears; None: it existed before. goes: the
+            position at which it disappears; None: it stays. ends: the stime of its results; other
+            results belong to incomplete windows, and are ignored. None: all count. spans: the first
+            and the last stime of the results, if they depend on tuples near each other; other
+            results are incomplete, and are ignored. Each appears or disappears at its stime at the
+            earliest. None: they depend on one tuple or one window.
     """
 
     comes: list[int | None] = field(default_factory=list)
@@ -178,7 +178,8 @@ def revised_windows(revisions: pa.Table, window: Windows, after: int, upto: int)
 
 def _last_window(times: pa.Array, advance: int) -> pa.Array:
     """The start of the last window that holds each time."""
-    quotient = pc.divide(times, advance)  # towards zero, where windows are aligned downwards
+    # the quotient is rounded towards zero, but windows are aligned downwards
+    quotient = pc.divide(times, advance)
     below = pc.and_(pc.less(times, 0), pc.not_equal(pc.multiply(quotient, advance), times))
     return pc.multiply(pc.subtract(quotient, below.cast(pa.int64())), advance)
 
@@ -192,7 +193,8 @@ def contents(
     *,
     after: int,
 ) -> Iterator[pa.Table]:
-    """A window before its first revision after `after`, and after each, as cases.
+    """The contents of a window before its first revision after `after`, and after each later one,
+    as cases.
 
     Args:
         tuples: of the input, in order of stime, the window's among them.
@@ -224,11 +226,9 @@ class Run:
 
 
 def revised_runs(revisions: Sequence[pa.Table], span_us: int, since: int) -> list[Run]:
-    """The revised tuples of some inputs, in groups that have no result in common.
-
-    Args:
-        revisions: of each input, with POSITION. span_us: how long a tuple makes results.
-        since: only tuples that are revised at a later position, microseconds.
+    """The revised tuples of some inputs, in groups that share no result. Args: revisions: of each
+    input, with POSITION. span_us: how long a tuple contributes to results. since: only tuples that
+    are revised at a later position, microseconds.
     """
     table = pa.concat_tables([each.select([STIME, POSITION]) for each in revisions])
     table = table.filter(pc.greater(table.column(POSITION), since)).sort_by(STIME)
@@ -255,12 +255,11 @@ def joined_contents(
     *,
     since: int,
 ) -> dict[str, pa.Table]:
-    """The inputs around a run, before its first revision after `since` and after each, as
-    cases.
+    """The inputs around a run, before its first revision after `since` and after each, as cases.
 
     Args:
-        tuples: by input, in order of stime, with all that the run's may make results with.
-        revisions: by input, signed, with POSITION, in order of stime.
+        tuples: by input, in order of stime, with all tuples that may share a result with the run's.
+            revisions: by input, signed, with POSITION, in order of stime.
     """
     made: dict[str, list[pa.Table]] = {name: [] for name in tuples}
     for come, go in pairwise((None, *run.positions, None)):
@@ -277,7 +276,7 @@ def joined_contents(
 
 
 def _applied(tuples: pa.Table, revisions: pa.Table) -> pa.Table:
-    """The tuples as they are with these revisions of them, in no order."""
+    """The tuples after these revisions, in any order."""
     if not revisions.num_rows:
         return tuples
     times = revisions.column(STIME).unique()

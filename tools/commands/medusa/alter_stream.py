@@ -32,7 +32,7 @@ ATTRIBUTES: Final[dict[str, tuple[str, Callable[[str], object]]]] = {
     "idle_timeout": ("idle_timeout_us", seconds_to_us),
     "max_ahead": ("max_ahead_us", max_ahead),
 }
-"""By the attribute's name in XML: the attribute of the definition, and the parser of its text."""
+"""For each attribute's name in XML: the attribute of the definition, and the parser of its text."""
 
 
 def read(given: Mapping[str, str]) -> Alteration:

@@ -121,9 +121,9 @@ def how_it_goes(tasks: Sequence[TaskStatus]) -> list[str]:
 
 
 def readers_of(entry: object) -> str:
-    """Who may read the stream of an entry, in words; "" if the entry is malformed, as what others
-    publish may be. The `readers` in it are those by its own definition: the streams that it is made
-    of may have fewer."""
+    """Say who may read the stream of an entry, in words; "" if the entry is malformed, which an
+    entry of others may be. Its `readers` are only those of its own definition: the streams that it
+    is made from may have fewer."""
     from medusa.engine.objects.readers import readers_in_words  # late: it loads the catalog
 
     try:
@@ -144,7 +144,7 @@ def told_of(kind: str, entry: object) -> list[str]:
             return []
         query = msgspec.convert(entry, QueryEntry).query
         weakest = weakest_box(query)
-    except (msgspec.ValidationError, ValueError):  # what others publish may be malformed
+    except (msgspec.ValidationError, ValueError):  # entries of others may be malformed
         return []
     return [
         f"availability: {in_words(query.availability)}",

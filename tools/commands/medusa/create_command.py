@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def create(
     file: str, home: str | None, as_json: bool, availability: AvailabilityRequest | None = None
 ) -> None:
-    """Define everything in FILE.xml, and print the names, and who may read the streams.
+    """Define everything in FILE.xml, and print the names and the readers of the streams.
 
     Args:
         availability: overrides the attributes of its queries.
@@ -27,8 +27,8 @@ def create(
 
 
 def tell_created(names: Sequence[str], readers: Mapping[str, str], *, as_json: bool) -> None:
-    """Print the names of what was made, and who may read the streams among it."""
-    once = dict.fromkeys(names)  # a query of one stream has the name of that
+    """Print the names of the new objects, and the readers of new streams."""
+    once = dict.fromkeys(names)  # a query of one stream may have the stream's name
     lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in once]
     say(as_json, {"created": list(names), "readers": readers}, "\n".join(lines))
 

@@ -121,7 +121,7 @@ async def _network(client: ClientCalls, query: Query, known: dict[str, StreamEnt
 
 
 def _outputs(network: Network) -> dict[str, StreamEntry]:
-    """The entries of a query's streams, for the queries behind it."""
+    """The entries of a query's streams, for later queries that read them."""
     query = network.query
     schemas = check_query(query, {name: e.schema for name, e in network.inputs.items()})
     return {
@@ -133,7 +133,7 @@ def _outputs(network: Network) -> dict[str, StreamEntry]:
 async def _inputs(
     client: ClientCalls, query: Query, known: dict[str, StreamEntry]
 ) -> dict[str, StreamEntry]:
-    """The streams that a query reads from elsewhere, and their revisions."""
+    """The streams of others that a query reads, and their revisions."""
     found: dict[str, StreamEntry] = {}
     for name in sorted(streams_read(query) - streams_written(query)):
         entry = known.get(name)
@@ -150,7 +150,7 @@ async def _inputs(
 
 
 def explanation_table(explanation: Explanation) -> Table:
-    """The tasks, then the windows."""
+    """The table of the tasks, then that of the windows."""
     explanation = plain(explanation)
     rows: list[tuple[str, str | Text]] = [("query", explanation.query)]
     if explanation.since > BEGINNING:
@@ -175,7 +175,7 @@ def explanation_table(explanation: Explanation) -> Table:
 
 
 def kept(task: ExplainedTask) -> list[str]:
-    """What a task keeps, for people."""
+    """The tuples that a task keeps, in words for people."""
     told = f"{show_duration(task.keeps_s)} of what it reads" if task.keeps_s else ""
     tables = [f"the newest tuple of each key of {name}" for name in task.tables]
     own = ["the table that it makes"] if task.recalls else []
@@ -183,7 +183,7 @@ def kept(task: ExplainedTask) -> list[str]:
 
 
 def placed(task: ExplainedTask) -> str:
-    """Where a task is computed, for people."""
+    """The peer that computes a task, in words for people."""
     return f"at peer {task.place[:8]}, {task.state}"
 
 

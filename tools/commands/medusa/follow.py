@@ -45,7 +45,8 @@ DAY: Final = re.compile(r"\d{4}-?\d\d-?\d\d")
 """The name of a folder of logs of one day."""
 
 DAYS: Final = 31
-"""Such folders that are searched for what was posted last: each file in them may be read."""
+"""The most folders of days that are searched for the file that was posted last: each file in them
+may be read."""
 
 Post = Callable[[Rows, Position], Awaitable[Position]]
 """Posts a file's rows after a position; returns the position at its end."""
@@ -66,7 +67,7 @@ class Successors:
 
     @property
     def ready(self) -> bool:
-        """Whether `take` returns at once."""
+        """Whether `take` would return at once."""
         return bool(self._waiting or self._failure)
 
     def open(self) -> None:
@@ -85,21 +86,21 @@ class Successors:
         try:
             self.open()
         except NotFoundError:
-            pass  # it is yet to come
+            pass  # the file may still appear
         except MedusaError as error:
             self._failure = error
 
     @property
     def newest_is_there(self) -> bool:
-        """Whether the newest file has the path still."""
+        """Whether the newest file still has the path."""
         with suppress(OSError):
             there = self._path.stat()
             return (there.st_dev, there.st_ino) == self._newest
         return False
 
     async def watch(self) -> None:
-        """Open each new file. One that is empty does not count yet: its writer may still write to
-        the one before."""
+        """Open each new file. An empty one does not count yet, because its writer may still write
+        to the file before."""
         while True:
             await trio.sleep(LOOK_S)
             with suppress(OSError):
@@ -148,14 +149,14 @@ class Growing:
                 self.torn = True
                 os.write(self._end, b"t")
                 if not self.successors.ready:
-                    self.successors.open_next()  # for what is written from its beginning on
+                    self.successors.open_next()  # to read it from its beginning
                 break
             if self.successors.ready:
                 break
         self.close()
 
     def goes_on(self) -> bool:
-        """Whether it has its place, and what was read of it, still."""
+        """Whether the file still has its path, and still begins with the rows that were read."""
         succeeded = self.successors.ready or not self.successors.newest_is_there
         return not self.torn and not succeeded and not self._truncated()
 
@@ -242,7 +243,7 @@ async def follow(path: Path, reading: Reading, producer: str, since: Position, p
 def _begin(
     successors: Successors, path: Path, reading: Reading, producer: str, since: Position
 ) -> list[tuple[Path, Position]]:
-    """Open the present file; returns what `_behind` does, with this file as the present one."""
+    """Open the present file; returns the result of `_behind`, with this file as the present one."""
     while True:
         successors.open()
         found = _behind(path, reading, producer, since)
@@ -254,7 +255,7 @@ def _begin(
 def _behind(
     path: Path, reading: Reading, producer: str, since: Position
 ) -> list[tuple[Path, Position]]:
-    """The older files to post first, each with the position from which on.
+    """The older files to post first, each with the position at which to begin.
 
     Raises:
         InvalidInputError: none begins with the rows up to the position.
@@ -311,7 +312,7 @@ def _copied(copy: Path, file: Path, reading: Reading) -> bool:
         try:
             there, here = next(copied.batches(), None), next(rows.batches(), None)
         except InvalidInputError:
-            return True  # the end is missing still
+            return True  # the end is still missing
     if there is None or here is None:
         return there is here
     count = min(there.num_rows, here.num_rows)

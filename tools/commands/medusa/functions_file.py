@@ -10,11 +10,9 @@ from medusa.tools.home.config import read_document, read_functions
 
 
 def functions_of(file: str | None) -> FunctionsConfig:
-    """The functions in a file that is written like medusa.toml, whose [functions] counts.
-
-    Raises:
-        NotFoundError: there is no such file.
-        InvalidInputError: names the file and the mistake.
+    """The functions in the section [functions] of a file in the form of medusa.toml. Raises:
+    NotFoundError: there is no such file. InvalidInputError: the file is wrong; the message names it
+    and the mistake.
     """
     if file is None:
         return NO_FUNCTIONS

@@ -15,12 +15,12 @@ from medusa.tools.commands.plain_tables import NamesTable, details_table, show
 
 
 def every() -> list[dict[str, object]]:
-    """All functions as JSON has them."""
+    """All functions, in the form for JSON."""
     return [asdict(each) for each in functions_in_words()]
 
 
 def one(name: str) -> dict[str, object]:
-    """A function as JSON has it. Raises: NotFoundError: there is none of the name."""
+    """A function, in the form for JSON. Raises: NotFoundError: no function has the name."""
     return asdict(_of(name))
 
 
@@ -51,7 +51,7 @@ _WHOLE = "medusa function show FUNCTION"
 
 
 def print_one(name: str) -> None:
-    """Print a function. Raises: NotFoundError: there is none of the name."""
+    """Print a function. Raises: NotFoundError: no function has the name."""
     found = _of(name)
     rows = [("function", found.call), ("gives", found.gives), ("takes", found.takes)]
     rows += [("constant", found.constant)] if found.constant else []

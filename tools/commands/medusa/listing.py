@@ -44,7 +44,8 @@ class Listing(msgspec.Struct, Generic[Line], frozen=True):
     """The objects of the participants that answered.
 
     Attributes:
-        lines: by name. unreachable: ids of the peers that did not answer: what they have may lack.
+        lines: by name. unreachable: ids of the peers that did not answer: their objects may be
+            missing here.
     """
 
     lines: list[Line]
@@ -165,7 +166,7 @@ def snapshot(home: str | None) -> Snapshot:
 
 
 def snapshot_of_silence(home: str | None, error: UnavailableError) -> Snapshot:
-    """What is known of a peer that could not be asked: who it is, if its home is here, and why."""
+    """A snapshot for a peer that did not answer: its name, if its home is here, and the reason."""
     at, place = time.time(), Home.locate(home)
     participant = peer = ""
     if given_token() is None and place.exists:  # a token may be for a peer elsewhere
@@ -263,7 +264,7 @@ def _query(
 
 
 class _Kept(NamedTuple):
-    """A stream at the peer that makes it, and that peer's troubles with it."""
+    """The status of a stream at the peer that makes it, and that peer's troubles with it."""
 
     status: StreamStatus
     troubles: tuple[Trouble, ...]
@@ -289,7 +290,7 @@ def _about(stream: StreamStatus, peer: PeerStatus) -> tuple[Trouble, ...]:
 
 
 def _away(peers: Iterable[PeerStatus]) -> set[str]:
-    """The ids of those that do not answer."""
+    """The ids of the peers that do not answer."""
     return {peer.peer for peer in peers if peer.state == "unreachable"}
 
 

@@ -36,7 +36,8 @@ def modify(home: str | None, query: str, wish: Modification, *, alone: bool) -> 
 
 
 def in_words(modified: Modified, changes: Sequence[ParameterChange] | None = None) -> str:
-    """changes: to an edited script; None: they were said one by one."""
+    """The outcome in words. changes: those of an edited script; None: the user named them one by
+    one."""
     if changes is not None:
         if not changes:
             return f"{modified.query}: it is what the script says; nothing changes"
@@ -51,13 +52,14 @@ def in_words(modified: Modified, changes: Sequence[ParameterChange] | None = Non
 def modify_to(
     home: str | None, query: str, file: str, text: str, at: str | None, *, alone: bool
 ) -> tuple[Modified, tuple[ParameterChange, ...]]:
-    """Modify a query to what an edited script says; returns which parameters that changes.
+    """Modify a query so that it is that of an edited script; returns the changed parameters.
 
     Args:
         file: its name. text: SQL, or XML, that defines the query.
 
     Raises:
-        InvalidInputError: names the file, and what is wrong, or is no modification.
+        InvalidInputError: the script is wrong, or differs by more than a modification; the message
+            names the file.
     """
     boundary = None if at is None else parse_time(at)
 
@@ -109,7 +111,7 @@ async def _check_streams(client: ClientCalls, streams: Sequence[StreamDefinition
 
 
 def is_script(text: str) -> bool:
-    """Whether a text defines queries, in SQL or XML: it is no document of <modify> elements."""
+    """Whether a text defines queries, in SQL or XML: and is not a document of <modify> elements."""
     begins = text.lstrip()[:1]
     return begins not in {"", "<"} or ("<query" in text and "<modify" not in text)
 

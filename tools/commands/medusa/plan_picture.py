@@ -12,8 +12,8 @@ from medusa.overlay.plain import plain
 from medusa.tools.commands.medusa.explain_query import kept, placed
 
 DEEPEST = 5
-"""Tasks below each other: what reads the last one begins a tree of its own, so that boxes stay
-wide."""
+"""The most tasks below each other: a task that reads the last one begins a new tree, so that boxes
+stay wide."""
 
 _COLOURS = {
     "repeatable": "green",
@@ -21,7 +21,7 @@ _COLOURS = {
     "deterministic": "yellow",
     "arbitrary": "red",
 }
-"""Of the frames, by the class of a task."""
+"""The colours of frames, by the class of the task."""
 
 
 def plan_picture(explanation: Explanation) -> RenderableType:
