@@ -17,7 +17,7 @@ MOST_METHODS: Final = 25
 """Methods of a class, properties among them. A larger one has several ideas: give each that has
 state of its own a class."""
 
-LARGER: Final = frozenset({"Election", "_Typer"})
+LARGER: Final = frozenset({"Election"})
 """Classes that are larger still. Take the name out with the class's cut."""
 
 

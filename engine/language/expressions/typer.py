@@ -2,43 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Final, cast
 
 from sqlglot import exp
 
-from medusa.engine.language.constants import folded, number, widened
+from medusa.engine.language.constants import number
 from medusa.engine.language.expressions.intervals import interval_us
 from medusa.engine.language.expressions.names import check_call
 from medusa.engine.language.expressions.nodes import BINARY, CHAINS, chain, check_kind
+from medusa.engine.language.expressions.operations import Operations, Typed, constant
 from medusa.engine.language.expressions.parsing import tree_of
 from medusa.engine.language.expressions.texts import ExpressionError, ExpressionText, Text
 from medusa.engine.language.expressions.type_grammar import type_of
 from medusa.engine.language.expressions.unread import unread, watch
 from medusa.engine.language.typed import (
     MAX_NODES,
-    Call,
     Constant,
     Expression,
     FieldRef,
-    Operation,
 )
 from medusa.engine.language.user_functions import Declared
-from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, FieldType
-from medusa.engine.scalars.casts import CAST, can_cast
 from medusa.engine.scalars.moments import PLUS_INTERVAL
 from medusa.engine.scalars.rows import OTHER_NAMES, SCALARS, SHORT_FORMS
 from medusa.engine.scalars.signs import with_backslashes
-from medusa.engine.scalars.type_rules import INTEGER_RANGE, Literal, common_type, fixed
-
-T = TypeVar("T")
-
-Typed: TypeAlias = Expression | None
-"""A typed expression; None: a bare `null`, which gets the type of its neighbours."""
-
-Plain = bool | int | float | str
-"""The types of constants that have a short form."""
+from medusa.engine.scalars.type_rules import INTEGER_RANGE
 
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or` or `||` is one
@@ -106,6 +95,7 @@ class _Typer:
         functions: Declared,
     ) -> None:
         self._source = source
+        self._make = Operations(source)
         self._fields = fields
         self._nodes = nodes
         self._functions = functions
@@ -131,7 +121,7 @@ class _Typer:
         below = depth + 1
         kind = type(node)
         if kind in CHAINS:
-            return self._operation(
+            return self._make.operation(
                 CHAINS[kind], [self.of(each, below) for each in chain(node)], node
             )
         if kind in BINARY:
@@ -159,7 +149,7 @@ class _Typer:
         text = str(node.this)
         if node.args.get("is_string"):
             return Constant(text, FieldType.STRING)
-        return self._said(lambda: number(text), node)
+        return self._make.said(lambda: number(text), node)
 
     def _boolean(self, node: exp.Expr, _: int) -> Typed:
         return Constant(bool(node.this), FieldType.BOOL)
@@ -168,23 +158,23 @@ class _Typer:
         return None
 
     def _not(self, node: exp.Expr, depth: int) -> Typed:
-        return self._operation("not", [self.of(node.this, depth)], node)
+        return self._make.operation("not", [self.of(node.this, depth)], node)
 
     def _neg(self, node: exp.Expr, depth: int) -> Typed:
         if isinstance(node.this, exp.Literal) and not node.this.args.get("is_string"):
-            return self._said(lambda: number(f"-{node.this.this}"), node)
-        return self._operation("neg", [self.of(node.this, depth)], node)
+            return self._make.said(lambda: number(f"-{node.this.this}"), node)
+        return self._make.operation("neg", [self.of(node.this, depth)], node)
 
     def _is(self, node: exp.Expr, depth: int) -> Typed:
         operand, value = self.of(node.this, depth), node.expression
         if isinstance(value, exp.Null):
-            return self._operation("is_null", [operand], node)
+            return self._make.operation("is_null", [operand], node)
         if not isinstance(value, exp.Boolean):
             reason = "after IS comes NULL, NOT NULL, TRUE or FALSE"
             raise self._source.refusal(reason, node)
         constant, no = Constant(bool(value.this), FieldType.BOOL), Constant(False, FieldType.BOOL)
-        return self._operation(
-            "coalesce", [self._operation("=", [operand, constant], node), no], node
+        return self._make.operation(
+            "coalesce", [self._make.operation("=", [operand, constant], node), no], node
         )
 
     def _interval(self, node: exp.Expr, _: int) -> Typed:
@@ -195,95 +185,52 @@ class _Typer:
         members = node.expressions
         if not members:
             raise self._source.refusal(_LIST, node)
-        return self._operation("in", [self.of(each, depth) for each in (node.this, *members)], node)
+        return self._make.operation(
+            "in", [self.of(each, depth) for each in (node.this, *members)], node
+        )
 
     def _between(self, node: exp.Expr, depth: int) -> Typed:
         value, low, high = (self.of(node.args[key], depth + 1) for key in ("this", "low", "high"))
         bounds = [
-            self._operation(">=", [value, low], node),
-            self._operation("<=", [value, high], node),
+            self._make.operation(">=", [value, low], node),
+            self._make.operation("<=", [value, high], node),
         ]
-        return self._operation("and", bounds, node)
+        return self._make.operation("and", bounds, node)
 
     def _case(self, node: exp.Expr, depth: int) -> Typed:
         compared = node.args.get("this")
         subject = None if compared is None else self.of(compared, depth)
-        conditions: list[Typed] = []
-        values: list[Typed] = []
+        operands: list[Typed] = []
         for branch in node.args["ifs"]:
             condition = self.of(branch.this, depth)
             if compared is not None:
-                condition = self._operation("=", [subject, condition], node)
-            conditions.append(condition)
-            values.append(self.of(branch.args["true"], depth))
+                condition = self._make.operation("=", [subject, condition], node)
+            operands += [condition, self.of(branch.args["true"], depth)]
         default = node.args.get("default")
-        values.append(None if default is None else self.of(default, depth))
-        pairs = [each for pair in zip(conditions, values, strict=False) for each in pair]
-        return self._choice([*pairs, values[-1]], node)
-
-    def _choice(self, operands: Sequence[Typed], node: exp.Expr) -> Operation:
-        """A `case`; a bare null among its values has their type."""
-        values = self._fill([*operands[1::2], operands[-1]], node)
-        conditions = [each or Constant(None, FieldType.BOOL) for each in operands[:-1:2]]
-        pairs = [each for pair in zip(conditions, values, strict=False) for each in pair]
-        return self._operation("case", [*pairs, values[-1]], node)
+        operands.append(None if default is None else self.of(default, depth))
+        return self._make.choice(operands, node)
 
     def _cast(self, node: exp.Expr, depth: int) -> Typed:
         target, size = type_of(node.args["to"], self._source)
-        operand = self._cast_to(target, self.of(node.this, depth), node)
+        operand = self._make.cast(target, self.of(node.this, depth), node)
         if size is None:
             return operand
         places = [Constant(each, FieldType.INT) for each in (1, size)]
-        return self._operation("substring", [operand, *places], node)
-
-    def _cast_to(self, target: FieldType, operand: Typed, node: exp.Expr) -> Expression:
-        if operand is None:
-            return Constant(None, target)
-        if isinstance(operand, Constant):
-            constant = self._said(lambda: folded(operand, target), node)
-            if constant is not None:
-                return constant
-        if not can_cast(operand.type, target):
-            raise self._source.refusal(f"{operand.type} cannot be cast to {target}", node)
-        return operand if operand.type is target else Operation(CAST, (operand,), target)
+        return self._make.operation("substring", [operand, *places], node)
 
     def _anonymous(self, node: exp.Expr, depth: int) -> Typed:
         check_call(node, self._source)
         name = node.name.lower()
         operands = [self.of(each, depth) for each in node.expressions]
         if name in self._functions:
-            return self._call(self._functions[name], operands, node)
+            return self._make.call(self._functions[name], operands, node)
         name = OTHER_NAMES.get(name, name)
         if name in SHORT_FORMS:
-            return self._short(name, operands, node)
+            return self._make.short(name, operands, node)
         given = SCALARS[name].left_out
         if given is not None and len(operands) == given[0]:
-            operands.append(_constant(given[1]))
-        return self._operation(name, operands, node)
-
-    def _call(self, function: UserFunction, operands: Sequence[Typed], node: exp.Expr) -> Call:
-        wanted = function.arguments
-        pairs = zip(operands, wanted, strict=False)
-        filled = [Constant(None, type_) if each is None else each for each, type_ in pairs]
-        resolution = fixed(wanted, function.result)([each.type for each in filled])
-        if resolution is None or len(operands) != len(wanted):
-            given = ", ".join("null" if each is None else each.type for each in operands[:8])
-            raise self._source.refusal(
-                f"`{function.name}` is {function.signature}, not of ({given})", node
-            )
-        return Call(function, tuple(map(widened, filled, wanted)))
-
-    def _short(self, name: str, operands: Sequence[Typed], node: exp.Expr) -> Typed:
-        form = SHORT_FORMS[name]
-        if len(operands) != form.count:
-            raise self._source.refusal(f"`{name}` takes {form.takes}", node)
-
-        def make(name: str, of: Sequence[Typed | Literal]) -> Operation:
-            made = [_constant(each) if isinstance(each, Plain) else each for each in of]
-            return self._choice(made, node) if name == "case" else self._operation(name, made, node)
-
-        built: Typed = self._said(lambda: form.build(make, operands), node)
-        return built
+            operands.append(constant(given[1]))
+        return self._make.operation(name, operands, node)
 
     def _escape(self, node: exp.Expr, depth: int) -> Typed:
         """`like` with an escape character: the pattern is written with backslashes."""
@@ -292,7 +239,7 @@ class _Typer:
             raise self._source.refusal(
                 "`escape` stands behind the pattern of `like`, a string", node
             )
-        pattern = self._said(lambda: with_backslashes(like.expression.name, sign.name), sign)
+        pattern = self._make.said(lambda: with_backslashes(like.expression.name, sign.name), sign)
         said, negate = exp.Literal.string(pattern), like.args.get("negate")
         return self.of(exp.Like(this=like.this, expression=said, negate=negate), depth)
 
@@ -303,9 +250,9 @@ class _Typer:
                 if isinstance(interval, exp.Interval):
                     return self._moved(node, moment, interval, depth)
         operands = [self.of(node.this, depth), self.of(node.expression, depth)]
-        operation = self._operation(BINARY[type(node)], operands, node)
+        operation = self._make.operation(BINARY[type(node)], operands, node)
         negative = isinstance(node, exp.NullSafeNEQ) or node.args.get("negate")
-        return self._operation("not", [operation], node) if negative else operation
+        return self._make.operation("not", [operation], node) if negative else operation
 
     def _moved(self, node: exp.Expr, moment: exp.Expr, interval: exp.Expr, depth: int) -> Typed:
         """The operation for a timestamp plus or minus an interval."""
@@ -317,70 +264,4 @@ class _Typer:
         if length not in INTEGER_RANGE[FieldType.LONG]:
             raise self._source.refusal("the interval does not fit", interval)
         operands = [self.of(moment, depth), Constant(length, FieldType.LONG)]
-        return self._operation(PLUS_INTERVAL, operands, node)
-
-    def _operation(self, name: str, operands: Sequence[Typed], node: exp.Expr) -> Operation:
-        filled = self._fill(operands, node)
-        resolution = SCALARS[name].types([operand.type for operand in filled])
-        if resolution is None:
-            given = ", ".join(operand.type for operand in filled[:8])
-            takes, said = SCALARS[name].takes, "||" if isinstance(node, exp.DPipe) else name
-            mend = _one_type(name, {operand.type for operand in filled})
-            raise self._source.refusal(f"`{said}` takes {takes}, not ({given}){mend}", node)
-        self._check_constants(name, filled, node)
-        wide = tuple(map(widened, filled, resolution.operands))
-        return Operation(name, wide, resolution.result)
-
-    def _check_constants(self, name: str, operands: Sequence[Expression], node: exp.Expr) -> None:
-        row = SCALARS[name]
-        values: list[Literal] = []
-        for place in row.constants:
-            if place < len(operands):
-                operand = operands[place]
-                if not isinstance(operand, Constant):
-                    reason = f"operand {place + 1} of `{name}` must be a constant"
-                    raise self._source.refusal(reason, node)
-                values.append(operand.value)
-        wrong = row.check(values)
-        if wrong is not None:
-            raise self._source.refusal(f"`{name}`: {wrong}", node)
-
-    def _fill(self, operands: Sequence[Typed], node: exp.Expr) -> list[Expression]:
-        """Give each bare null the type of its neighbours."""
-        types = [operand.type for operand in operands if operand is not None]
-        if len(types) == len(operands):
-            return [operand for operand in operands if operand is not None]
-        if not types:
-            raise self._source.refusal(
-                "null has no type here: write cast(null as int), or another", node
-            )
-        null = Constant(None, common_type(types) or types[0])
-        return [null if operand is None else operand for operand in operands]
-
-    def _said(self, make: Callable[[], T], node: exp.Expr) -> T:
-        """The result of `make`; its ValueError becomes the reason of a refusal."""
-        try:
-            return make()
-        except ValueError as error:
-            raise self._source.refusal(str(error), node) from None
-
-
-def _constant(value: Literal) -> Constant:
-    """Make a constant of a row: an int, a double or a string."""
-    if isinstance(value, str):
-        return Constant(value, FieldType.STRING)
-    return Constant(value, FieldType.DOUBLE if isinstance(value, float) else FieldType.INT)
-
-
-def _one_type(operator: str, types: set[FieldType]) -> str:
-    """Say how to mend operands if some are strings, and all others are of one other type."""
-    others = types - {FieldType.STRING}
-    if len(others) != 1 or others == types:
-        return ""
-    (other,) = others
-    if operator == "concat":
-        return f"; cast({other} AS STRING) is one" if can_cast(other, FieldType.STRING) else ""
-    if other is FieldType.TIMESTAMP:
-        return "; to_timestamp(string) is a timestamp"
-    kind = other.upper()
-    return f"; cast(string AS {kind}) is one" if can_cast(FieldType.STRING, other) else ""
+        return self._make.operation(PLUS_INTERVAL, operands, node)
