@@ -81,7 +81,8 @@ class NamesTable:
             table.add_column(self._headers[number], width=least[number] + more)
         for row in self._rows:
             table.add_row(*(row[number] for number in shown))
-        # A name that is wider than the terminal is its matter: it joins such lines when it copies.
+        # A name that is wider than the terminal is wrapped by the terminal, which joins such lines
+        # when it copies.
         width = max(options.max_width, _with_gaps(least[number] for number in shown))
         yield from console.render(table, options.update(width=width))
         if left_out:

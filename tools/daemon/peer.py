@@ -107,7 +107,7 @@ async def run_peer(
             open_peer(home, config) as peer,
             telling(peer.engine.overlay.troubles, warn),
         ):
-            # signals are received before anybody is told that the peer runs
+            # signals are received before anybody learns that the peer runs
             with trio.open_signal_receiver(*SIGNALS) as signals:
                 on_ready(peer.running)
                 # The objects loaded so far stay, so the collector need not scan them for every few
@@ -126,7 +126,7 @@ async def run_peer(
 
 @asynccontextmanager
 async def telling(troubles: Troubles, tell: Callable[[str], None]) -> AsyncIterator[None]:
-    """During the block, look for troubles, and report each one once when it begins."""
+    """During the block, check for troubles, and report each one once when it begins."""
 
     async def watch() -> None:
         told: set[tuple[Reason, str]] = set()

@@ -14,7 +14,7 @@ from medusa.overlay.events import Events
 from medusa.tools.home.config import Config
 
 Take = Callable[[Config], None]
-"""Puts new settings in force."""
+"""A function that puts new settings in force."""
 
 
 def live_settings(engine: Engine) -> dict[str, Take]:

@@ -98,7 +98,8 @@ class Home:
 
     @property
     def bootstrap(self) -> Path:
-        """Addresses of peers to join by, from the invitation: a JSON list of "host:port"."""
+        """The file with the addresses of peers to join by, from the invitation: a JSON list of
+        "host:port"."""
         return self.folder / "bootstrap.json"
 
     @property
@@ -166,8 +167,9 @@ class Home:
             file.truncate(0)
             file.write(f"{os.getpid()}\n")
             file.flush()
-            self.clear_run()  # a killed daemon leaves it, with addresses where nobody listens now
-            for left in self.folder.glob(f"{FROZEN}*"):  # left by an interrupted backup
+            # a killed daemon leaves the file, with addresses where nobody listens now
+            self.clear_run()
+            for left in self.folder.glob(f"{FROZEN}*"):  # an interrupted backup leaves such folders
                 shutil.rmtree(left, ignore_errors=True)
             yield
 

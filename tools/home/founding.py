@@ -129,7 +129,7 @@ def first_admissions(policy: AdmissionPolicy) -> str:
 
 @contextmanager
 def _making(home: Home) -> Iterator[Home]:
-    """Make a home in the block, which writes its files in the folder that it is given.
+    """Make a home in the block, which writes its files into the yielded folder.
 
     Raises:
         ConflictError: there is a home already.
@@ -148,7 +148,7 @@ def _making(home: Home) -> Iterator[Home]:
 
 
 def _complete(home: Home) -> bool:
-    """Move the files of a home that is wholly written into their places; gives whether there were
+    """Move the files of a home that is wholly written into their places; returns whether there were
     any."""
     place = Home(home.folder / MAKING)
     if not place.config.exists() and not (place.folder.exists() and home.config.exists()):
@@ -164,10 +164,8 @@ def _complete(home: Home) -> bool:
 
 
 def _made(home: Home, participant: str, federation: str | None) -> Made:
-    """The home that is there, by this call or by an earlier one that was killed.
-
-    Raises:
-        ConflictError: the earlier one made another.
+    """The home that this call, or an earlier one that was killed, has made. Raises: ConflictError:
+    the earlier call made another home.
     """
     identity = Identity.load(home.folder)
     try:

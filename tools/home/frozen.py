@@ -25,10 +25,11 @@ T = TypeVar("T")
 
 MAX_FROZEN: Final = 1_000
 """Frozen folders at once: a program that reads each second makes 900 in the time that they stay. A
-file that a log has replaced is kept once, in however many folders it is."""
+file that a log has replaced takes disk only once, however many folders have it."""
 
 MAX_FROZEN_NAMES: Final = 500_000
-"""Files in all of them, above which no further folder is made: names cost some 60 bytes each."""
+"""The number of files in all folders above which no further folder is made: names cost some 60
+bytes each."""
 
 MAX_FROZEN_S: Final = 86_400.0
 """Seconds that a folder stays at most unless it is held: a day of reading."""
@@ -80,7 +81,7 @@ class FrozenFolders:
         self._making = trio.Lock()
 
     async def make(self, fill: Callable[[Path], Awaitable[T]], seconds: float) -> tuple[Path, T]:
-        """Make a folder; gives its path, and the result of `fill`, which makes it there.
+        """Make a folder; returns its path, and the result of `fill`, which makes it.
 
         Args:
             seconds: how long it stays at least.

@@ -52,13 +52,13 @@ FREEZE: Final = "freeze"
 
 
 class Freeze(Struct, frozen=True):
-    """Asks for files as they are at one moment, in a folder of their own: of all of the peer's
-    data, or of the log of one stream; see `medusa.engine.streams.store.freezing`.
+    """Asks for a folder with files as they are at one moment: of all of the peer's data, or of the
+    log of one stream; see `medusa.engine.streams.store.freezing`.
 
     Attributes:
         stream: its name; "": all data.
-        seconds: how long the folder stays at least. Then it goes, unless somebody holds it; see
-            `medusa.tools.home.frozen`.
+        seconds: how long the folder stays at least. After that it is removed, unless a process
+            holds it; see `medusa.tools.home.frozen`.
     """
 
     stream: str = ""
@@ -69,8 +69,8 @@ class Frozen(Struct, frozen=True):
     """The files are frozen in that folder.
 
     Attributes:
-        after, upto: boundaries, microseconds: of a stream, the files have its tuples in between.
-        rows: of a stream.
+        after, upto: for a stream: boundaries, microseconds; the files have its tuples in between.
+            rows: for a stream: the number of its rows.
     """
 
     folder: str
@@ -83,8 +83,8 @@ MARKET_STATUS: Final = "market_status"
 
 
 class AskMarket(Struct, frozen=True):
-    """Asks for the status of the market, which this peer tells only its own clients: contracts are
-    private."""
+    """Asks for the status of the market, which this peer shows only to its own clients: contracts
+    are private."""
 
 
 class ContractStatus(Struct, frozen=True):

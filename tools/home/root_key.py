@@ -9,7 +9,7 @@ from medusa.overlay.identity import Identity, Root
 from medusa.tools.home.folder import Home
 
 SAY_WHERE: Final = "say where it is with --root HOME"
-"""The mend, for commands with that option."""
+"""The mend, for commands that have the option --root."""
 
 
 def load_root(

@@ -62,8 +62,8 @@ class _Try:
 
     Attributes:
         start: the boundary from which on to pay. backoff: the waits between them.
-        at: when to try again, on trio's clock, seconds.
-        told: the term of the deal that the sender knows.
+        at: when to try again, on trio's clock, seconds. told: the term of the deal that the sender
+            has received.
     """
 
     start: int

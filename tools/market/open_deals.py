@@ -86,4 +86,4 @@ def _end_of(placed: Copy, standing: Standing) -> int | None:
     for placement in placed.placements:
         if placement.term.number == standing.deal.term_number:
             return None if placement.until is None else clamped(placement.until)
-    return standing.billed  # it never came to it, or that was long ago
+    return standing.billed  # the placement never took effect, or that was long ago

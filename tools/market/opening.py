@@ -125,7 +125,7 @@ async def open_market(engine: Engine, home: Path, config: ContractsConfig) -> As
 
 
 def _let_decide(tasks: Tasks, trader: Trader) -> None:
-    """The trader decides which tasks of others run here, and which workers may pass ours on."""
+    """Let the trader decide which tasks of others run here, and which workers may pass ours on."""
     tasks.assignments.expect.made_by(trader.expect)
     tasks.assignments.admit.made_by(trader.admit)
     tasks.mover.may_pass_on.made_by(trader.check_pass_on)
@@ -143,8 +143,8 @@ def _let_bill(tasks: Tasks, settler: Settler) -> None:
 def _let_read(
     engine: Engine, content: Content, receiver: ContentReceiver, suggestions: Suggestions
 ) -> None:
-    """The contracts decide which participants may read paid streams, and from which peers ours are
-    read."""
+    """Let the contracts decide which participants may read paid streams, and from which peers our
+    queries read."""
     engine.readers.pays.made_by(content.pays)
     engine.followers.reach.opening.made_by(receiver.opening)
     engine.followers.left.add(receiver.left)

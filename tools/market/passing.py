@@ -102,7 +102,7 @@ class Passing:
             raise NotAuthorisedError(f"{request.task}: we have no such deal with you")
         for standing in standings:
             if request.term_number is not None and self._is_news(standing, request):
-                deal = standing.deal  # the same for the next placement
+                deal = standing.deal  # the same deal for the next placement
                 self._deals.agree_on(
                     deal.account,
                     deal.rate,
@@ -154,7 +154,7 @@ class Passing:
                 connection = await self._overlay.connect(peer)
                 await connection.call(PASSED, news, Done, timeout_s=CALL_S)
             except NotAuthorisedError:
-                return  # the worker itself, which has heard it from the owner
+                return  # the worker itself, which knows it from the owner
             except MedusaError:
                 await trio.sleep(wait_s)
             else:

@@ -134,7 +134,7 @@ class Settler:
             self.agree_on(
                 account, rate_of_deal(owed), task, term_number=term.number, since=term.since
             )
-            self._open_deals.hold_inputs(trio.current_time())  # before the output goes on
+            self._open_deals.hold_inputs(trio.current_time())  # before the output continues
 
     def changed(self, task: str, before: Placement, now: Placement) -> None:
         """End the former deal because the owner has placed the task anew."""
@@ -173,7 +173,7 @@ class Settler:
         """
         ours = stored.assignment.deal
         if not ours.contract:
-            return  # the owner, a peer of our participant, pays whom we found
+            return  # the owner, a peer of our participant, pays the worker that we found
         accounts = (
             (ours, Account(ours.contract, parse_peer_id(ours.giver), self._own)),
             (deal, Account(deal.contract, self._own, parse_peer_id(record.target))),
@@ -251,13 +251,13 @@ class Settler:
             case Count():
                 return self._count(effect)
             case Disputed():
-                pass  # a note says so as well
+                pass  # an event reports it, too
             case Note(level, text):
                 self._overlay.events.note("warning" if level == "warning" else "info", text)
         return None
 
     async def _send(self, peer: PeerId, letter: Letter) -> None:
-        with suppress(MedusaError):  # what is lost is said again
+        with suppress(MedusaError):  # a lost message is sent again
             await self._call(peer, SETTLE, letter)
 
     async def _call(self, peer: PeerId, method: str, request: Struct) -> None:

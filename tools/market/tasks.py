@@ -40,7 +40,7 @@ class Tasks:
         id (hex)."""
         for placed in self.queries.tasks():
             if placed.boundary == END or placed.task.recalls:
-                continue  # what it keeps stays with it
+                continue  # the task stays at its peer
             placed.measure()
             item = item_of(placed.task, owner=here, load=placed.load, cost_ns=placed.cost_ns)
             current = placed.current
@@ -53,7 +53,7 @@ class Tasks:
         """The tasks that it runs for others."""
         for assigned in self.assignments.all():
             if assigned.stored.since is None or assigned.copy is None:
-                continue  # room is kept for it
+                continue  # its load is counted as reserved room
             status = assigned.copy.status()
             deal = assigned.stored.assignment.deal
             item = item_of(

@@ -185,7 +185,7 @@ class Trader:
         if self._settler.owing(contract):
             raise NotAuthorisedError(f"contract {contract[:8]}: what ran for you is not paid yet")
 
-    # -- what the Brain is told ---------------------------------------------------------------
+    # -- what the Brain receives ----------------------------------------------------------------
 
     def _handle(self, event: Event) -> None:
         for effect in self.brain.handle(event, trio.current_time()):
@@ -332,8 +332,8 @@ class Trader:
 
 @dataclass(frozen=True)
 class Gives:
-    """Whether a partner may be given a task: its menu covers the task, and it may read the
-    inputs."""
+    """A predicate: whether a partner may get a task. Its menu must cover the task, and it may read
+    the inputs."""
 
     menu: Callable[[Item], bool]
     participant: str
@@ -345,8 +345,8 @@ class Gives:
 
 @dataclass(frozen=True)
 class Takes:
-    """Whether we run a task for a partner: our menu covers it, and we have not passed it on
-    ourselves, which would be paid in a circle."""
+    """A predicate: whether this peer runs a task for a partner. Our menu must cover it, and we must
+    not have passed it on ourselves, because payments would go in a circle."""
 
     menu: Callable[[Item], bool]
     passed_on: Callable[[str], bool]
@@ -356,7 +356,7 @@ class Takes:
 
 
 def _same(before: TaskHere | TaskOut | None, now: TaskHere | TaskOut) -> bool:
-    """Whether two reports of a task are equal but for noise in load and cost."""
+    """Whether two reports of a task are equal, apart from noise in load and cost."""
     if before is None or type(before) is not type(now):
         return False
     close = abs(before.item.load - now.item.load) <= SAME * max(before.item.load, now.item.load)

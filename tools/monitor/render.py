@@ -45,7 +45,7 @@ HEADER_LINES: Final = 1
 _INDENT: Final = 2
 
 _BORDER_CELLS: Final = 2
-"""Left and right of a table."""
+"""Columns that the borders left and right of a table take."""
 
 _NARROWEST: Final = 20
 """Least columns to which a reason is wrapped."""
@@ -56,7 +56,7 @@ UNSETTLED: Final = {
     REFUSES_POSTS: "refusing",
     STANDS_STILL: "stuck",
 }
-"""States of a stream that people should see, in words."""
+"""The states of a stream that people should see, with their words on the screen."""
 
 
 def render(

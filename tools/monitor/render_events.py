@@ -14,7 +14,7 @@ from medusa.tools.client.times import show_clock
 from medusa.tools.monitor.tables import PREFIX, SHORT_ID, STYLES, Line, Section, titled
 
 _BORDER_CELLS: Final = 4
-"""Left and right of a table's text."""
+"""Columns that the borders left and right of a table's text take."""
 
 _NARROWEST: Final = 20
 """Least columns to which an event is wrapped."""
@@ -22,7 +22,7 @@ _NARROWEST: Final = 20
 _ID: Final = re.compile(r"\b([0-9a-f]{40})\b")
 
 _FIGURE: Final = re.compile(r"(?<![\w.:/-])\d[\d.,]*(?![\w:/-])")
-"""A number by itself, not one in a name, an address or a time."""
+"""A pattern of a number that is not part of a name, an address or a time."""
 
 _Kind = tuple[str, str]
 

@@ -20,7 +20,8 @@ from medusa.tools.monitor.tables import SECTION_LINES, SHORT_ID, Section, drawn,
 from medusa.tools.monitor.view import HELP, Shown, View
 
 TAB_LINES: Final = 2
-"""Lines with the names of the tables: one and a blank one or, if the screen is narrow, two."""
+"""Lines for the names of the tables: one line and a blank one or, if the screen is narrow, two
+lines."""
 
 FOOT_LINES: Final = 1
 

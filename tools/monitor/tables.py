@@ -166,7 +166,7 @@ class _Interleaved:
 
 
 def fitting(items: Sequence[Item], room: int) -> list[Item]:
-    """The first of these items that fit into so many lines."""
+    """The first items, as many as fit into so many lines."""
     shown: list[Item] = []
     left = room
     for item in items:
@@ -245,7 +245,7 @@ def words(*headers: str) -> list[Column]:
 
 
 def add_row(table: Table, *cells: str | Text) -> None:
-    """Adds a row. Its words may be a stranger's."""
+    """Add a row. Its words may be a stranger's."""
     table.add_row(*map(as_text, cells))
 
 

@@ -71,18 +71,16 @@ class Options:
 class Done:
     """The outcome: the rows that the stream took.
 
-    Attributes:
-        before: rows of the file that it had already.
-        boundary: its boundary afterwards, microseconds.
-        missed: the rows of the file, from 1, that revise no kept tuple.
-        dropped: columns of the file that the schema does not have.
-        unfilled: fields of the schema that no column of the file fills: they are null.
-        inserted: rows that came late, within the stream's lateness.
-        waiting: rows of the stream that are later than its boundary: nobody reads them yet.
+    Attributes: before: rows of the file that the stream had already. boundary: the stream's
+    boundary afterwards, microseconds.
+        missed: the rows of the file, from 1, that revise no kept tuple. dropped: columns of the
+        file that the schema does not have. unfilled: fields of the schema that no column of the
+        file fills: they are null. inserted: late rows within the stream's lateness. waiting: rows
+        of the stream that are later than its boundary, so that nobody reads them yet.
             None: an interrupted command does not know.
-        let_out_by: what lets these out, in words.
-        under_way: rows that were sent, or to be sent, when the command was interrupted: the same
-            command posts those of them that the stream has not.
+        let_out_by: how these rows become visible, in words. under_way: rows that were sent, or to
+        be sent, when the command was interrupted: the same command posts those that the stream
+        lacks.
     """
 
     rows: int
@@ -240,9 +238,9 @@ class Posting:
 
     @property
     def so_far(self) -> Done:
-        """The outcome by the answers that have come."""
+        """The outcome so far, by the received answers."""
         answered = self.poster.rows + self.poster.late + self.poster.inserted
-        rows = min(answered, self.posted)  # a post that is sent again is answered without its rows
+        rows = min(answered, self.posted)  # the answer to a repeated post has no rows
         return replace(self.done, rows=rows, under_way=self.posted - rows)
 
     async def post(self, rows: Rows, since: Position) -> Position:
@@ -280,8 +278,9 @@ class Posting:
             self._tell_unfilled(rows)
 
     async def _caught_up(self, at: float) -> None:
-        """Take note that all rows that a followed file had then are posted. So no row of before is
-        to come; the stream's own clock need not say it. at: seconds since the epoch."""
+        """Note that all rows that a followed file had at that moment are posted. So no row of
+        before will follow, and the stream need not wait for its clock. at: seconds since the epoch.
+        """
         if self.stream.idle is Idle.CLOCK and self.poster.schema.time is not None:
             await self.poster.post(None, boundary=int(at * 1e6) - self.stream.slack_us - 1)
         await self.poster.flush()
@@ -300,7 +299,7 @@ class Posting:
             raise all_late(self.poster, self.posted, by_clock=self.stream.idle is Idle.CLOCK)
 
     def _tell_dropped(self, rows: Rows) -> None:
-        """Tell of each dropped column once."""
+        """Report each dropped column once."""
         new = [name for name in rows.dropped if name not in self.dropped]
         if new:
             self.dropped += tuple(new)
@@ -308,9 +307,10 @@ class Posting:
                 warn(f"{few_names(new)}: no field of the schema, not posted")
 
     def _tell_unfilled(self, rows: Rows) -> None:
-        """Tell of the fields without columns once a file; of one that grows, at its first rows."""
+        """Report the fields without columns once for each file; for a growing file, at its first
+        rows."""
         if self.options.revisions:
-            return  # a deletion has the key alone
+            return  # a deletion has only the key
         if rows.unfilled and not self.unfilled and not self.options.quiet:
             warn(f"{rows.asked.name}: {unfilled_told(rows.unfilled)}")
         self.unfilled = tuple(rows.unfilled)
@@ -372,7 +372,7 @@ def _since(offset: bytes | None, poster: Poster, options: Options) -> Position:
 
 
 def _stored(poster: Poster, since: Position, file: str, options: Options) -> str:
-    """A sentence for the reader of an error: the stored part of the file, and how to go on."""
+    """A sentence for the reader of an error: the stored part of the file, and how to continue."""
     rows = since.rows if poster.stored is None else decode_position(poster.stored).rows
     stored = f"the first {rows:,} rows are stored" if rows else "no row is stored"
     if not rows or (file == STANDARD_INPUT and options.producer is None):

@@ -151,6 +151,6 @@ async def _say(progress: PostProgress) -> None:
     told = None
     while True:
         await trio.sleep(LINES_S)
-        if progress.state != told:  # or the log of a follower would grow for ever
+        if progress.state != told:  # otherwise the log of a follower would grow for ever
             told = progress.state
             click.echo(f"{progress.name}: {progress.text}", err=True)

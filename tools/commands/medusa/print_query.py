@@ -33,7 +33,7 @@ def print_query(home: str | None, name: str, language: Language) -> str:
     """A query that exists, as it was created or modified last.
 
     Raises:
-        NotFoundError: there is none of that name, or one of its inputs is gone.
+        NotFoundError: no query has that name, or one of its inputs no longer exists.
         InvalidInputError: it has no form in the language.
     """
 
@@ -46,7 +46,7 @@ def print_query(home: str | None, name: str, language: Language) -> str:
 
 
 def print_document(home: str | None, file: str, language: Language) -> str:
-    """All that a document defines.
+    """All definitions of a document.
 
     Args:
         file: XML or SQL; - for standard input.
@@ -78,7 +78,7 @@ def as_text(
 
     Args:
         inputs: for SQL: the schemas of the streams that it reads and does not define.
-        tables: those of them that are tables.
+        tables: the tables among these streams.
 
     Raises:
         InvalidInputError: it has no form in the language.

@@ -27,8 +27,8 @@ from medusa.tools.rows.formats import Format
 from medusa.tools.rows.row_output import RowWriter, open_writer
 
 KIND: Final = "change"
-"""The column with the kind of change; with underscores appended if the stream has a column of that
-name."""
+"""The name of the column with the kind of change; underscores are appended if the stream has a
+column of that name."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
 
 
 async def tell_waits(client: ClientCalls, stream: str) -> None:
-    """Write to standard error, each time that it is another reason, why the stream stands still."""
+    """Write to standard error why the stream stands still, each time that the reason changes."""
     told: tuple[object, ...] = ()
     pause = WAIT_S
     while True:
         await trio.sleep(pause)
-        with suppress(MedusaError):  # the subscription itself tells of a broken link
+        with suppress(MedusaError):  # the subscription itself reports a broken link
             snapshot = await client.status()
             tasks = [task for peer in snapshot.peers for task in peer.tasks if not task.owner]
             cause = cause_now(stream, tasks)
@@ -94,7 +94,7 @@ async def tell_waits(client: ClientCalls, stream: str) -> None:
 
 
 LOOK_S: Final = 30.0
-"""Seconds between the looks why a stream stands still, after the first: each asks all peers."""
+"""Seconds between two checks why a stream stands still, after the first: each asks all peers."""
 
 
 async def copy(subscription: Subscription, file: IO[bytes], options: Options) -> None:
@@ -144,7 +144,8 @@ class _Output:
             table = table.slice(0, self._left)
             self._left -= table.num_rows
         if table.num_rows:
-            # in a thread: the reader of the pipe may be slow, and the link must be kept alive
+            # written in a thread: the reader of the pipe may be slow, and the link must be kept
+            # alive
             await trio.to_thread.run_sync(self._writer.write, table, abandon_on_cancel=True)
 
 

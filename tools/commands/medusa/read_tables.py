@@ -59,11 +59,9 @@ def get(home: str | None, name: str, key: Sequence[str], at: str | None, kind: s
 
 @dataclass(frozen=True)
 class PostedTable:
-    """What became of the rows of a file.
-
-    Attributes:
-        rows: of the file. posted: those that change the table. late: those of them that were late.
-        waiting: rows of the table that wait for a later one: they were not compared.
+    """The outcome for the rows of a file. Attributes: rows: of the file. posted: rows that change
+    the table. late: posted rows that were late. waiting: rows of the table that wait for a later
+    one, and so were not compared.
     """
 
     rows: int
@@ -114,8 +112,8 @@ async def posted_as_table(
 
 
 async def _let_out(poster: Poster, wanted: pa.Table) -> int:
-    """Let the rows that wait in the stream for a later one be emitted: the rows to be compared with
-    the file must include them. The file's rows that can still come into the table are all later.
+    """Have the stream emit the rows that wait for a later one, so that they are compared with the
+    file. All rows of the file that can still enter the table are later.
 
     Returns: how many rows still wait.
     """

@@ -21,7 +21,7 @@ Found = TypeVar("Found")
 
 
 async def complete_document(client: ClientCalls, text: str) -> Document:
-    """What the text defines, with names as the asked peer's participant means them.
+    """The definitions in the text, with names completed for the asked peer's participant.
 
     Raises:
         InvalidInputError: it does not type-check, or reads a stream or uses a schema that does not
@@ -73,7 +73,7 @@ async def inputs_of_document(
 
 
 async def entry_of_stream(client: ClientCalls, stream: str) -> StreamEntry:
-    """A stream as published. Raises: NotFoundError: there is none of that name."""
+    """A stream as published. Raises: NotFoundError: no stream has that name."""
     return entry_of(await client.lookup_object(stream, "stream"), "stream", StreamEntry)
 
 

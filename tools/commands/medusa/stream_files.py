@@ -12,15 +12,15 @@ from medusa.tools.home.messages import FREEZE, Freeze, Frozen
 
 FREEZE_S: Final = 60.0
 """Seconds for a peer to give the files second names, some microseconds each, after it has asked
-others for those that it has lost."""
+others for lost ones."""
 
 
 class StreamFiles(Struct, frozen=True):
     """The files of a stream.
 
     Attributes:
-        folder: has them, and no others.
-        after, upto: boundaries, microseconds: the files have all tuples in between.
+        folder: the folder that has only these files. after, upto: boundaries, microseconds: the
+            files have all tuples in between.
         seconds: how long the folder stays.
     """
 
@@ -33,11 +33,9 @@ class StreamFiles(Struct, frozen=True):
 
 
 def freeze(home: str | None, stream: str, seconds: float) -> StreamFiles:
-    """Have the peer of this home keep the stream's files, as they are now, for so long.
-
-    Raises:
-        NotFoundError: it keeps none. BusyError: too many such folders are there.
-        InvalidInputError: that is too long.
+    """Have the peer of this home keep the stream's present files for so many seconds. Raises:
+    NotFoundError: it keeps no files of the stream. BusyError: there are too many such folders.
+    InvalidInputError: the time is too long.
     """
     request = Freeze(stream, seconds)
     found = call_daemon(Home.locate(home), FREEZE, request, Frozen, FREEZE_S)

@@ -42,7 +42,7 @@ LOCK: Final = ".lock"
 
 
 class About(Struct, frozen=True):
-    """The stream that a folder has."""
+    """The description of a folder: its stream."""
 
     stream: str
 
@@ -111,8 +111,8 @@ class StreamFolder:
 
 @contextmanager
 def open_folder(folder: Path, stream: str, after: int) -> Iterator[StreamFolder]:
-    """Open a folder for a stream's files, which is made if need be; what waits at the end of the
-    block is written.
+    """Open a folder for a stream's files, which is made if it is missing; tuples that wait at the
+    end of the block are written.
 
     Args:
         after: the boundary behind which an empty folder begins.
@@ -155,8 +155,8 @@ def _check_stream(folder: Path, stream: str) -> None:
 
 
 def write_stream(home: str | None, stream: str, folder: Path, options: Options) -> None:
-    """Write the stream's files until it ends or passes `until`; what waits is written then, and at
-    Ctrl-C.
+    """Write the stream's files until it ends or passes `until`; tuples that wait are written at the
+    end, even after Ctrl-C.
 
     Raises:
         As `open_folder`; StorageError: the disk does not take a file.
@@ -191,4 +191,4 @@ async def copy(subscription: Subscription, files: StreamFolder, options: Options
             subscription.stored = files.boundary
             write_at = math.inf
     if subscription.boundary == END:
-        await subscription.fetch()  # the stream waits no longer
+        await subscription.fetch()  # the stream need not keep these tuples

@@ -24,7 +24,7 @@ _at = click.option(
 
 @click.group()
 def table() -> None:
-    """Read tables: of each key the newest row."""
+    """Read tables: the newest row of each key."""
 
 
 @table.command("scan")

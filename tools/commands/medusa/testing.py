@@ -34,11 +34,9 @@ SHOWN_ROWS: Final = 5
 class Outcome:
     """The outcome of a case.
 
-    Attributes:
-        reason: why it could not be run; "": it was. excerpt: the place in the query.
-        differences: by answer, if it differs. written: files that were written.
-        late: by input, rows that came too late.
-        remarks: what is odd about the inputs and answers.
+    Attributes: reason: why it could not run; "": it ran. excerpt: the place in the query.
+        differences: by answer, if it differs. written: files that were written. late: by input, the
+        number of late rows. remarks: oddities of the inputs and answers.
     """
 
     name: str
@@ -90,7 +88,7 @@ def run(
     """Run the cases, and print each outcome as it comes.
 
     Args:
-        functions: those of users that the queries may call.
+        functions: the functions of users that the queries may call.
         engine: see `medusa.tools.trial.engines.engine_of`.
 
     Raises:
@@ -224,7 +222,7 @@ def _shown(found: Differences, row: Row) -> str:
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """The last line."""
+    """The last printed line: a summary."""
     failed = sum(not each.ok for each in outcomes)
     cases = f"{len(outcomes)} case{'' if len(outcomes) == 1 else 's'}"
     return f"{cases}: {failed} failed" if failed else f"{cases}: all ok"

@@ -42,7 +42,7 @@ def parse_range(text: str) -> Range:
 
 
 def _microseconds(seconds: float) -> int:
-    if not abs(seconds) < END / 1e6:  # NaN is refused too
+    if not abs(seconds) < END / 1e6:  # this refuses NaN, too
         raise InvalidInputError(f"the last {seconds} seconds are not a time")
     return round(seconds * 1e6)
 

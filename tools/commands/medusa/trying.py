@@ -37,12 +37,10 @@ from medusa.tools.trial.trial import SELF, Trial, trial_of
 class Tried:
     """The outcome of a trial.
 
-    Attributes:
-        rows: by answer, how many. files: by answer, if they were written.
-        late: by stream, the rows that came too late.
-        remarks: what is odd about the files and answers.
-        told_before: what is odd about the query, and the columns that no field has, which people
-            are told before it runs.
+    Attributes: rows: by answer, the number of its rows. files: by answer, if they were written.
+    late: by stream, the number of late rows. remarks: oddities of the files and answers.
+    told_before: oddities of the query, and columns without a field, which are printed before it
+    runs.
     """
 
     rows: Mapping[str, int]
@@ -170,7 +168,7 @@ def run(
     """Run the trial, and show or write its answers.
 
     Args:
-        functions: those of users that its queries may call.
+        functions: the functions of users that its queries may call.
         engine: see `medusa.tools.trial.engines.engine_of`.
 
     Raises:

@@ -7,7 +7,7 @@ from medusa.tools.client.times import show_duration
 
 
 def lets_out(stream: StreamDefinition) -> str:
-    """Let the rows that wait for the stream's boundary be emitted."""
+    """Say how the rows that wait for the stream's boundary become visible."""
     later = (
         f"more than {show_duration(stream.slack_us / 1e6)} later" if stream.slack_us else "later"
     )

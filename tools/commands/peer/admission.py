@@ -35,16 +35,17 @@ from medusa.tools.home.reaching import addresses_of
 from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 Agreed = Callable[[], None]
-"""Called once an action is known to be possible, before it takes effect; raises if the user
-declines."""
+"""A function that is called before an action takes effect, once it is known to be possible; raises
+an error if the user declines."""
 
 
 def _nobody_asked() -> None:
-    """Agree without asking: the user agreed beforehand."""
+    """Agree without asking, because the user has agreed already."""
 
 
 OUR_ROOT: Final = "say where it is with --our-root HOME"
-"""Used when an invitation's own --root is the invited participant's certificate."""
+"""The option for our root, because --root of an invitation is the invited participant's
+certificate."""
 
 INVITED_S: Final = 7 * 86_400.0
 """Default duration of an invitation, seconds: the invited may have a week of holiday."""
@@ -277,8 +278,8 @@ def _root(home: Home, root_home: Home | None, mend: str = SAY_WHERE) -> Root:
 def _telling(
     home: Home, membership: Membership, now: float, agreed: Agreed = _nobody_asked
 ) -> Iterator[None]:
-    """Save the block's statements, unless it fails or the user declines, and tell the running
-    daemon."""
+    """Save the block's statements, unless it fails or the user declines, and pass them to the
+    running daemon."""
     before = frozenset(membership.statements())
     yield
     agreed()
@@ -289,7 +290,7 @@ def _telling(
 
 
 def _hand_over(home: Home, statements: tuple[bytes, ...]) -> None:
-    """Give statements to the running daemon; a stopped one reads its file when it starts."""
+    """Pass statements to the running daemon; a stopped one reads its file when it starts."""
     if not home.is_locked():
         return
 

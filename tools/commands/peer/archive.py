@@ -42,7 +42,7 @@ from medusa.overlay.signing import sign, verify
 VERSION: Final = 2
 
 DOMAIN: Final = "backup manifest"
-"""What the peer's key signs; see `medusa.overlay.signing`."""
+"""The domain of the peer's signature; see `medusa.overlay.signing`."""
 
 _SKIPPED: Final = 0x184D2A5D
 """The mark of a frame that readers of zstd skip (RFC 8878); one of sixteen."""
@@ -76,12 +76,12 @@ ROOTS: Final = frozenset(
 _PIECE: Final = 2**20
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes done."""
+"""A function that is called with the number of bytes done."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A file to archive: its name there, its path, and the number of bytes that count."""
+    """A file to archive: its name in the archive, its path, and the number of bytes to take."""
 
     name: str
     path: Path

@@ -112,7 +112,7 @@ def restore(
     secrets = _load_keys(keys)
     key = _peer_key(secrets, keys)
     place = home.folder.with_name(f".{home.folder.name}.restoring")
-    shutil.rmtree(place, ignore_errors=True)  # a call that was killed left it
+    shutil.rmtree(place, ignore_errors=True)  # left by a call that was killed
     try:
         manifest = extract(file, place, key, progress)
         _check_gone(manifest)

@@ -182,7 +182,7 @@ def balances(office: Office, contract: str) -> Balances:
         try:
             return call_daemon(office.home, BALANCE, BalanceQuery(contract), Balances, HAND_OVER_S)
         except (UnavailableError, NotFoundError):
-            pass  # it is starting, stopping or trades nothing: its file can be read at any time
+            pass  # it is starting or stopping, or trades nothing: its file can be read at any time
     own = office.identity.peer_id
     try:
         found = read_balances(

@@ -58,7 +58,8 @@ def join(home: Home, token: str) -> Joined:
         ConflictError: the home is in another federation.
     """
     _, invitation, membership = _open(home, token)
-    # The addresses first: if this is killed, no member is left that does not find the others.
+    # Addresses are written first: if this process is killed, the home must not have members without
+    # their addresses.
     if _federation(home) in {None, membership.federation}:
         write_bootstrap(home, invitation.addresses)
     save_membership(home.folder, membership, time.time())
@@ -77,7 +78,7 @@ def _federation(home: Home) -> str | None:
 
 
 def _open(home: Home, token: str) -> tuple[Identity, Invite, Membership]:
-    """The identity for which a token is, its invitation, and the federation that it describes."""
+    """The identity that a token invites, the invitation, and the federation that it describes."""
     home.require()
     identity = Identity.load(home.folder)
     invitation = decode_invite(token)

@@ -22,18 +22,18 @@ from medusa.tools.home.messages import LEAVE, Leave, Left
 from medusa.tools.home.root_key import SAY_WHERE, load_root
 
 TOLD_S: Final = 4 * EXCHANGE_S
-"""Seconds for the peer to tell all others: it may have to dial them, an exchange has two calls, and
-a silent peer costs their time-outs."""
+"""Seconds for the peer to notify all others: it may have to dial them, an exchange has two calls,
+and a silent peer costs their time-outs."""
 
 STOP_S: Final = 120.0
-"""Seconds for the peer to stop: it ends its Spark and writes what it has."""
+"""Seconds for the peer to stop: it ends its Spark and writes its data."""
 
 LOOK_S: Final = 0.1
 
 
 @dataclass(frozen=True)
 class Departure:
-    """A peer that has left. told: the participants that were told."""
+    """A peer that has left. told: the participants that have learned of it."""
 
     participant: str
     peer: str

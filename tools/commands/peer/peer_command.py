@@ -143,7 +143,7 @@ def run_daemon(
 
     from medusa.engine.streams.memory import keep_flat
 
-    keep_flat()  # before anything imports pyarrow
+    keep_flat()  # set before anything imports pyarrow
 
     from medusa.tools.daemon.peer import run_peer
     from medusa.tools.home.config import load_config
@@ -169,7 +169,7 @@ def reload(home: str | None, as_json: bool) -> None:
 
     place = Home.locate(home)
     pid = place.running().pid
-    load_config(place)  # so that a mistake is shown here, and not only in the log
+    load_config(place)  # so that the user sees a mistake here, not only in the log
     os.kill(pid, signal.SIGHUP)
     say(as_json, {"pid": pid}, f"the peer in {place.folder} (pid {pid}) reads {place.config} again")
 
