@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import Any
 
 Entry = dict[str, Any]
-"""A figure as above. Of a failed part: name and reason."""
+"""A figure of bench.json; for a failed part, its name and the reason."""
 
 
 def entry(

@@ -85,8 +85,8 @@ def _number(value: float | None) -> str:
 def main(parts: tuple[str, ...], out: Path) -> None:
     """Measure PARTS (all of them by default), each against its reference in this same run.
 
-    Every figure is in the file as soon as it is measured. A part that fails is named there and
-    here, and the others are measured all the same; the exit code is 1 then.
+    The file gets every figure as soon as it is measured. If a part fails, the file and the output
+    name it, the other parts are measured nevertheless, and the exit code is 1.
     """
     console = Console()
     entries: list[Entry] = []
@@ -108,9 +108,8 @@ def _write(out: Path, entries: list[Entry]) -> None:
 
 
 def measured(name: str) -> Iterator[Entry]:
-    """A part's figures as they come, then the reason if it failed.
-
-    The part runs in a process of its own, so that it does not affect the next one's figures.
+    """Yield a part's figures as they come, then the reason if it failed. The part runs in a
+    separate process, so that it does not affect the next one's figures.
     """
     command = [sys.executable, "-m", "medusa.testnet.bench.part", name]
     failed = False

@@ -70,7 +70,7 @@ async def found_share(nodes: int, keys: int, loss: float) -> float:
         writer, reader = rng.sample(servers, 2)
         try:
             await writer.set(key, key)
-        except ValueError:  # from max() in the package: every node it asked seemed gone
+        except ValueError:  # from max() in the package: every node that it asked seemed gone
             return False
         return bool(await reader.get(key) == key)
 
@@ -84,7 +84,7 @@ async def found_share(nodes: int, keys: int, loss: float) -> float:
 
 
 class Lossy:
-    """A transport that loses a share of its datagrams."""
+    """A transport that drops a share of its datagrams."""
 
     def __init__(self, transport: Any, rng: random.Random, loss: float) -> None:  # noqa: ANN401
         self._transport = transport

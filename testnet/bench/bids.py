@@ -26,10 +26,11 @@ AS_OF: Final = "join as of, 100 s"
 TABLE: Final = "join with a table"
 JOINS: Final = (INTERVAL, AS_OF, TABLE)
 BEFORE_US: Final = {INTERVAL: 10_000_000, AS_OF: 100_000_000}
-"""How much older the auction of a bid may be; of a table it may have any age."""
+"""How much older than a bid its auction may be, microseconds; in a table the auction may have any
+age."""
 
 OTHER: Final = "auction"
-"""The folder of the other side."""
+"""The name of the folder with the other side of the join."""
 
 _OWNER: Final = "medusa://bench"
 BID: Final = Schema(
@@ -104,8 +105,8 @@ def write(folder: Path, shape: Shape) -> None:
 
 
 def pairs(name: str, files: Sequence[Path]) -> int:
-    """How many pairs a join makes of these epochs: each auction is there once, its id is its
-    place."""
+    """The number of pairs that a join makes from these epochs: each auction occurs once, and its id
+    is its position."""
     bids = [pq.read_table(file, columns=[STIME, "auction"]) for file in files]
     opened: Integers = np.concatenate(
         [np.asarray(pq.read_table(f.parent / OTHER / f.name)[STIME]) for f in files]

@@ -102,7 +102,7 @@ async def _post_for(peer: Running, seconds: float) -> None:
     """Post rows of the present for so many seconds."""
     began, size = trio.current_time(), RATE // POSTS_PER_S
     for number in range(round(seconds * POSTS_PER_S)):
-        # the last row of a post is of now
+        # the last row of a post has the present time
         now_us = round(time.time() * SECOND_US)
         begin_us = now_us - size * SECOND_US // RATE
         await peer.poster.post_event(STREAM.name, flows(0, size, RATE, begin_us))

@@ -159,7 +159,7 @@ def _figures(delays: Sequence[Sequence[float]], cpu_s: float, plain_s: float) ->
 
 
 async def _plain_cpu_s() -> float:
-    """CPU seconds of the reference, whose parts are read and dropped here."""
+    """CPU seconds of the reference; this process reads and drops its parts."""
     numbers = map(str, (SUBSCRIBERS, PARTS, ROWS))
     command = [sys.executable, "-m", "medusa.testnet.bench.plain_fanout", *numbers]
     process = await trio.lowlevel.open_process(command, stdout=subprocess.PIPE)

@@ -46,14 +46,14 @@ QUERIES: Final = 40
 WINDOW_S: Final = 40.0
 """Seconds for which an idle process is watched."""
 QUIET_S: Final = 30.0
-"""Seconds until a peer is idle: it has told the catalog and its peers of 100 new streams by then,
-and of 100 that are deleted."""
+"""Seconds until a peer is idle: by then it has published 100 new streams and the deletion of
+100."""
 ROWS: Final = 100
 """Rows of each idle stream."""
 POST_ROWS: Final = 250
 POST_S: Final = 0.1
 POSTED_S: Final = 4.0
-"""Seconds of rows that are there when the first query starts."""
+"""Seconds of rows that are stored when the first query starts."""
 ANSWERS: Final = 7
 """New queries at a peer whose JVM runs."""
 SECOND_US: Final = 1_000_000
@@ -266,7 +266,8 @@ async def _first_answers(peer: Peer) -> list[float]:
         found = []
         for number in range(1 + ANSWERS):
             found.append(await _first_answer(client, _query(peer, "first", number, stream)))
-            await trio.sleep(1.0 + number / ANSWERS)  # at every phase of an epoch
+            # so that starts fall on every phase of an epoch
+            await trio.sleep(1.0 + number / ANSWERS)
         nursery.cancel_scope.cancel()
     return found
 

@@ -27,7 +27,7 @@ MINUTE_US: Final = 60_000_000
 ROWS: Final = 600_000
 """Rows in a minute. At `MOVE_AT` of it, half a million of them are in the open window."""
 MOVE_AT: Final = 0.85
-"""Time within its minute at which a task is told to move: as late as possible with the whole move
+"""Time within its minute at which a task begins to move: as late as possible with the whole move
 inside the minute."""
 LOOK_UPTO: Final = 1.4
 """The end of the observed time, in minutes from the start of the one in which a task is moved. It
@@ -39,7 +39,7 @@ SOURCES: Final = 5_000
 EPOCH_S: Final = 1.0
 """Seconds of an epoch: a peer's default."""
 GOLDEN: Final = 0.618
-"""Its multiples, modulo 1, are spread evenly."""
+"""The golden ratio: its multiples, modulo 1, are spread evenly."""
 
 SCHEMA_FIELDS: Final = (
     Field("time_us", FieldType.LONG),

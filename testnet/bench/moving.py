@@ -49,7 +49,7 @@ MOVES: Final = 5
 POSTS: Final = 4 * round(MINUTE_S / EPOCH_S)
 """Posts in a minute: four an epoch."""
 STALL_GOAL: Final = 2
-"""Epochs."""
+"""The goal for a stall, in epochs."""
 LOOK_S: Final = 0.1
 """Seconds between two looks at the federation."""
 MOVE_S: Final = 120.0

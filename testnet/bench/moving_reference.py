@@ -64,7 +64,7 @@ class Process:
             raise InternalError("the reference's Spark process has ended")
 
     async def tell(self, checkpoint: str) -> None:
-        """Start the query from a checkpoint, or stop it ("")."""
+        """Send a command: start the query from a checkpoint, or stop it ("")."""
         assert self._process.stdin is not None
         await self._process.stdin.send_all(f"{checkpoint}\n".encode())
         await self.done()

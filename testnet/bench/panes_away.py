@@ -23,7 +23,7 @@ RATE: Final = 2_500
 SPAN_S: Final = 120
 """Stime of the rows that are counted each time, seconds: some MB."""
 SPEED: Final = 10
-"""Times real time."""
+"""The speed, as a multiple of real time."""
 
 
 async def away_entry() -> Entry:
@@ -44,7 +44,7 @@ async def away_entry() -> Entry:
             await here.until_ready()
             whole = await _received(there, here, 0)
             await reader.move_task(panes_name(output("moved")), source.id)
-            await _received(there, here, SPAN_S)  # meanwhile the owner ceases to read the input
+            await _received(there, here, SPAN_S)  # meanwhile the owner stops reading the input
             moved = await _received(there, here, 2 * SPAN_S)
     name = "bytes received with the panes made at the source, against the whole input"
     return entry(name, round(moved / 1024), "KB", None, round(whole / 1024))

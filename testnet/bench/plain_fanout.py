@@ -18,7 +18,7 @@ from medusa.testnet.bench.sender import batches
 
 
 async def write(readers: int, parts: int, rows: int) -> None:
-    """Write the parts to all readers."""
+    """Write all parts to all readers."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1", backlog=readers)
     print(listener.socket.getsockname()[1], flush=True)
     streams = [await listener.accept() for _ in range(readers)]

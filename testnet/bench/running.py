@@ -77,7 +77,7 @@ class Running:
         await self.poster.flush()
 
     async def until(self, stream: str, upto: int) -> None:
-        """Read a stream until its boundary is there."""
+        """Read a stream until its boundary reaches `upto`."""
         async for epoch in self.reader.subscribe(stream):
             if epoch.upto >= upto:
                 return
@@ -87,7 +87,7 @@ class Running:
         return (await self.poster.status(federation=False)).peers[0]
 
     async def stream(self, name: str) -> StreamStatus:
-        """A stream as it reports it."""
+        """A stream as the peer reports it."""
         return next(each for each in (await self.status()).streams if each.name == name)
 
     async def until_ready(self) -> None:

@@ -36,8 +36,8 @@ EPOCH_S: Final = EngineConfig().epoch_s
 
 DAY_S: Final = 86_400
 DAY_RATE: Final = 20
-"""A hundredth of 2,000 rows/s with as many panes and groups: what is kept and read when a window
-closes is the same, and the day takes minutes, not hours."""
+"""A hundredth of 2,000 rows/s with as many panes and groups: so the same amount is kept, and read
+when a window closes, but the day takes minutes, not hours."""
 DAY_SPEED: Final = 480
 SAMPLE_S: Final = 1.0
 
@@ -106,7 +106,7 @@ async def _sample(peer: Running, memory: list[int]) -> None:
 
 
 def memory_entry(memory: Sequence[int]) -> Entry:
-    """Memory in the last tenth of the samples, against that of the tenth after a quarter."""
+    """Memory in the last tenth of the samples, against the tenth that follows the first quarter."""
     tenth, quarter = max(1, len(memory) // 10), len(memory) // 4
     late = statistics.median(memory[-tenth:]) / 2**20
     early = statistics.median(memory[quarter : quarter + tenth]) / 2**20

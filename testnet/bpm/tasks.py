@@ -109,7 +109,8 @@ MOVE_S: Final = (1.0, 3.0)
 """Shortest and longest time of a move, seconds: a catch-up and a switch, of an epoch each."""
 
 NOWHERE: Final = -1
-"""The place of a task whose worker is gone, while its owner has not noticed, or is gone too."""
+"""The place of a task whose worker is gone, while its owner has not noticed this, or is gone,
+too."""
 
 
 class Link(NamedTuple):
@@ -340,8 +341,8 @@ class Tasks:
 
 
 def cut(chain: tuple[Link, ...]) -> tuple[Link, ...]:
-    """Cut loops: a task that returns to an earlier node is there under the earlier payments, so
-    that nobody pays in circles."""
+    """Cut loops: a task that returns to an earlier node runs there under the earlier payments, so
+    that payments do not go in circles."""
     *before, last = chain
     for place, link in enumerate(before):
         if link.payee == last.payee:

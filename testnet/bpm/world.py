@@ -147,7 +147,7 @@ class World(Nodes[BrainLike, Event]):
             self.tell(node, event)
 
     def partners(self, node: int) -> tuple[Partner, ...]:
-        """A node's partners, as its Brain is told."""
+        """A node's partners, as its Brain gets them."""
         partners = []
         # sorted, because the order of a set does not follow from the seed
         for other in sorted(self.graph[node]):

@@ -45,7 +45,7 @@ class View:
 
 @dataclass(frozen=True)
 class Shown:
-    """The screen at the time of a key.
+    """The screen at the moment when a key is pressed.
 
     Attributes:
         tables: the titles of the non-empty tables. peers: ids (hex), in order.

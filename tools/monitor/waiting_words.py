@@ -19,8 +19,7 @@ WAIT_S: Final = 5.0
 def why_waiting(stream: str, tasks: Iterable[TaskStatus]) -> str:
     """Why a stream that tasks make stands still; "": it does not stand still, or not for long.
 
-    Args:
-        tasks: all that are known; those of other peers may be among them.
+    Args: tasks: all known tasks; those of other peers may be among them.
     """
     cause = cause_now(stream, tasks)
     return "" if cause is None else in_words(cause)
@@ -45,8 +44,8 @@ def cause_now(stream: str, tasks: Iterable[TaskStatus]) -> Waiting | None:
 
 
 def in_words(cause: Waiting) -> str:
-    """`the window that ends ... waits for S to pass it; S stands at ..., for 12s`; S as commands
-    take it."""
+    """`the window that ends ... waits for S to pass it; S stands at ..., for 12s`; S is the name
+    that commands take."""
     name, long = _named(cause.stream), show_duration(cause.seconds)
     stands = f"{name} stands at {show_time(cause.at)}, for {long}"
     if cause.at == BEGINNING:

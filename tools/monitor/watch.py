@@ -23,7 +23,7 @@ from medusa.tools.monitor.screen import Screen, Seen, screen
 from medusa.tools.monitor.view import View, pressed
 
 PATIENCE_S: Final = 2.0
-"""Seconds until the screen says that its peer is gone; it goes on trying."""
+"""Seconds until the screen reports that its peer is gone; it continues to try."""
 
 
 async def look(client: ClientCalls) -> Seen:

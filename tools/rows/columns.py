@@ -23,8 +23,8 @@ SHOWN_NAMES: Final = 30
 
 
 OURS: Final = frozenset({STIME, SEQ})
-"""Columns of what `medusa subscribe` and `medusa try --out` write, which no schema can have: they
-are left out of what is posted, and are no mistake."""
+"""Columns that `medusa subscribe` and `medusa try --out` write, and that no schema can have:
+posting leaves them out, without an error."""
 
 
 class Columns:
@@ -159,7 +159,8 @@ def check_names(
 
 
 def _said_of(extra: Sequence[str], schema: Schema, *, flags: bool) -> str:
-    """The error about columns that are no fields. flags: name the command's options about them."""
+    """The error about columns that are no fields. flags: whether to name the command's options
+    about them."""
     if not extra:
         return ""
     mend = (
@@ -265,7 +266,7 @@ def _reason_against(text: str) -> str:
 
 
 def shown_value(value: pa.Scalar) -> str:
-    """A value as text; those of a calendar may be beyond the one that Python has."""
+    """A value as text; a date may be beyond Python's calendar."""
     try:
         return str(value.as_py())
     except (ValueError, OverflowError):

@@ -23,7 +23,7 @@ _NOT_UTF_8: Final = re.compile(r"CSV column #(\d+): Row #(\d+): .*invalid UTF8")
 
 
 Choose = Callable[[Sequence[str]], Sequence[str]]
-"""Chooses the columns of a file that are read."""
+"""A function that chooses the columns of a file to read."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,8 @@ class Dialect:
 
     Attributes:
         separator: between values. quoted: whether values may stand in quotation marks.
-        null: the text that means that there is no value. what: names the columns, for messages.
+        null: the text that stands for a missing value. what: the names of the columns, for
+            messages.
     """
 
     separator: str = ","
@@ -97,8 +98,8 @@ class Lines:
 
 
 def csv_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
-    """Parse CSV whose first line names the columns. The first table is empty, and has their names;
-    the others have those that are chosen.
+    """Parse CSV whose first line names the columns. The first table is empty, and has all names;
+    the others have the chosen columns.
 
     Raises:
         InvalidInputError: names the row, and the field if there is one.
@@ -117,7 +118,7 @@ def csv_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
         )
     except (pa.ArrowException, UnicodeDecodeError) as error:
         raise InvalidInputError(f"its first line: {' '.join(str(error).split())}") from None
-    if first_line.num_rows:  # Arrow ends lines at CR as well, and the blocks of lines do not
+    if first_line.num_rows:  # Arrow ends lines at CR, too; the blocks of lines do not
         raise InvalidInputError("its lines end with CR alone: write LF, as `tr '\\r' '\\n'` does")
     names = first_line.column_names
     lines = Lines(names, Dialect(), choose(names))

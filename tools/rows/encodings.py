@@ -10,7 +10,7 @@ from typing import Final
 from medusa.overlay.errors import InvalidInputError
 
 LOOKED_AT: Final = 4
-"""First bytes of a text that tell its encoding."""
+"""Number of first bytes of a text by which its encoding is recognised."""
 
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),

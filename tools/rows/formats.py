@@ -35,7 +35,7 @@ BATCH_BYTES: Final = 32 * 2**20
 """Bytes of a batch's columns, if rows are long: as much as a poster has under way."""
 
 PARQUET_ROWS: Final = 8192
-"""Rows read at once from Parquet, which does not tell the length of its rows before."""
+"""Rows read at once from Parquet, which does not have the length of its rows beforehand."""
 
 ARROW_FILE_MAGIC: Final = b"ARROW1"
 
@@ -221,7 +221,7 @@ def _parts(table: pa.Table) -> Iterator[pa.Table]:
 
 
 def _bytes(table: pa.Table) -> int:
-    """Bytes of a table's columns, with each value of a dictionary as often as it occurs."""
+    """Bytes of a table's columns; a value of a dictionary counts as often as it occurs."""
     total: int = table.nbytes
     for column in table.columns:
         if pa.types.is_dictionary(column.type) and pa.types.is_string(column.type.value_type):

@@ -40,7 +40,7 @@ PANDAS_INDEX: Final = "__index_level_"
 """The prefix of the column that pandas makes from an unnamed index."""
 
 _FAILURES: Final = (pa.ArrowException, TypeError, ValueError, OverflowError)
-"""The errors of pyarrow for values that make no column."""
+"""The errors that pyarrow raises for values that make no column."""
 
 
 def to_table(rows: Rows, schema: Schema) -> pa.Table:

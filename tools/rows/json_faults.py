@@ -16,7 +16,7 @@ from medusa.overlay.encoding import MALFORMED
 from medusa.tools.rows.columns import SHOWN_CHARACTERS
 
 Members: TypeAlias = dict[str, msgspec.Raw]
-"""An object: each of its values as it is written."""
+"""An object: each of its values as text of JSON."""
 
 MEMBERS: Final = msgspec.json.Decoder(Members)
 
@@ -38,7 +38,7 @@ TYPES: Final[dict[FieldType, object]] = {
     FieldType.STRING: str,
     FieldType.TIMESTAMP: str | float,  # see `medusa.tools.rows.moments`
 }
-"""The values that a field takes."""
+"""The values that a field of each type accepts."""
 
 
 def _whole(bits: int) -> str:
@@ -58,7 +58,7 @@ _TAKEN: Final = {
 }
 
 _KINDS: Final = {b'"': "a text", b"{": "an object", b"[": "a list", b"t": "a bool", b"f": "a bool"}
-"""Kinds of values, by the byte with which they begin; others are numbers."""
+"""Kinds of values, by their first byte; all others are numbers."""
 
 
 def lines_of(text: bytes) -> Iterator[bytes]:
@@ -67,7 +67,8 @@ def lines_of(text: bytes) -> Iterator[bytes]:
 
 
 def fault_in(row: bytes, columns: Mapping[str, Field]) -> str:
-    """Why an object is no row, to follow the row's number; "": it is one, but for its names.
+    """Why an object is no row, as words that follow the row's number; "": it is one, apart from its
+    names.
 
     Args:
         columns: the fields, by the columns' names.
@@ -145,16 +146,17 @@ _MARK: Final = ord('"')
 
 def quotes(text: bytes) -> int:
     """How many quotation marks begin or end a text in JSON."""
-    # five times as fast as bytes.count, which takes 3 % of the time of reading
+    # this is five times as fast as bytes.count, which takes 3 % of the reading time
     marks = int(np.count_nonzero(np.frombuffer(text, np.uint8) == _MARK))
     if b"\\" not in text:
         return marks
-    return marks - text.replace(b"\\\\", b"").count(b'\\"')  # escaped ones, behind no escaped \
+    # without escaped quotation marks, whose backslash is not escaped itself
+    return marks - text.replace(b"\\\\", b"").count(b'\\"')
 
 
 def name_twice(row: bytes) -> str:
-    """The fault of an object that has a name twice, to follow the row's number; "": it has none, or
-    is no object."""
+    """The fault of an object that has a name twice, as words that follow the row's number; "": it
+    has no name twice, or is no object."""
     try:
         once = quotes(row) == quotes(msgspec.json.encode(MEMBERS.decode(row)))
     except MALFORMED:

@@ -57,9 +57,9 @@ _ARRAY: Final = _Form(msgspec.json.Decoder(list[Members]).decode, _elements)
 class JsonRows:
     """Decodes objects that are rows of one schema.
 
-    A decoder takes the last of two values with one name, and does not tell. So the quotation marks
-    of a text are counted: two for each name that was read, and two for each text. Where there are
-    more, its rows are read again, one by one.
+    A decoder silently takes the last of two values with one name. So the quotation marks of a text
+    are counted: two for each name that was read, and two for each text. If there are more, its rows
+    are read again, one by one.
     """
 
     def __init__(self, columns: Columns) -> None:
@@ -67,7 +67,7 @@ class JsonRows:
         self._fields = columns.schema.fields
         self._ours = sorted(OURS - {*columns.wanted(sorted(OURS))})
         self._dotted: dict[str, str] = {}
-        # what an absent field is; the number of those that are left tells how many were absent
+        # this stands for an absent field; the number of those left says how many were absent
         self._nulls, self._unset = repeat(None, _MANY), repeat(UNSET, _MANY)
         self._read_as({})
 
@@ -224,7 +224,8 @@ def _column(values: list[Any], field: Field) -> tuple[pa.Array, int]:
 
 
 def _times(values: list[str | float | None]) -> tuple[pa.Array, int]:
-    """Texts or numbers, as they are; as texts where there are both. And how many were texts."""
+    """The values unchanged if all are texts or all are numbers, else all as texts; and the number
+    of texts."""
     kinds = set(map(type, values)) - {type(None)}
     if kinds == {str, float}:
         made = [repr(each) if isinstance(each, float) else each for each in values]

@@ -32,17 +32,18 @@ _MICROSECONDS: Final = 1_000_000
 _DAY_US: Final = 86_400 * _MICROSECONDS
 
 NUMBER_FORM: Final = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""Seconds as a text, also for RE2."""
+"""A pattern of seconds as text, for Python and RE2."""
 
 _PARTS: Final = rf"^{MOMENT_FORM}$"
 
 _YEARS_FROM: Final = -62_135_596_800 * _MICROSECONDS
 _YEARS_UNTIL: Final = 253_402_300_800 * _MICROSECONDS
-"""From 0001-01-01 until 10000-01-01: there Arrow writes moments as we do."""
+"""From 0001-01-01 until 10000-01-01: in this range Arrow writes moments as this program does."""
 
 
 def moments_of(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """The column as timestamps, null where a value is no moment; None: none of its type are."""
+    """The column as timestamps, null where a value is no moment; None: the column's type has no
+    moments."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return _of_units(column.cast(pa.int64()), _PER_SECOND[kind.unit])
@@ -92,7 +93,8 @@ def _checked_product(counts: pa.ChunkedArray, micros: int) -> pa.ChunkedArray:
 
 
 def _of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The usual column has one form, which Arrow reads at once; else each text by its own."""
+    """Texts as timestamps. A usual column has one form, which Arrow reads quickly; otherwise each
+    text is read by its own form."""
     read = _reader_of(texts)
     if read is not None:
         with suppress(pa.ArrowInvalid):
@@ -101,8 +103,8 @@ def _of_texts(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _reader_of(texts: pa.ChunkedArray) -> Callable[[pa.ChunkedArray], pa.ChunkedArray] | None:
-    """The reader of the first text's form, if Arrow has one: to fail costs it as much per value as
-    `_of_any` takes."""
+    """The reader of the first text's form, if Arrow has one. (A failure of Arrow's reader costs as
+    much per value as `_of_any`.)"""
     first = texts.drop_null().slice(0, 1)
     for read in (_zoned, _local, _numbers):
         with suppress(pa.ArrowInvalid):
@@ -124,7 +126,7 @@ def _numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _of_numbers(texts: pa.ChunkedArray, seconds: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Seconds, but for those whose text may be a date as well."""
+    """Numbers of seconds as timestamps; null where the text may also be a date."""
     moments = micros_of(seconds).cast(_UTC)
     if pc.any(pc.and_(pc.greater_equal(seconds, 1.9e7), pc.less(seconds, 2.1e7))).as_py():
         ambiguous = pc.match_substring_regex(texts, f"^{AMBIGUOUS_NUMBER}$")
@@ -146,7 +148,7 @@ def _of_forms(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     part = {name: pc.struct_field(found, name) for name in _NAMES}
     year, cycles = _years(part["year"])
     leap = pc.equal(part["day"], "02-29")
-    day = pc.if_else(leap, "02-28", part["day"])  # all years have that
+    day = pc.if_else(leap, "02-28", part["day"])  # all years have this day
     clock = [pc.if_else(pc.equal(part[each], ""), "00", part[each]) for each in _CLOCK]
     date = pc.binary_join_element_wise(year, day, "-")
     whole = pc.binary_join_element_wise(date, pc.binary_join_element_wise(*clock, ":"), " ")
@@ -165,7 +167,8 @@ _NAMES: Final = ("year", "day", *_CLOCK, "fraction", "zone")
 
 
 def _years(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The year of the cycle that has 2000, as text, and the number of cycles from there."""
+    """For each year, the equivalent year in the cycle of 2000, as text, and the number of cycles
+    from there."""
     years = pc.replace_substring_regex(texts, r"^\+", "").cast(pa.int64())
     cycles = pc.floor(pc.divide(years.cast(pa.float64()), float(CYCLE_YEARS))).cast(pa.int64())
     within = pc.subtract(years, pc.multiply(cycles, CYCLE_YEARS))
@@ -174,7 +177,7 @@ def _years(texts: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _shifts(zones: pa.Array) -> pa.Array:
-    """How many seconds local time is ahead of UTC."""
+    """The seconds by which local time is ahead of UTC."""
     digits = pc.replace_substring_regex(zones, r"[^0-9]", "")
     digits = pc.utf8_rpad(digits, 4, "0").cast(pa.int64())
     hours = pc.divide(digits, 100)
@@ -185,7 +188,7 @@ def _shifts(zones: pa.Array) -> pa.Array:
 
 def _joined(seconds: pa.Array, micros: pa.Array) -> pa.Array:
     """Seconds and microseconds as one count; null where that does not fit."""
-    below = pc.less(seconds, 0)  # their count is made from the second above: that fits
+    below = pc.less(seconds, 0)  # computed from the next second, so that the product fits
     seconds = pc.add(seconds, below.cast(pa.int64()))
     micros = pc.subtract(micros, pc.if_else(below, _MICROSECONDS, 0))
     most, rest = divmod(END, _MICROSECONDS)

@@ -19,7 +19,7 @@ SLICE_S: Final = 0.25
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows to post together, no earlier than `due`, seconds after the first."""
+    """Rows to post together, no earlier than `due`, seconds after the first piece."""
 
     table: pa.Table
     due: float = 0.0

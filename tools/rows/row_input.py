@@ -29,8 +29,8 @@ GROWN_S: Final = 0.2
 """Seconds between checks whether a followed file has grown."""
 
 CAUGHT_UP_S: Final = 1.0
-"""Seconds between two words that all of a followed file is read, while nothing comes: a stream's
-boundary goes by them."""
+"""Seconds between two reports, while no rows come, that a followed file is read to its end: the
+stream's boundary follows these reports."""
 
 _PACKED: Final = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 """The first bytes of compressed files, and the compression."""
@@ -51,8 +51,8 @@ class RowInput(io.RawIOBase):
         growing: whether it is a followed file.
         torn: whether its last line may be incomplete: the pipe had a byte.
         in_line: whether the bytes taken so far end within a line.
-        on_caught_up: is told, while a followed file does not grow, of a time at which all of its
-            bytes were taken, and whole lines; seconds since the epoch.
+        on_caught_up: called, while a followed file does not grow, with a time at which all of its
+            bytes were taken and ended with a whole line; seconds since the epoch.
     """
 
     def __init__(self, file: IO[bytes], until: int | None = None) -> None:

@@ -32,7 +32,7 @@ GROUP_BYTES: Final = 32 * 2**20
 """Bytes of such rows, if they are long."""
 
 FINISH_S: Final = 2.0
-"""Seconds after which a reader of our pipe that takes nothing is not told the end of the rows."""
+"""Seconds after which a reader of our pipe that takes nothing does not get the end of the rows."""
 
 
 class RowWriter(Protocol):

@@ -60,7 +60,7 @@ class Asked(Struct, frozen=True):
 
 
 class _Found(Struct, frozen=True):
-    """What is known of a file's columns so far; see `Rows`."""
+    """The facts about a file's columns so far; see `Rows`."""
 
     dropped: list[str] = []
     unfilled: list[str] = []
@@ -76,12 +76,12 @@ class Rows:
 
     Attributes:
         total: bytes of the file, or None if not known (a pipe).
-        rows: of the file, if its format tells, once the first have been read.
+        rows: the number of the file's rows, if its format has it, once the first rows are read.
         dropped: columns that the schema does not have, found so far.
         unfilled: fields that no column has filled so far.
         caught_up: of a followed file whose last batch was empty: a time, in seconds since the
             epoch, at which it had no more rows than those read; else None.
-        goes_on: whether the rows that come next still come to this file.
+        goes_on: whether later rows will still be added to this file.
     """
 
     asked: Asked
@@ -245,5 +245,5 @@ def _write(rows: RowFile, payload: pa.Schema, source: RowInput) -> None:
 
 
 if __name__ == "__main__":
-    # at once, because a thread of Arrow's that reads ahead would end the process with an abort
+    # at once: otherwise a thread of Arrow's that reads ahead would abort the process
     os._exit(main())

@@ -121,7 +121,7 @@ def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
 
 
 def _plain(table: pa.Table, header: _Header) -> pa.Table:
-    """The plain values, where Zeek writes them encoded."""
+    """The table with decoded values, where Zeek encodes them."""
     for index, name in enumerate(table.column_names):
         column = table.column(index)
         if header.type_of(name) == "bool":

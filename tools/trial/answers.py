@@ -32,8 +32,8 @@ class Answers:
     """Collects the answers of a trial; the first rows are for the screen.
 
     Attributes:
-        rows: by stream, how many there are. beginnings: by stream, the first of them.
-        whole: keep all rows, not the first ones alone.
+        rows: by stream, the number of its rows. beginnings: by stream, its first rows. whole:
+            whether to keep all rows, instead of the first ones only.
     """
 
     whole: bool = False
@@ -104,7 +104,7 @@ def with_moments(table: pa.Table) -> pa.Table:
 
 
 class Files:
-    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`, also those without
+    """Writes answers as `FOLDER/<last part of the stream's name>.parquet`, even answers without
     rows.
 
     Raises:

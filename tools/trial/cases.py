@@ -28,7 +28,7 @@ class Case:
     """A query under test.
 
     Attributes:
-        name: its folder, below the one that was given.
+        name: its folder, relative to the given one.
         inputs, expected: files by the streams' names, as a query may write them.
     """
 
@@ -47,7 +47,7 @@ def find_cases(folder: Path, pattern: str | None = None) -> list[Case]:
 
     Raises:
         NotFoundError: there is no such folder, or no such case in it.
-        InvalidInputError: a case is made in another way; names the file.
+        InvalidInputError: a folder is no proper case; the message names the file.
     """
     if not folder.is_dir():
         raise NotFoundError(f"no such folder: {folder}")

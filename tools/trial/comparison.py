@@ -21,7 +21,8 @@ from medusa.tools.trial.answers import with_moments
 from medusa.tools.trial.recordings import arrow_schema_of, field_type_of
 
 TOLERANCE: Final = 1e-9
-"""Of floating-point numbers, relative: sums differ in their last bits by the order of addition."""
+"""The relative tolerance of floating-point numbers: the last bits of a sum depend on the order of
+addition."""
 
 Row = tuple[Any, ...]
 
@@ -31,9 +32,9 @@ class Differences:
     """The differences between an answer and the expected rows.
 
     Attributes:
-        columns: those that were compared.
-        rows: of the answer, how many. expected: how many there should be.
-        missing: rows that should be there. unexpected: rows that should not.
+        columns: the compared columns. rows: the number of the answer's rows. expected: the number
+            of expected rows. missing: expected rows that the answer lacks. unexpected: rows of the
+            answer that were not expected.
     """
 
     columns: tuple[str, ...]
@@ -120,7 +121,7 @@ def _key(value: object) -> tuple[str, object]:
 
 
 def _near(one: Row, other: Row, floats: Sequence[int]) -> bool:
-    """Whether floats of equal rows are the same, but for their last bits."""
+    """Whether the floats of two rows are equal, apart from their last bits."""
     return all(
         not isinstance(one[n], float)
         or not math.isfinite(one[n])
@@ -130,7 +131,7 @@ def _near(one: Row, other: Row, floats: Sequence[int]) -> bool:
 
 
 def _order(row: Row) -> tuple[tuple[int, Any], ...]:
-    """Nulls first; NaN is after all numbers."""
+    """A sort key of rows: nulls are first; NaN is after all numbers."""
     return tuple(
         (0, 0)
         if value is None

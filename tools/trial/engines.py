@@ -26,19 +26,15 @@ class Engine(StrEnum):
 
     @property
     def remark(self) -> str:
-        """What a person waits for while the engine starts; "": there is no such wait."""
+        """A remark for a person who waits while the engine starts; "": it starts at once."""
         return "starts a peer and Spark" if self is Engine.SPARK else ""
 
 
 def engine_of(asked: str | None) -> tuple[Engine, str]:
-    """The engine for a trial, and a remark about the choice. Without Java it is `reference`: it
-    gives the same rows, only slower for many rows, and whoever tries a query wants to see rows.
-
-    Args:
-        asked: None: Spark, where it can run.
-
-    Raises:
-        InvalidInputError: Spark is asked for and cannot run here; says why, and the mend.
+    """The engine for a trial, and a remark about the choice. Without Java it is `reference`, which
+    computes the same rows, only slower if they are many. Args: asked: the wanted engine; None:
+    Spark if it can run. Raises: InvalidInputError: the user wants Spark, and it cannot run here;
+    the message says why, and how to mend it.
     """
     if asked == Engine.REFERENCE:
         return Engine.REFERENCE, ""

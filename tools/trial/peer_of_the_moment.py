@@ -39,7 +39,8 @@ from medusa.tools.trial.engines import Engine
 from medusa.tools.trial.trial import Trial
 
 EPOCH_S: Final = 0.05
-"""The shortest epoch, seconds: the answers are waited for, and nothing else is computed."""
+"""The shortest epoch, seconds: a person waits for the answers, and the peer computes nothing
+else."""
 
 LOOK_S: Final = 0.2
 """Seconds between two checks whether a task has failed."""
@@ -47,10 +48,11 @@ LOOK_S: Final = 0.2
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LOG: Final = re.compile(r"; see \S+$")
-"""Of a reason: a file of the peer, which is gone when the reason is read."""
+"""A pattern of a reason's part that names a log file: the peer is gone when a person reads the
+reason."""
 
 Take = Callable[[str, pa.Table], None]
-"""Takes a stream's next tuples; first an empty table."""
+"""A function that takes a stream's next tuples; its first call gets an empty table."""
 
 
 @dataclass
@@ -59,8 +61,8 @@ class Posted:
 
     Attributes:
         rows: their number.
-        late: rows that came too late, behind the stream's slack; only where there are some.
-        unfilled: fields that no column filled; only where there are some.
+        late: rows that were late, behind the stream's slack; only streams with such rows. unfilled:
+            fields that no column filled; only streams with such fields.
     """
 
     rows: dict[str, int] = field(default_factory=dict)
@@ -70,8 +72,7 @@ class Posted:
     def remarks(self, trial: Trial, answers: Mapping[str, int]) -> list[str]:
         """Remarks about the files, and about answers without rows.
 
-        Args:
-            answers: by stream, the number of rows.
+        Args: answers: by stream, the number of its rows.
         """
         told = []
         for stream, file in trial.files.items():
@@ -93,12 +94,9 @@ async def run_trial(
     functions: FunctionsConfig = NO_FUNCTIONS,
     engine: Engine = Engine.SPARK,
 ) -> Posted:
-    """Create everything at a peer of its own, post the files, give each answer out as it comes.
-
-    Args:
-        speed: times the recorded speed; None: as fast as possible.
-        functions: those of users that its queries may call.
-        engine: what computes them.
+    """Create everything at a temporary peer, post the files, and pass on each answer as it comes.
+    Args: speed: a multiple of the recorded speed; None: as fast as possible. functions: the
+    functions of users that its queries may call. engine: the engine that computes them.
 
     Raises:
         MedusaError: it cannot be created or computed, or a row does not fit.
@@ -114,10 +112,8 @@ async def run_at(
     take: Take,
     speed: float | None = None,
 ) -> Posted:
-    """The same at a peer that runs. Each stream gives an empty table first.
-
-    Args:
-        streams: what to take: streams of `trial.made`.
+    """Run a trial at a running peer. Each stream first passes on an empty table. Args: streams: the
+    streams to take, of `trial.made`.
     """
     with _as_in_the_document(trial):
         await create(client, trial.document)
@@ -132,13 +128,13 @@ async def run_at(
 async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
     """Stop the trial's queries, so that the peer computes nothing more for them."""
     for query in trial.document.queries:
-        with suppress(NotFoundError):  # it could not be created
+        with suppress(NotFoundError):  # the query may not have been created
             await client.stop_query(query.name)
 
 
 @contextmanager
 def _as_in_the_document(trial: Trial) -> Iterator[None]:
-    """One error of the tasks, with the document's names."""
+    """Raise the error of a group of tasks alone, with the document's names."""
     try:
         with one_error():
             yield
@@ -153,12 +149,9 @@ async def open_peer_of_the_moment(
     profile: Profile = "edge",
     engine: Engine = Engine.SPARK,
 ) -> AsyncIterator[AsyncMedusaClient]:
-    """Start a peer of a federation of its own; nothing of it stays. Yields a client of it.
-
-    Args:
-        functions: those that it allows.
-        profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
-        engine: what computes its tasks.
+    """Start a peer of a federation of its own; none of its files stay. Yields a client of it. Args:
+    functions: the functions that it allows. profile: of Spark: see
+    `medusa.engine.spark.config.SparkConfig`. engine: the engine of its tasks.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that
     logging.getLogger().addHandler(logging.NullHandler())
@@ -187,7 +180,7 @@ async def create(client: AsyncMedusaClient, document: Document) -> None:
     """Create everything that a document defines, and start its queries.
 
     Raises:
-        MedusaError: the peer refuses something.
+        MedusaError: the peer refuses a definition.
     """
     for schema in document.schemas:
         await client.create_schema(schema)
@@ -211,10 +204,9 @@ async def follow(
     *,
     corrected: bool = False,
 ) -> None:
-    """Give the tuples of the outputs out as they come, until these streams have ended.
-
-    Args:
-        corrected: those of streams with revisions in the end, as they are with these.
+    """Pass on the tuples of the outputs as they come, until these streams have ended. Args:
+    corrected: whether to pass on the tuples of streams with revisions at the end, with the
+    revisions applied.
 
     Raises:
         UnavailableError: a task of the queries has failed: its answers would never come.
@@ -237,7 +229,7 @@ async def post_files(
     """Post each stream's file and end the stream.
 
     Args:
-        speed: times the recorded speed; None: as fast as possible.
+        speed: a multiple of the recorded speed; None: as fast as possible.
         names: fields by columns of other names.
 
     Raises:
@@ -288,7 +280,7 @@ async def _follow(client: AsyncMedusaClient, stream: str, take: Take) -> None:
 
 @dataclass
 class _Start:
-    """The start of files that are posted at the speed of their time: they have one clock.
+    """The common start of files that are posted at the speed of their times.
 
     Attributes:
         waits: the number of files that have not been opened yet. first: their least stime so far.

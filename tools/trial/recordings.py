@@ -71,7 +71,8 @@ def recording_of(
 
     Raises:
         NotFoundError: there is no such file.
-        RecordingError: it is of another format, or has no column with a time; names the file.
+        RecordingError: it is of another format, or has no column with a time; the message names the
+            file.
     """
     fields: list[Field] = []
     left_out: dict[str, str] = {}
@@ -110,7 +111,8 @@ def with_key(schema: Schema, key: Sequence[str], file: Path) -> Schema:
         file: it is the schema of its rows.
 
     Raises:
-        RecordingError: a column of the key is not there, or cannot be one; names the file.
+        RecordingError: a column of the key is missing, or cannot be in a key; the message names the
+            file.
     """
     fields = tuple(
         msgspec.structs.replace(each, nullable=each.nullable and each.name not in key)
@@ -145,7 +147,8 @@ def _time_of(file: Path, fields: Sequence[Field], time: str | None, *, without_r
 
 
 def field_type_of(file: Path, column: pa.Field) -> FieldType:
-    """The type of the field that a column becomes. Raises: RecordingError: there is none."""
+    """The type of the field that a column becomes. Raises: RecordingError: no field has such a
+    type."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -171,7 +174,7 @@ def arrow_schema_of(file: Path) -> pa.Schema:
                 return _of_parquet(file)
             case Format.CSV:
                 beginning = _beginning(file, end_of_quoted_lines)
-                options = pv.ReadOptions(use_threads=False)  # they outlive a failure
+                options = pv.ReadOptions(use_threads=False)  # the options outlive a failure
                 return _typed(pv.read_csv(io.BytesIO(beginning), options))
             case Format.JSON:
                 beginning = _beginning(file, end_of_lines)
@@ -199,7 +202,8 @@ def _json(beginning: bytes) -> pa.Table:
     """The columns of objects.
 
     Raises:
-        InvalidInputError: names the first row, from 1, that does not go with those before it.
+        InvalidInputError: a row does not fit those before it; the message names the first such row,
+            from 1.
     """
     whole = pj.ReadOptions(block_size=len(beginning) + 1, use_threads=False)
     try:

@@ -25,19 +25,19 @@ from medusa.tools.rows.columns import OURS
 from medusa.tools.trial.recordings import RecordingError, recording_of, with_key
 
 SELF: Final = "you"
-"""The participant of names without one, where there is no home that says another."""
+"""The participant of names without one, if there is no home."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What is created, and the files that are posted.
+    """The objects to create, and the files to post.
 
     Attributes:
         files: by source stream. outputs: the streams whose tuples are the answer, in order.
-        made: by the document's names, all streams that its queries make.
-        shown: by names that are others than in the document, the document's.
-        names: fields by columns of other names, in all files.
-        left_out: which columns of files are no fields, and why.
+        made: by the document's names, all streams that its queries make. shown: for each name that
+            differs from the document's, the document's. names: fields by columns of other names, in
+            all files.
+        left_out: the columns of files that are no fields, and why.
     """
 
     participant: str
@@ -69,19 +69,18 @@ def trial_of(
     """The trial of a document.
 
     Args:
-        files: by the streams' names as they were given.
+        files: by the streams' names as the user gave them.
         time: see `medusa.tools.trial.recordings.recording_of`.
         own: the participant of names without one.
-        case: a path for all its names, under `own`; None: they stay, if they are the document's
-            participant's.
+        case: a path for all its names, under `own`; None: the names stay.
         keys: by the names of streams that the document does not declare and reads as tables, the
             columns of their keys.
         names: see `Trial`.
 
     Raises:
-        InvalidInputError: the document is wrong; names the place and the reason.
-        RecordingError: a file is, or a key.
-        NotFoundError: no file is given for a stream, or there is no such file.
+        InvalidInputError: the document is wrong; the message names the place and the reason.
+            RecordingError: a file or a key is wrong. NotFoundError: a stream has no file, or the
+            file does not exist.
     """
     base = f"{SCHEME}{own}/"
     draft = read_draft(text, base)
@@ -237,7 +236,7 @@ def _ours(
                     schema=own_name(each.schema),
                     history_us=MAX_SPAN_US,
                     max_ahead_us=None,
-                    idle=Idle.EXPLICIT,  # recorded rows make their own time
+                    idle=Idle.EXPLICIT,  # recorded rows have times that differ from the clock's
                     leader="",
                     k_safety=0,
                     readers=("*",),
@@ -262,7 +261,7 @@ def _ours(
 
 
 def _alone(query: Query, own_name: Callable[[str], str]) -> Query:
-    """The query at a peer that has no other to survive it."""
+    """The query without a standby, because the peer is alone."""
     return structs.replace(
         query,
         name=own_name(query.name),
@@ -274,7 +273,7 @@ def _alone(query: Query, own_name: Callable[[str], str]) -> Query:
 
 
 def _answers(query: Query) -> list[str]:
-    """The streams that no box of the query reads, and those that it names as outputs."""
+    """The streams that no box of the query reads, and the streams that it names as outputs."""
     inner = {stream for box in query.boxes for stream in box.inputs}
     made = [stream for box in query.boxes for stream in box.outputs]
     return [stream for stream in made if stream not in inner or stream in query.outputs]

@@ -33,7 +33,7 @@ class Arguments:
             raise InvalidInputError(f"{len(self._values)} arguments: expected {signature}")
 
     def value(self) -> Value:
-        """The next argument as it came; None: it was left out."""
+        """The next argument, unchanged; None: it was left out."""
         self._taken += 1
         return self._values.pop(0) if self._values else None
 
@@ -44,7 +44,7 @@ class Arguments:
             default: its value if it is left out or nil.
 
         Raises:
-            InvalidInputError: it is of another type, or has a member that the type has not.
+            InvalidInputError: it is of another type, or has a member that the type lacks.
         """
         value = self.value()
         if value is None and default is not None:
@@ -64,7 +64,8 @@ class Arguments:
 
 
 def _unknown(given: Value, made: Any) -> str:  # noqa: ANN401 - of any type of argument
-    """A member of a struct that its type has not, which would be lost unseen; "": there is none."""
+    """A member of a struct that the type lacks, and that would be lost silently; "": there is
+    none."""
     if isinstance(made, Struct) and isinstance(given, Mapping):
         config = made.__struct_config__
         fields = {each.encode_name: each.name for each in msgspec.structs.fields(made)}

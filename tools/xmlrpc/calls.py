@@ -28,7 +28,7 @@ from medusa.tools.xmlrpc.values import Call, Value
 Answer: TypeAlias = dict[str, Value]
 
 Made: TypeAlias = Callable[[], Value]
-"""Makes the value of an answer: in a thread, when it is this answer's turn."""
+"""A function that makes the value of an answer: in a thread, when it is this answer's turn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +49,8 @@ class Calls:
     threads: Threads
 
     async def answer(self, call: Call) -> Made:
-        """
-        Returns:
-            what makes the answer's value; it may raise an error of the call, too.
+        """Carry out a call. Returns: the function that makes the answer's value; it may raise an
+        error of the call, too.
 
         Raises:
             NotFoundError: there is no such method.
@@ -129,7 +128,8 @@ class Calls:
         options = arguments.take(SinkOptions, SinkOptions())
         if operation is Operation.ADD:
             after = boundary_of(options.after, BEGINNING)
-            await self.client.receive_events(stream, after)  # raises what a subscription would
+            # it raises the errors of a subscription
+            await self.client.receive_events(stream, after)
             self.sinks.add(self.subscriber, sink, after, options.certificate)
         else:
             self.sinks.remove(self.subscriber, sink)

@@ -18,7 +18,7 @@ from medusa.tools.rows.row_output import readable
 from medusa.tools.xmlrpc.values import Value
 
 BATCH_VALUES: Final = 50_000
-"""Fields of tuples in one batch: some megabytes of XML, unless texts are long."""
+"""Fields of tuples in one batch: a few megabytes of XML, unless texts are long."""
 
 WHOLE: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT, FieldType.LONG})
 """Types whose values a client may write as the text of a number."""
@@ -42,8 +42,8 @@ def table_of(events: list[dict[str, Value]], schema: Schema) -> pa.Table:
 
 
 def _given(value: Value, field: Field | None) -> Value:
-    """The value as the events of one post can have it together: clients write the same type in
-    several ways, as XML-RPC has 32 bits, no parts of seconds, and not every text."""
+    """The value in one form for all events of a post. Clients write one type in several forms,
+    because XML-RPC has only 32 bits, no fractions of seconds, and not every text."""
     match value:
         case bytes():
             try:

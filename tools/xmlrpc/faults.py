@@ -29,10 +29,11 @@ NUMBERS: Final[Mapping[str, int]] = {
     "stopped": 19,
     "internal": 20,
 }
-"""By the code of an error on the peer's own wire. A number never gets another meaning."""
+"""The numbers of faults, by the code of an error on the peer's own wire. A number never gets
+another meaning."""
 
 
 def number_of(error: MedusaError) -> int:
-    """The fault's number: that of the error, or of the kind of errors that it is one of."""
+    """The fault's number: the error's, or that of the nearest base class that has one."""
     codes = (kind.code for kind in type(error).__mro__ if issubclass(kind, MedusaError))
     return next(NUMBERS[code] for code in codes if code in NUMBERS)

@@ -176,7 +176,7 @@ async def post(
 
 
 def _written(http: h11.Connection, head: h11.Request | h11.Response, body: bytes) -> bytes:
-    """A whole message."""
+    """The bytes of a whole message."""
     events = (head, h11.Data(data=body), h11.EndOfMessage())
     return b"".join(http.send(event) or b"" for event in events)
 

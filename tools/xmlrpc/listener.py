@@ -68,12 +68,12 @@ IDLE_S: Final = 120.0
 """Seconds between two requests over one connection: longer than any pull waits."""
 
 BODIES_AT_ONCE: Final = 32
-"""Requests and answers under way. Each token has as many as are free: others of it wait for their
-turn."""
+"""Requests and answers under way. Each token may have as many as are free; further ones wait for
+their turn."""
 
 CONNECTIONS: Final = ConnectionLimits(handshakes=64, per_network=32, per_holder=96, in_all=192)
-"""Fewer than of clients of the peer's own protocol: an answer that waits for its turn is held as
-tuples, and takes up to 8 MiB."""
+"""The most connections, fewer than for clients of the peer's own protocol: an answer that waits for
+its turn is held as tuples, and takes up to 8 MiB."""
 
 PATIENCE_S: Final = 20.0
 """Seconds for which a stream's leader, or a query's peer, may be away during one call."""
@@ -85,7 +85,7 @@ SHORT_BYTES: Final = 16 * 2**10
 """Bytes of a document that is read on the event loop: a thread costs more."""
 
 PATHS: Final = frozenset({"/", "/RPC2"})
-"""Where the calls are answered."""
+"""The paths under which the calls are answered."""
 
 KINDS: Final = frozenset({XML, "application/xml"})
 
@@ -95,7 +95,7 @@ _BASIC: Final = re.compile(r"basic +([A-Za-z0-9+/=]+)", re.IGNORECASE)
 
 @dataclass(frozen=True, eq=False)
 class Desk:
-    """What all connections of the listener share."""
+    """The state that all connections of the listener share."""
 
     identity: Identity
     clients: Clients
@@ -111,7 +111,7 @@ class Desk:
     async def client(
         self, proof: bytes, came_from: Address, patience_s: float = PATIENCE_S
     ) -> AsyncIterator[Calls]:
-        """The calls of a client inside the peer, with that token.
+        """The calls of a new client inside the peer, with that token.
 
         Raises:
             NotAuthorisedError: the token does not count.
@@ -135,7 +135,7 @@ class Desk:
 
     @asynccontextmanager
     async def reader(self, proof: bytes, came_from: Address) -> AsyncIterator[AsyncMedusaClient]:
-        """A client of its own for a sink, which outlives the connection that subscribed it."""
+        """A new client for a sink, which outlives the connection that subscribed it."""
         async with self.client(proof, came_from, SINK_PATIENCE_S) as calls:
             yield calls.client
 
@@ -209,12 +209,10 @@ class Visit:
     idle_s: float
 
     async def serve(self, admit: Admit) -> None:
-        """Answer requests until the client goes. admit: asked at the first good token.
-
-        Raises:
-            NotAuthorisedError: the token does not count; the client was told.
-            BusyError: the token's share of connections is used up; the client was told.
-            BrokenError: the connection broke.
+        """Answer requests until the client goes. admit: called with the first good token. Raises:
+        NotAuthorisedError: the token does not count; the client has got the error. BusyError: the
+        token's share of connections is used up; the client has got the error. BrokenError: the
+        connection broke.
         """
         async with AsyncExitStack() as opened:
             calls: Calls | None = None
@@ -240,7 +238,7 @@ class Visit:
                 await self.http.refuse(error)
             except BrokenError:
                 if calls is None:
-                    raise  # the listener notes it; a client may go at any time
+                    raise  # the listener notes the error; a client may leave at any time
 
     async def _next_head(self, *, first: bool) -> Head | None:
         """The next request; None: the client has gone, or sent none in time. The listener limits
@@ -250,7 +248,8 @@ class Visit:
         return None
 
     async def _send_away(self, error: MedusaError) -> None:
-        """Tell a client that it is refused: after its request, or it would not read the answer."""
+        """Answer that a client is refused; first read its request, because otherwise it would not
+        read the answer."""
         with trio.move_on_after(BODY_S):
             await self.http.body(MAX_BODY_BYTES, keep=False)
             await self._send(write_fault(number_of(error), str(error)))
@@ -291,7 +290,8 @@ class Visit:
         return await self.http.answer(HTTPStatus.OK, XML, document)
 
     async def _carried_out(self, calls: Calls, body: bytes) -> Made | bytes:
-        """Carry out a call: what makes its value, or the document of a fault."""
+        """Carry out a call. Returns the function that makes its value, or the document of a
+        fault."""
         try:
             return await calls.answer(await self._read(calls, body))
         except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
@@ -365,7 +365,7 @@ def _check_head(head: Head) -> None:
 
 
 def _plain(host: str) -> str:
-    """An IPv4 client of a listener for both kinds has its IPv4 address."""
+    """The host; for an IPv4 client of a listener for both protocols, its IPv4 address."""
     address = ipaddress.ip_address(host)
     mapped = getattr(address, "ipv4_mapped", None)
     return host if mapped is None else str(mapped)

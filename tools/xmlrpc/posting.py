@@ -24,7 +24,8 @@ class PostOptions(Struct, frozen=True, forbid_unknown_fields=True):
             has already is answered and not stored again.
         boundary: no later tuple has stime <= boundary, microseconds.
         end: no tuple follows at all.
-        done: no tuple of this producer follows for now: the boundary does not wait for it.
+        done: whether no tuple of this producer follows for now, so that the boundary does not wait
+            for it.
     """
 
     producer: str = ""
@@ -53,12 +54,13 @@ class Posting:
         """Store tuples; returns when they survive a crash.
 
         Args:
-            token: the name of the client's. table: the schema's payload; None: only a boundary.
+            token: the name of the client's token. table: the schema's payload; None: only a
+                boundary.
 
         Raises:
-            InvalidInputError: too much for one post, or a producer without a number.
-            MedusaError: they are not stored, or it is not known: then the client posts them again,
-                with the same number if it has numbered them.
+            InvalidInputError: they are too many for one post, or there is a producer without a
+                number. MedusaError: they are not stored, or this is not known: then the client
+                posts them again, with the same number if it has numbered them.
         """
         bodies = [] if table is None else [bytes(body) for _, body in encode_parts(table)]
         if len(bodies) > 1:

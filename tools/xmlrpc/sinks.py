@@ -61,13 +61,13 @@ MAX_SINK_ANSWER: Final = 64 * 2**10
 """Bytes of a sink's answer, of which only the faults are read."""
 
 TELL_S: Final = 30.0
-"""Seconds for one call of a sink: a slow program."""
+"""Seconds for one call of a sink, which may be a slow program."""
 
 PULL_S: Final = 30.0
 """Seconds that a sink's peer waits for tuples at a time."""
 
 PATH: Final = "/RPC2"
-"""Where servers of XML-RPC answer by custom, Python's too."""
+"""The usual path of XML-RPC servers, Python's included."""
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]+")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
@@ -113,10 +113,8 @@ class Subscriber:
 
 @dataclass(frozen=True)
 class Sink:
-    """What a subscription names: a stream, and the object of the client that gets its events.
-
-    Attributes:
-        encrypted: by TLS.
+    """The stream that a subscription names, and the client's object that gets its events.
+    Attributes: encrypted: whether by TLS.
     """
 
     stream: str
@@ -147,11 +145,9 @@ class Sink:
 
 @dataclass(frozen=True, eq=False)
 class Sinks:
-    """The sinks of one peer's clients: as long as the peer runs, and their tokens count.
-
-    Attributes:
-        networks: where sinks may be beside the client's own host, also in clear.
-        patience_s: how long a sink may be away.
+    """The sinks of one peer's clients. A sink lasts as long as the peer runs and its token counts.
+    Attributes: networks: where sinks may be, even in clear, besides the client's own host.
+    patience_s: how long a sink may be away.
     """
 
     nursery: trio.Nursery
@@ -169,12 +165,9 @@ class Sinks:
         return sum(token == subscriber.token for token, _ in self._served)
 
     def add(self, subscriber: Subscriber, sink: Sink, after: int, certificate: str) -> None:
-        """Send the sink all tuples after a boundary. A sink that is there begins anew.
-
-        Raises:
-            NotAuthorisedError: no sink may be there.
-            InvalidInputError: the hash is none, or missing.
-            BusyError: the token has as many as may be.
+        """Send the sink all tuples after a boundary. A sink that exists begins anew. Raises:
+        NotAuthorisedError: no sink may be at that address. InvalidInputError: the hash is
+        malformed, or missing. BusyError: the token has as many sinks as it may.
         """
         check_place(sink, subscriber.host, self.networks)
         if sink.encrypted and _HASH.fullmatch(certificate) is None:
@@ -227,8 +220,8 @@ class Sinks:
     async def _send_on(
         self, subscriber: Subscriber, sink: Sink, after: int, certificate: str
     ) -> None:
-        """Pull, and send to the sink: so the peer holds one answer for it, and not a whole
-        epoch."""
+        """Pull tuples, and send them to the sink, so that the peer holds one answer for it, not a
+        whole epoch."""
         patience = Patience(self.patience_s)
         async with subscriber.client() as client:
             while after < END:
@@ -318,7 +311,7 @@ async def _encrypted(sink: Sink, stream: trio.SocketStream, certificate: str) ->
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # the subscriber has said which certificate it is
+    context.verify_mode = ssl.CERT_NONE  # the subscriber has named the certificate
     tls = TlsStream(stream, context, server_side=False)
     try:
         await tls.do_handshake()

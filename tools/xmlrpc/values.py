@@ -77,10 +77,10 @@ _CHILDREN: Final[Mapping[str, frozenset[str]]] = {
     "struct": frozenset({"member"}),
     "member": frozenset({"name", "value"}),
 }
-"""By element: those that may be inside it."""
+"""For each element, the elements that may be inside it."""
 
 _MANY: Final = frozenset({"params", "data", "struct"})
-"""Elements with any number of others inside."""
+"""Elements that may have any number of others inside."""
 
 _PAIRS: Final = {"methodCall": ("methodName", "params"), "member": ("name", "value")}
 
@@ -91,14 +91,14 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "param": ("value",),
     "fault": ("value",),
 }
-"""By element: those that must be inside it, in this order."""
+"""For each element, the elements that must be inside it, in this order."""
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _MOMENT: Final = re.compile(
     r"([0-9]{4})-?([0-9]{2})-?([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})Z?"
 )
 _FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 has no way to write."""
+"""A pattern of characters that XML 1.0 cannot have."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def read_call(document: bytes) -> Call:
     """Read a `methodCall`; the caller has limited its bytes.
 
     Raises:
-        DecodeError: it is none, or over a limit. No bytes raise another error.
+        DecodeError: the document is no call, or exceeds a limit. No bytes raise another error.
     """
     made = _read(document, "methodCall")
     assert isinstance(made, Call)
@@ -124,7 +124,7 @@ def read_answer(document: bytes) -> Value:
     """Read a `methodResponse`; the caller has limited its bytes.
 
     Raises:
-        DecodeError: it is none, or over a limit.
+        DecodeError: the document is no answer, or exceeds a limit.
         Fault: it is a fault.
     """
     made = _read(document, "methodResponse")
@@ -166,12 +166,12 @@ def _write_text(_: Marshaller, value: str, write: Callable[[str], object]) -> No
         write(f"<value><base64>{coded}</base64></value>")
         return
     text = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    text = text.replace("\r", "&#13;")  # a parser would make a line's end of it
+    text = text.replace("\r", "&#13;")  # otherwise a parser would read it as the end of a line
     write(f"<value><string>{text}</string></value>")
 
 
 class _Writer(Marshaller):
-    """The standard library's, with whole numbers of 64 bits and any text."""
+    """The standard library's writer, extended by whole numbers of 64 bits and any text."""
 
     dispatch = {  # noqa: RUF012 - as in the base class
         **Marshaller.dispatch,
@@ -196,8 +196,8 @@ def _read(document: bytes, kind: str) -> Any:  # noqa: ANN401 - a Call, a Fault 
 
 @dataclass
 class _Open:
-    """An element whose end was not read yet. children: their names; made: the values built so
-    far."""
+    """An element whose end was not read yet. children: the names of elements inside; made: the
+    values built so far."""
 
     tag: str
     text: list[str] = field(default_factory=list)
@@ -301,7 +301,7 @@ _MAKERS: Final[Mapping[str, Callable[[_Open], Any]]] = {
     "param": lambda done: done.made[0],
     "value": lambda done: done.made[0],
 }
-"""By element: what it becomes, once its content has been checked."""
+"""For each element, the function that makes its value from checked content."""
 
 
 def _scalar(tag: str, text: str) -> Value:
@@ -349,7 +349,7 @@ def _double(text: str) -> float:
 
 
 def _moment(text: str) -> datetime.datetime:
-    """A moment; XML-RPC says no zone, and Medusa's is UTC."""
+    """A moment; XML-RPC has no time zone, so it is UTC."""
     found = _MOMENT.fullmatch(text)
     if found is None:
         raise ValueError

@@ -55,10 +55,10 @@ class Measured:
 
     Attributes:
         rows_per_s, cpu_us: medians of rounds; CPU microseconds a row of all its processes.
-        latencies_ms: of small epochs, from the file's being there to the result.
-        memory_mb: the most that all its processes had.
-        small_cpu_us: CPU microseconds a row of the small epochs.
-        state_mb: what it kept of the small epochs, at their end; 0: not asked.
+        latencies_ms: of small epochs, from the arrival of the file to the result. memory_mb: the
+            greatest memory of all its processes together. small_cpu_us: CPU microseconds a row of
+            the small epochs. state_mb: the state that it kept at the end of the small epochs; 0: it
+            was not measured.
     """
 
     query: str
@@ -75,8 +75,8 @@ class System(ABC):
 
     Attributes:
         kind: the format of its files. slow: queries that get only the first large file, since all
-            would take it many minutes. queries: those that it is measured on.
-        state_bytes: what it keeps after the last of `epochs`; 0: it is not measured.
+            would take it many minutes. queries: the queries with which it is measured. state_bytes:
+            the state that it keeps after the last of `epochs`; 0: it is not measured.
     """
 
     kind = "parquet"
@@ -90,8 +90,8 @@ class System(ABC):
 
     @abstractmethod
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
-        """Give the files one after the other, the next one after the result of the last; yields
-        the seconds of each."""
+        """Pass the files to the system one after the other, each after the result of the last;
+        yields the seconds of each."""
 
 
 def measure(system: System, folder: Path) -> Iterator[Measured]:
@@ -128,8 +128,8 @@ def _rows(file: Path) -> int:
 
 
 def patient(items: Iterator[T], clock: Callable[[], float] = time.perf_counter) -> Iterator[T]:
-    """The items, until `PATIENCE_S` have passed; at least one. Of a slow system there may be no
-    rounds but those that should warm it up: then the callers count these."""
+    """The items, until `PATIENCE_S` have passed; at least one. A slow system may complete only the
+    rounds that should warm it up: then the callers count these."""
     until = clock() + PATIENCE_S
     for item in items:
         yield item
@@ -151,7 +151,7 @@ def tree() -> list[int]:
             with suppress(OSError):
                 parents.setdefault(int(_stat(int(entry))[1]), []).append(int(entry))
     found = [os.getpid()]
-    for pid in found:  # grows meanwhile
+    for pid in found:  # the list grows meanwhile
         found += parents.get(pid, [])
     return found
 
@@ -201,7 +201,7 @@ class Memory:
 
 
 def report(system: System, folder: Path) -> None:
-    """Print a line for each query; standard output is for nothing else."""
+    """Print a line for each query; standard output has only these lines."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     for measured in measure(system, folder):

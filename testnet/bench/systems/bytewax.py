@@ -41,15 +41,13 @@ ALIGN = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = [f"10.0.0.{number}" for number in range(SOURCES)]
 
 Pane = tuple[datetime, int, frozenset[int]]
-"""When it begins, the number of rows, the ports."""
+"""A pane: when it begins, the number of its rows, their ports."""
 Count = tuple[int, set[int]]
 
 
 class Epochs:
-    """The files as epochs: one is given when the results of the last have come.
-
-    Args:
-        results: how many an epoch of these rows must have, at least.
+    """The files as epochs; each is passed on when the results of the last one have come. Args:
+    results: returns how many results an epoch of these rows has, at least.
 
     Attributes:
         seconds: of each epoch.
@@ -63,7 +61,8 @@ class Epochs:
         self.seconds: list[float] = []
 
     def take(self) -> list[pa.Table]:
-        """The next epoch's rows, or none yet. Raises: StopIteration: there are no more."""
+        """The next epoch's rows, or none if it must wait. Raises: StopIteration: there are no
+        more."""
         if self._got < self._results:
             return []
         file = next(self._files)
@@ -112,7 +111,8 @@ class Sink(DynamicSink[Any]):  # type: ignore[misc]
 
 
 class Bytewax(System):
-    """Bytewax with one worker, as it has no threads that Python lets run at the same time."""
+    """Bytewax with one worker, because Python would not run several of its threads at the same
+    time."""
 
     def flow(self, query: str, epochs: Epochs) -> Dataflow:
         """The dataflow of a query."""
@@ -166,7 +166,8 @@ def _pane_time(pane: Pane) -> datetime:
 
 
 def _panes(rows: pa.Table) -> list[tuple[str, Pane]]:
-    """By pane and source, the number of rows and their ports; then the time for all sources."""
+    """The number of rows and their ports, by pane and source; then an item that advances the time
+    for all sources."""
     starts = pc.divide(rows["ts"], ADVANCE_US)
     grouped = rows.append_column("pane", starts).group_by(["pane", "src"], use_threads=False)
     counted = grouped.aggregate([([], "count_all"), ("port", "distinct")]).sort_by("pane")

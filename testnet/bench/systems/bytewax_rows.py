@@ -29,15 +29,16 @@ from medusa.testnet.bench.systems.bytewax import (
 )
 
 Row = tuple[int, str, int, int]
-"""When, microseconds; the source, the port, the bytes."""
+"""A row: its time in microseconds, the source, the port, the bytes."""
 Keyed = tuple[str, tuple[datetime, int]]
-"""The source; when, and the port; `TIME` instead of a port only tells the time."""
+"""A keyed item: the source; the time and the port. `TIME` in place of a port only advances the
+time."""
 
 TIME = -1
 
 
 class BytewaxRows(Bytewax):
-    """One worker."""
+    """Bytewax with one worker, row by row."""
 
     slow: tuple[str, ...] = (SLIDING,)
 
@@ -69,7 +70,7 @@ def _low(row: Row) -> bool:
 
 
 def _keyed(batch: pa.Table) -> list[Keyed]:
-    """Each row, by source; then the time for all sources."""
+    """Each row, keyed by source; then an item that advances the time for all sources."""
     rows = _rows(batch)
     now = ALIGN + timedelta(microseconds=rows[-1][0])
     told = [(src, (ALIGN + timedelta(microseconds=at), port)) for at, src, port, _ in rows]

@@ -45,14 +45,14 @@ class DuckDB(System):
 
 
 def _sql(query: str, source: str, *, one: bool) -> str:
-    """The query over a source; one: its rows are those of one window."""
+    """The SQL of a query over a source; one: whether its rows are those of one window."""
     if query == FILTER:
         return f"SELECT * FROM {source} WHERE port < {LOW_PORT}"  # noqa: S608
     if one:
         counts = "count(*) AS n, count(DISTINCT port) AS ports"
         return f"SELECT src, {counts} FROM {source} GROUP BY src"  # noqa: S608
     panes = SIZE_S[query] // ADVANCE_S
-    # of each value of a pane one row: then each is in the windows that the pane is in
+    # one row for each value of a pane, which is in all windows that the pane is in
     return f"""
         SELECT pane - back AS window, src, sum(n) AS n, count(DISTINCT port) AS ports
         FROM (SELECT ts // {ADVANCE_S * 1_000_000} AS pane, src, port, count(*) AS n

@@ -32,7 +32,8 @@ LOOK_MS = 20
 
 
 class Flink(System):
-    """A window's rows are read in order from one file: of several, some would come late."""
+    """Flink. It reads a window's rows in order from one file: from several files, some rows would
+    be late."""
 
     kind = "csv"
 
@@ -59,7 +60,7 @@ class Flink(System):
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
         with tempfile.TemporaryDirectory() as name:
-            self._parallel(1)  # the watermark waits for a reader without files
+            self._parallel(1)  # otherwise the watermark would wait for a reader without files
             self._source(Path(name), f", 'source.monitor-interval' = '{LOOK_MS} ms'")
             self._sink(query, "print")
             job = self._tables.execute_sql(f"INSERT INTO results {_sql(query)}")
@@ -70,7 +71,7 @@ class Flink(System):
                 job.get_job_client().cancel().result()
 
     def _epoch(self, file: Path, source: Path, query: str) -> float:
-        """Give one file; returns the seconds until the last of its results."""
+        """Pass on one file; returns the seconds until the last of its results."""
         wanted = _low_ports(file) if query == FILTER else SOURCES
         hidden = source / f".{file.name}"
         shutil.copyfile(file, hidden)

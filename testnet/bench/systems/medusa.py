@@ -51,7 +51,7 @@ COLUMNS = ("ts", "src", "port", "bytes")
 
 @dataclass(frozen=True)
 class EpochFile:
-    """Tuples with after < stime <= upto."""
+    """A file with the tuples of (after, upto]."""
 
     after: int
     upto: int
@@ -88,7 +88,7 @@ class Stage:
 
 
 class Medusa(System):
-    """Args: portal: runs what is asynchronous."""
+    """Medusa's executor. Args: portal: runs asynchronous calls."""
 
     def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
         self._executor = executor
@@ -166,13 +166,13 @@ async def _compute_each(
 
 
 def check(query: str, result: pa.Table, files: Sequence[Path]) -> None:
-    """Compare the result of the last of these files with what Arrow makes of them.
+    """Compare the result of the last of these files with Arrow's.
 
     Raises:
         WrongAnswerError: it differs.
     """
     size_s = SIZE_S.get(query, 0)
-    # of a window, and one before: its last row is the window's first
+    # the rows of a window and one row before, because its last row is the window's first
     used = files[-1 - size_s // ADVANCE_S :]
     rows = pa.concat_tables(pq.read_table(file, columns=list(COLUMNS)) for file in used)
     if query == FILTER:

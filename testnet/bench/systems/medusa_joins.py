@@ -24,7 +24,7 @@ from medusa.testnet.bench.systems import System, WrongAnswerError, report
 
 
 class MedusaJoins(System):
-    """Args: token: of the loop in which the executor runs."""
+    """Medusa's executor, for joins. Args: token: of the loop in which the executor runs."""
 
     queries: tuple[str, ...] = JOINS
 

@@ -32,7 +32,7 @@ AUCTIONS = f"{_TIMES}, id BIGINT, seller BIGINT, category BIGINT"
 
 
 class StreamingJoins(System):
-    """Joins over files: all files are there at the start, or each arrives after the result of the
+    """Joins over files: all files exist at the start, or each arrives after the result of the
     last."""
 
     queries: tuple[str, ...] = JOINS
@@ -74,7 +74,7 @@ class StreamingJoins(System):
 
 
 def _state_bytes(progress: StreamingQueryProgress) -> int:
-    """What the state store had on disk after the last batch."""
+    """The bytes of the state store on disk after the last batch."""
     return sum(each.customMetrics["rocksdbSstFileSize"] for each in progress.stateOperators)
 
 

@@ -37,7 +37,8 @@ COLUMNS = "stime BIGINT, seq BIGINT, ts BIGINT, src STRING, port INT, bytes BIGI
 
 
 class StructuredStreaming(System):
-    """Throughput: all files are there. Latency: until no batch is under way, nor one to come."""
+    """Spark's own streaming. For throughput, all files exist at the start; latency is the time
+    until no batch is under way or due."""
 
     slow: tuple[str, ...] = (SLIDING,)
 
