@@ -61,11 +61,12 @@ has_room = (
 if has_room and "TMPDIR" not in os.environ:
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
-# A shell has what it runs in the background ignore Ctrl-C, and so would all that tests start.
+# A shell lets programs that it runs in the background ignore Ctrl-C, and so would everything that
+# tests start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: how long an example takes says how busy the machine is.
+# No deadline: the time that an example takes depends on how busy the machine is.
 settings.register_profile("ci", derandomize=True, deadline=None)
 settings.register_profile("dev", settings.get_profile("ci"), max_examples=20)
 settings.register_profile("soak", deadline=None)
@@ -85,9 +86,9 @@ OWN_SPARK = (
     "_spark_trouble.py",
     "_spark_workforce.py",
 )
-"""Of these, files whose tests stop it, or that have a Spark of their own, or none."""
+"""Files among these whose tests stop it, or have a separate Spark, or none."""
 ALONE = ("_failover.py", "_frozen.py", "_secrets.py")
-"""Of files of attacks: with federations of their own."""
+"""Files of attacks that start separate federations."""
 
 LONGEST = (
     "spark",
@@ -105,7 +106,7 @@ LARGE = {"docs", "testnet"}
 """Folders of tests that are large even where they only compute."""
 
 AT_ONCE = 2
-"""Tests with processes of their own."""
+"""The most tests with processes that run at once."""
 FIRST = 3
 """Workers that begin with the groups that take longest: the shared Spark, and two with processes of
 their own."""
@@ -226,7 +227,7 @@ def _few_processes_at_a_time(
     if request.node.get_closest_marker("process") is None:
         yield
         return
-    folder = tmp_path_factory.getbasetemp().parent  # of all the processes of a run
+    folder = tmp_path_factory.getbasetemp().parent  # the folder that all processes of a run share
     with one_of([folder / f"processes-{number}" for number in range(AT_ONCE)]):
         yield
 

@@ -11,7 +11,8 @@ from medusa.testnet.kit.peers import Launch
 
 @dataclass(frozen=True)
 class Cut:
-    """Nothing gets from one peer to another, named as their homes are. The way back is separate."""
+    """One direction of a link that is cut: nothing gets from one peer to the other. Peers are named
+    like their homes. The way back is a separate cut."""
 
     source: str
     target: str
@@ -21,7 +22,7 @@ class Wires(Protocol):
     """One way to connect peers so that they can be cut off from each other."""
 
     async def launch(self, peer: str) -> Launch:
-        """How to start the peer of that name, which is new.
+        """The way to start the new peer of that name.
 
         Raises:
             UnavailableError: this machine cannot have one more; names the thing and the mend.

@@ -40,7 +40,7 @@ class Links:
         self._turn = trio.Lock()
 
     async def launch(self, peer: str) -> Launch:
-        """How to start the peer of that name: `open_federation(links=...)` calls it.
+        """The way to start the peer of that name: `open_federation(links=...)` calls it.
 
         Raises:
             UnavailableError: this machine cannot have one more.

@@ -102,7 +102,7 @@ class Namespaces:
             f"address add {host}/24 dev eth0",
             "link set eth0 up",
         )
-        await self.lose(self._cuts)  # after which the others know its MAC
+        await self.lose(self._cuts)  # so that the others learn its MAC address
         return Launch(
             f"{host}:0",
             prefix=("ip", "netns", "exec", namespace),
@@ -185,7 +185,7 @@ async def _take_down(slot: int) -> None:
             await _ip("netns", "delete", name)
     # the kernel removes a namespace some time later, but a link at once
     if _link(slot) in {name for _, name in socket.if_nameindex()}:
-        with suppress(UnavailableError):  # it may be gone with the hub
+        with suppress(UnavailableError):  # it may have been removed with the hub
             await _ip("link", "delete", _link(slot))
 
 

@@ -40,7 +40,7 @@ def run_daemon(switchboard: Path, listen: str, home: str | None) -> None:
 
     from medusa.engine.streams.memory import keep_flat
 
-    keep_flat()  # before anything imports pyarrow
+    keep_flat()  # set before anything imports pyarrow
     trio.run(_run, switchboard, Home.locate(home), parse_address(listen))
 
 

@@ -30,8 +30,7 @@ class Reach(Struct, frozen=True):
     """The cuts around one peer, by the IPs of others.
 
     Attributes:
-        unheard: nothing arrives from these.
-        unreached: nothing reaches these.
+        unheard: peers from which nothing arrives. unreached: peers that nothing reaches.
     """
 
     unheard: frozenset[str] = frozenset()
@@ -71,13 +70,13 @@ class CuttableSockets(trio.abc.SocketFactory):
 
 
 class CuttableSocket(trio.socket.SocketType):
-    """The common part of streams and datagrams: those methods of trio's sockets that peers use."""
+    """The common part of streams and datagrams: the methods of trio's sockets that peers use."""
 
     def __init__(self, sockets: CuttableSockets, bare: socket.socket) -> None:
         super().__init__()
         self._sockets = sockets
         self._bare = bare
-        self._socket = trio.socket.from_stdlib_socket(bare)  # which makes it non-blocking
+        self._socket = trio.socket.from_stdlib_socket(bare)  # this makes it non-blocking
 
     @property
     def family(self) -> socket.AddressFamily:
@@ -108,7 +107,7 @@ class CuttableSocket(trio.socket.SocketType):
 
     def close(self) -> None:
         self._socket.close()
-        self._sockets.changed.unpark_all()  # tasks that wait here see that it is closed
+        self._sockets.changed.unpark_all()  # so that tasks that wait here notice the end
 
     def __enter__(self) -> CuttableSocket:
         return self

@@ -38,7 +38,7 @@ class _Order(Struct, frozen=True):
 
 
 class _Line:
-    """The connection to one peer that runs, or did."""
+    """The connection to one peer that runs or ran."""
 
     def __init__(self, host: str, socket: trio.socket.SocketType) -> None:
         self.host = host
@@ -46,7 +46,7 @@ class _Line:
         self.turn = trio.Lock()
 
     async def say(self, order: _Order) -> None:
-        """Returns once the peer obeys, or is dead."""
+        """Send an order; return once the peer obeys, or is dead."""
         try:
             await self.socket.send(msgspec.json.encode(order))
             # answers to orders with an interrupted wait may come first
@@ -66,8 +66,7 @@ class Switchboard:
         self._lines: dict[str, _Line] = {}
 
     async def tell(self, reaches: Mapping[str, Reach], obeyed_s: float = OBEYED_S) -> None:
-        """Set the cuts by IP, also for peers that start later; there are none around the other
-        peers.
+        """Set the cuts by IP, even for peers that start later; peers that are not named have none.
 
         Args:
             obeyed_s: seconds of the machine's time within which each peer must answer.

@@ -24,8 +24,8 @@ SPREAD_PERIODS: Final = 10
 APART_S: Final = 0.2
 """Least mean seconds between crashes."""
 LIMIT_SUSPICIONS: Final = 3
-"""Longest suspicions after the last crash, after which the run ends even if some peers do not know
-it."""
+"""The time after the last crash, in longest suspicions, when the run ends even if some peers do not
+know the crash."""
 LOOK_S: Final = 0.5
 """Virtual seconds between two looks."""
 

@@ -64,8 +64,8 @@ class Result(Struct, frozen=True):
         worlds: over which the crashes were spread. simulated_s: of all of them.
         suspect_*: until a live peer suspects it; detect_*: until one declares it dead;
             disseminate_*: until the last one knows; disseminate_healthy_*: the last one that is not
-            slow itself. unknown: crashes that did not get so far.
-        suspicions: of live peers, each suspecting peer counted.
+            slow itself. unknown: crashes that did not get that far. suspicions: of live peers, each
+            suspecting peer counted.
         false_positives: live peers that some peer declared dead; false_positive_pairs: pairs of
             victim and observer. false_positives_by_healthy: victims with an observer that was not
             slow. false_positives_healthy: victims that were not slow. lifeguard_fp,
@@ -228,7 +228,8 @@ PLAIN_FACTOR: Final = 1.5
 """Factor of the prediction without loss and slow peers: the papers leave out that a round of probes
 has an order and that a period is divided into steps."""
 TROUBLED_FACTOR: Final = 2.5
-"""Factor of the prediction with loss and slow peers: slow peers confirm and hear late."""
+"""Factor of the prediction with loss and slow peers: slow peers send confirmations late, and learn
+late."""
 BYTES_FACTOR: Final = 1.5
 """Factor between the least and the greatest bytes per peer and second over federation sizes."""
 FALSE_SHARE: Final = 0.001

@@ -117,7 +117,7 @@ class Tally:
         return len(self._unknown)
 
     def crash(self, node: int, now: float) -> None:
-        """A node is gone."""
+        """Note that a node is gone."""
         assert self.live[node], "nobody crashes twice"
         self.live[node] = False
         waiting = sum(self.live)
@@ -131,7 +131,7 @@ class Tally:
                 self._count(crash, -1, node, now)
 
     def suspect(self, observer: int, subject: int, now: float) -> None:
-        """A live node suspects another."""
+        """Note that a live node suspects another."""
         if self.live[subject]:
             self.suspicions += 1
             return
@@ -140,7 +140,7 @@ class Tally:
             crash.suspected = now
 
     def dead(self, observer: int, subject: int, now: float) -> None:
-        """A live node takes another for dead."""
+        """Note that a live node believes another to be dead."""
         if self.live[subject]:
             self.alarms.pairs.add((subject, observer))
             return
@@ -153,7 +153,7 @@ class Tally:
         self._count(crash, -1, observer, now)
 
     def alive(self, observer: int, subject: int, now: float) -> None:
-        """A live node takes another for alive again."""
+        """Note that a live node believes another to be alive again."""
         if self.live[subject]:
             return
         crash = self.crashes[subject]
@@ -180,7 +180,7 @@ FIRST_INCARNATION: Final = 1
 
 
 class HashKeys:
-    """Signatures as long as real ones, from a keyed hash; here nobody forges."""
+    """Signatures as long as real ones, from a keyed hash; no node here forges signatures."""
 
     __slots__ = ("_me",)
 
@@ -250,7 +250,7 @@ class World(Nodes[Detector, Event]):
             self.tally.healthy[node] = 0
         self._config = GossipConfig.of(Preset(preset))
         self._detectors_rng = random.Random(rng.random())
-        # they differ in the phase of their probes, which each draws itself
+        # nodes differ in the phase of their probes, which each draws itself
         detectors = [self._detector(node) for node in range(nodes)]
         self.cores = [*detectors]
         for node, detector in enumerate(detectors):

@@ -52,7 +52,7 @@ class Variant(Struct, frozen=True):
 
 
 NONE: Final = Variant(Mode.NONE, Recovery.GAP)
-"""No standby: the baseline of the others' costs."""
+"""The variant without standby, the baseline of the others' costs."""
 
 VARIANTS: Final = (
     NONE,

@@ -67,7 +67,7 @@ class ModeResult(Struct, frozen=True):
 
     @property
     def begun(self) -> bool:
-        """Whether the kill took place."""
+        """Whether the run reached its kill."""
         return self.lost is not None
 
     @property
@@ -190,7 +190,8 @@ class Errors:
 
 
 def compare(received: Iterable[Answer], right: set[Answer]) -> Errors:
-    """A repeated answer is a duplicate, right or wrong; an answer that is not right is wrong."""
+    """Compare the received answers with the right ones. A repeated answer is a duplicate, right or
+    wrong; an answer that is not right is wrong."""
     counts = Counter(received)
     return Errors(
         lost=len(right - counts.keys()),

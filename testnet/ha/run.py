@@ -335,7 +335,7 @@ class Play:
             run.secured = secured(told.peers)
             return run.returned == len(SERVERS)
 
-        with suppress(DeadlineError):  # the run's figures have the number
+        with suppress(DeadlineError):  # the run's figures have this number
             async with while_moving("until the killed are back", stands):
                 await until_status(client, all_returned)
 
@@ -348,8 +348,8 @@ class Play:
         progress = ""
 
         def stands() -> str:
-            # while readings come, answers to earlier ones may come too; afterwards their number is
-            # progress
+            # while readings come, answers to earlier ones may come too; afterwards the number of
+            # answers is the progress
             answers = f"{len(self._run.answers):,} answers; " if self._all_posted else ""
             return f"{answers}{progress}"
 
@@ -369,7 +369,7 @@ class Play:
 
 
 async def _said(client: AsyncMedusaClient) -> str:
-    """The errors of tasks, as far as another participant learns them."""
+    """The errors of tasks that another participant can see."""
     try:
         peers = (await client.status()).peers
     except MedusaError as error:

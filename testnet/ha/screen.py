@@ -228,7 +228,8 @@ def _draw(axes: Axes, run: Observations, result: ModeResult, upto: float) -> Non
     axes.set_title(run.variant.label, size=10, loc="left", fontweight="bold")
     paper = {"facecolor": "white", "alpha": 0.6, "edgecolor": "none", "pad": 2.0}
     corner = partial(axes.text, ha="right", va="bottom", transform=axes.transAxes)
-    corner(0.98, 0.06, _words(result), size=8, bbox=paper)  # a line may pass behind it
+    # a line of the plot may pass behind the text
+    corner(0.98, 0.06, _words(result), size=8, bbox=paper)
     axes.tick_params(labelsize=8)
 
 

@@ -198,8 +198,8 @@ async def _with_what_fails(client: AsyncMedusaClient) -> AsyncIterator[None]:
 
 
 async def _failing(client: AsyncMedusaClient) -> str:
-    """The failing tasks, with the reason if they are the subscriber's participant's: nobody else is
-    told."""
+    """The failing tasks, with the reasons of the subscriber's own participant's tasks: other
+    participants' reasons are not visible."""
     try:
         snapshot = await client.status()
     except MedusaError as error:

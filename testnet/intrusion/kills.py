@@ -214,7 +214,7 @@ class Killer:
                 await until(lambda: bool(mortal()), MOMENT_S)  # noqa: B023 - it is awaited here
                 left = self._kills - toll.kills
                 for peer in self._dice.among(mortal(), min(stroke.victims, left)):
-                    if peer in mortal():  # its sibling may have been hit just now
+                    if peer in mortal():  # its sibling may have been killed just now
                         kill = self._count(peer, board)
                         nursery.start_soon(self._down_and_up, peer, kill, board, nursery)
 
@@ -278,7 +278,7 @@ class Killer:
     async def _until_answers_go_on(self, peer: Peer, died: float, board: Board) -> None:
         try:
             async with while_moving("until answers go on", still_s=FAILOVER_S):
-                # once all is posted, nothing further can show it
+                # once all rows are posted, no later answer can show it
                 await until(
                     lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted, MOMENT_S
                 )

@@ -150,7 +150,7 @@ async def run_intrusion(
     Args:
         disturb: runs beside the posting and receiving; the answers wait for it.
         links: decides how the peers are started.
-        told: by answer, takes the subscriber's changes, tentative answers included.
+        told: by answer, the fold that takes the subscriber's changes, tentative answers included.
         conclude: runs when all was received, before the peers are stopped.
 
     Raises:

@@ -136,7 +136,7 @@ class Fold(Generic[Row]):
 
     Attributes:
         boundary: all tuples up to it are final, and were emitted; microseconds.
-        given: tuples that were given tentatively. undone: of those, the ones taken back by UNDO.
+        given: the number of tentative tuples. undone: the number of these that an UNDO has removed.
         revised: tuples of corrections by their difference.
         undos, rec_dones: their numbers.
         fault: why the last change is invalid.

@@ -44,7 +44,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 DIFFERENT: Final = 1
 FAILED: Final = 2
 INTERRUPTED: Final = 130
-"""Exit codes."""
+"""The exit codes of scenarios."""
 
 ENDING_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """A closed terminal counts: it must not leave peers running either."""
@@ -189,8 +189,8 @@ def run_each(
     """Run simulations one after the other; returns their results.
 
     Args:
-        runs: each with its name; it takes a function that is told its progress.
-        draw: makes a picture of the results.
+        runs: each with its name; it takes a function that it calls with its progress. draw: makes a
+            picture of the results.
     """
     results: list[T] = []
     with ending_in_one_line():
@@ -213,7 +213,7 @@ def print_json(result: object) -> None:
 
 
 async def unless_told_to_stop(task: Callable[[], Awaitable[T]]) -> T | None:
-    """The task's result, or None when a signal ended it, after its cleanup."""
+    """The task's result, or None if a signal ended it; its cleanup is done then."""
     result: T | None = None
     async with trio.open_nursery() as nursery:
 

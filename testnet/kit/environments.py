@@ -18,7 +18,7 @@ from typing import Final
 from medusa.overlay.errors import UnavailableError
 
 ENVIRONMENTS: Final = "MEDUSA_BENCH_ENVIRONMENTS"
-"""The variable that has missing packages installed."""
+"""The environment variable that allows to install missing packages."""
 
 INSTALL_S: Final = 1_200.0
 """Longest installation, seconds: Flink is 500 MB."""
@@ -78,5 +78,5 @@ def _install(package: Package, folder: Path, python: Path) -> None:
         for command in commands:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=INSTALL_S)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        shutil.rmtree(folder, ignore_errors=True)  # half an environment is none
+        shutil.rmtree(folder, ignore_errors=True)  # a half installed environment must not stay
         raise UnavailableError(f"cannot install {package.name}; its errors are above") from error

@@ -26,7 +26,7 @@ MIN_SHARE: Final = 0.1
 
 
 class Patience:
-    """Decides whether to wait on. Sans-IO.
+    """Decides whether to continue to wait. Sans-IO.
 
     Args:
         still_s: how long the state may be unchanged, seconds.
@@ -51,8 +51,8 @@ class Patience:
 
 
 class MachineTime:
-    """The share of this machine's cores that our processes used or could have used: others' time
-    gave us no progress. Blocking, some milliseconds a look."""
+    """The share of this machine's cores that our processes used or could have used: time of other
+    processes cannot be our progress. Blocking, some milliseconds a look."""
 
     def __init__(self) -> None:
         self._ours = self._our_times()
@@ -95,7 +95,7 @@ async def while_moving(
 
     Args:
         what: the awaited state, for the error's text.
-        stands: the present state, in words.
+        stands: returns the present state, in words.
         still_s: see `Patience`.
 
     Raises:

@@ -340,7 +340,7 @@ async def open_federation(
     try:
         with one_error():
             yield federation
-    except InvalidInputError:  # not caused by the peers
+    except InvalidInputError:  # the peers did not cause it
         raise
     except MedusaError as error:
         error.add_note(federation.failures())

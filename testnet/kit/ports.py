@@ -11,9 +11,9 @@ from typing import Final
 from medusa.overlay.errors import ConflictError
 
 _LEAST: Final = 10_000
-"""Lower ports are those of services, of which this machine may start one."""
+"""The least port: lower ones belong to services, and this machine may start one."""
 _GIVEN_OUT: Final = 32_768
-"""The least port that Linux gives to outgoing connections, unless it is told otherwise."""
+"""The least port that Linux gives to outgoing connections by default."""
 _TRIES: Final = 100
 
 

@@ -108,7 +108,7 @@ class Sensor:
     Args:
         every_us: between two readings. tick_s: between two posts, seconds: the source's boundary
             lags the clock by as much.
-        promise: promise boundaries even without readings.
+        promise: whether to promise boundaries even without readings.
         wall: seconds since the epoch.
     """
 

@@ -29,12 +29,12 @@ def linear_road(  # noqa: PLR0917 - all are options
     live_seconds: int,
     as_json: bool,
 ) -> None:
-    """Run the benchmark Linear Road at a peer with Spark, and check what its cars are told.
+    """Run the benchmark Linear Road at a peer with Spark, and check the messages to its cars.
 
-    Cars report every 30 s. They are told tolls and accidents, and ask for balances and past
+    Cars report every 30 s. They are notified of tolls and accidents, and ask for balances and past
     expenditures; the rules of the benchmark's validator give the right answers. The query of the
-    first paper's figure 1, with tolls and tow trucks, runs over the same traffic.
-    Exits with 1 when an answer is not right.
+    first paper's figure 1, with tolls and tow trucks, runs over the same traffic. Exits with 1 when
+    an answer is not right.
 
     With --rating, the traffic comes at the recorded speed in its last seconds, with ever more
     expressways: the rating is the most that are answered in time. Exits with 1 when an answer is

@@ -62,7 +62,7 @@ def sightings(reports: pa.Table) -> pa.Table:
 
 
 def figure_answers(seen: pa.Table) -> dict[str, Right]:
-    """How each answer is computed, by its name. seen: see `sightings`."""
+    """The SQL of each answer, by its name. seen: the result of `sightings`."""
     return {name: partial(_answer, sql, seen) for name, sql in _ANSWERS.items()}
 
 

@@ -40,53 +40,52 @@ Integers = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 FEET: Final = 44
-"""Feet that a mile an hour makes between two reports: 30 s of 22/15 feet a second."""
+"""Feet between two reports at a mile an hour: 30 s of 22/15 feet a second."""
 
 FASTEST: Final = 100
-"""Miles an hour. 100 are 4,400 feet between two reports: a car reports from every segment."""
+"""The greatest speed, miles an hour. 100 are 4,400 feet between two reports, so that a car reports
+from every segment."""
 SLOWEST: Final = 15
 PAST_ACCIDENT: Final = 15
-"""How fast cars pass an accident, miles an hour."""
+"""The speed at which cars pass an accident, miles an hour."""
 CROWD: Final = 100.0
 """Cars in a segment that slow one another to little more than a third."""
 
 DOWNTOWN: Final = (30, 70)
 """Half of the cars enter in these segments, seen from where the direction begins."""
 LONGEST_TRIP: Final = 40
-"""Segments. Trips have 2 or more, and half as many as this on average."""
+"""The segments of the longest trip. Trips have 2 or more, and half as many as this on average."""
 
 COMES_BACK: Final = 0.1
-"""The share of entering cars that were there before and left more than BACK_AFTER_S ago."""
+"""The share of entering cars that were on the road before, and left more than BACK_AFTER_S ago."""
 BACK_AFTER_S: Final = 61 + REPORT_EVERY_S
 
 BREAKS_DOWN: Final = 2e-5
 """The share of reports after which a car stands for a while, alone: it is no accident."""
 
 BALANCE_SHARE: Final = 5 / 6
-"""Of the questions; the others are for a day of the past."""
+"""The share of questions for a balance; the others are for a day of the past."""
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """How much traffic there is. The values are those of a rating, but for the expressways."""
+    """The amount of traffic. The defaults, apart from the expressways, are those of a rating."""
 
     seed: int
     xways: int = 1
     minutes: int = 180
     cars_per_minute: int = 600
-    """Cars that enter a direction of an expressway in its last minute. At first it is a fifth, and
-    it grows steadily."""
+    """Cars that enter a direction of an expressway in its last minute. In the first minute it is a
+    fifth of this, and it grows steadily."""
     accident_every_min: float = 20.0
-    """On each expressway, minutes."""
+    """Minutes between accidents on an expressway."""
     cleared_after_min: tuple[float, float] = (10.0, 20.0)
     question_share: float = 0.01
-    """Questions for each report."""
+    """The number of questions per report."""
 
     def __post_init__(self) -> None:
-        """Refuse what makes no traffic.
-
-        Raises:
-            ValueError: names the number and its range.
+        """Refuse impossible numbers. Raises: ValueError: the message names the number and its
+        range.
         """
         for name in ("xways", "minutes", "cars_per_minute"):
             if not 0 < getattr(self, name) < 1_000_000:
@@ -121,13 +120,13 @@ class _Cars:
     pos: Integers
     speed: Integers
     phase: Integers
-    """Second of the half minute in which the car reports."""
+    """The second of each half minute at which the car reports."""
     likes: Integers
-    """The speed on an empty road."""
+    """The car's speed on an empty road."""
     leaves: Integers
     """The segment of the exit."""
     stands: Integers
-    """The step before which the car does not move."""
+    """The step until which the car does not move."""
 
     @property
     def seg(self) -> Integers:
@@ -147,7 +146,7 @@ class _Cars:
 
 
 class Road:
-    """A run of the traffic: `history` is there at once, `parts` drives the cars, one time."""
+    """A run of the traffic: `history` is known from the start; `parts` drives the cars, once."""
 
     def __init__(self, traffic: Traffic) -> None:
         self.traffic = traffic
@@ -170,7 +169,7 @@ class Road:
 
     @property
     def history(self) -> pa.Table:
-        """What each car that may come paid on each day of the past, by car and day."""
+        """The tolls that each possible car paid on each day of the past, by car and day."""
         cars = len(self._past_xway)
         vids = np.repeat(np.arange(cars, dtype=np.int32), DAYS)
         days = np.tile(np.arange(1, DAYS + 1, dtype=np.int32), cars)

@@ -48,17 +48,17 @@ from medusa.tools.trial.trial import SELF, Trial
 LIVE_STREAMS: Final = ("reports", "balance_requests", "expenditure_requests")
 
 PROFILE: Final[Profile] = "throughput"
-"""Of Spark: a peer that runs for long."""
+"""The profile of Spark, for a peer that runs for long."""
 
 STAGES: Final = {"trials": "expressways are driven"}
 
 Times = npt.NDArray[np.float64]
-"""Seconds."""
+"""Times, in seconds."""
 
 
 @dataclass(frozen=True)
 class Delay:
-    """How late answers came in the live minutes, seconds; 0 if there were none."""
+    """The delays of answers in the live minutes, seconds; 0 if there were none."""
 
     answers: int
     median_s: float
@@ -67,13 +67,11 @@ class Delay:
 
 @dataclass(frozen=True)
 class Drive:
-    """How so many expressways went.
-
-    Attributes:
-        reports: of the whole drive. reports_per_s: in the live minutes.
-        warm_up_s: in which all before the live minutes was posted and answered.
-        delays: by answer. in_time: whether each is within the benchmark's limit.
-        exact: whether every answer, from the first minute on, is the right one.
+    """The figures of a drive with a number of expressways. Attributes: reports: the number of
+    reports of the whole drive. reports_per_s: in the live minutes. warm_up_s: seconds in which all
+    rows before the live minutes were posted and answered. delays: by answer. in_time: whether each
+    is within the benchmark's limit. exact: whether every answer, from the first minute on, is
+    right.
     """
 
     xways: int
@@ -87,7 +85,7 @@ class Drive:
 
 @dataclass(frozen=True)
 class Rating:
-    """The rating, and the drives that show it."""
+    """The rating, and the drives that prove it."""
 
     minutes: int
     live_s: int
@@ -101,7 +99,7 @@ class Rating:
 
 
 async def rate(traffic: Traffic, live_s: int, most: int, stages: Stages) -> Rating:
-    """Find the rating: one expressway, then twice as many each time, then what is between.
+    """Find the rating: one expressway, then twice as many each time, then numbers in between.
 
     Args:
         traffic: its expressways do not count.
@@ -156,7 +154,8 @@ class Heard:
             await self.more.wait()
 
     def delays(self, began: float, start_s: int) -> Times:
-        """The delays of the answers to the tuples from `start_s` on, which was at `began`."""
+        """The delays of the answers to the tuples from `start_s` on. began: when that moment was,
+        by the clock of trio."""
         found = []
         for at, table in self.parts:
             asked = np.asarray(pc.divide(table.column("time").cast(pa.int64()), 1_000_000))
@@ -166,7 +165,7 @@ class Heard:
 
 
 async def _drive(traffic: Traffic, live_s: int) -> Drive:
-    """Drive so many expressways at a peer of their own."""
+    """Drive the expressways at a new peer."""
     road = await trio.to_thread.run_sync(Road, traffic)
     run = await trio.to_thread.run_sync(lambda: whole(road.parts()))
     rows = await trio.to_thread.run_sync(rows_of, road, run)

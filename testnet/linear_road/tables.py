@@ -31,7 +31,7 @@ REPORT_EVERY_S: Final = 30
 """Seconds between two reports of a car."""
 
 DAYS: Final = 69
-"""Days of the past whose tolls the city remembers: 1 is yesterday."""
+"""Days of the past whose tolls the city keeps: 1 is yesterday."""
 
 TIME: Final = pa.timestamp("us", "UTC")
 
@@ -50,7 +50,7 @@ REPORT: Final = pa.schema(
 """A position report (type 0)."""
 
 BALANCE_REQUEST: Final = pa.schema([("time", TIME), ("vid", pa.int32()), ("qid", pa.int32())])
-"""What have I paid so far today? (type 2)"""
+"""A request (type 2): what have I paid so far today?"""
 
 EXPENDITURE_REQUEST: Final = pa.schema(
     [
@@ -61,18 +61,18 @@ EXPENDITURE_REQUEST: Final = pa.schema(
         ("day", pa.int32()),
     ]
 )
-"""What did I pay on that expressway that day? (type 3)"""
+"""A request (type 3): what did I pay on that expressway that day?"""
 
 HISTORY: Final = pa.schema(
     [("vid", pa.int32()), ("day", pa.int32()), ("xway", pa.int32()), ("toll", pa.int32())]
 )
-"""What each car paid on each day of the past, and where."""
+"""The toll that each car paid on each day of the past, by expressway."""
 
 TOLL: Final = pa.schema(
     [("vid", pa.int32()), ("time", TIME), ("lav", pa.int32()), ("toll", pa.int32())]
 )
-"""To a car that enters a segment: the latest average velocity there, and the toll, which it pays
-when it goes on to the next segment."""
+"""A message to a car that enters a segment: the latest average velocity there, and the toll, which
+the car pays when it moves to the next segment."""
 
 ALERT: Final = pa.schema(
     [
@@ -83,7 +83,7 @@ ALERT: Final = pa.schema(
         ("vid", pa.int32()),
     ]
 )
-"""To a car that enters a segment near an accident: the segment of the accident."""
+"""A message to a car that enters a segment near an accident: the segment of the accident."""
 
 BALANCE: Final = pa.schema(
     [("time", TIME), ("qid", pa.int32()), ("vid", pa.int32()), ("balance", pa.int64())]

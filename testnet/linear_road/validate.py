@@ -39,10 +39,10 @@ FREE_SPEED: Final = 40
 """A segment where the latest average velocity is so high costs nothing, miles an hour."""
 
 LAV_MINUTES: Final = 5
-"""The latest average velocity is of so many minutes before."""
+"""The latest average velocity is computed over so many minutes before."""
 
 ALERT_SEGMENTS: Final = 5
-"""A car is told of an accident in its segment or one of the next four."""
+"""A car gets an alert for an accident in its segment or one of the next four."""
 
 ANSWER_WITHIN_S: Final[Mapping[str, float]] = {
     "tolls": 5.0,
@@ -50,8 +50,9 @@ ANSWER_WITHIN_S: Final[Mapping[str, float]] = {
     "balances": 5.0,
     "expenditures": 10.0,
 }
-"""How late an answer may come, seconds after the report or request (the paper, table of queries).
-The rating of a system is the most expressways with which it keeps to this, and is right."""
+"""The longest delay of an answer, seconds after the report or request (the paper, table of
+queries). The rating of a system is the greatest number of expressways with which all its answers
+are right and in time."""
 
 Row = tuple[int, ...]
 """A row of a table, its time in seconds since the start."""
@@ -77,12 +78,11 @@ def expected(
 
     Args:
         reports: the position reports in parts, ascending by time.
-        balance_requests: by time. An answer counts all reports up to its second, that one included,
-            as the standard's validator does. A system may give any balance that was true at some
-            moment of the 60 seconds before (the paper).
-        expenditure_requests: for days 1 to 69. A request of which the history has nothing gets no
-            answer.
-        history: what was paid on the days of the past.
+        balance_requests: by time. An answer counts all reports up to and including its second, as
+            the standard's validator does. A system may answer with any balance that was true at
+            some moment of the 60 seconds before (the paper).
+        expenditure_requests: for days 1 to 69. A request for which the history has no entry gets no
+            answer. history: the tolls paid on the days of the past.
     """
     city = _City()
     requests = deque(_rows(balance_requests))
@@ -129,7 +129,8 @@ def _table(schema: pa.Schema, rows: Sequence[Row]) -> pa.Table:
 
 
 def _expenditures(requests: pa.Table, history: pa.Table) -> pa.Table:
-    """The past of the cars that ask, and no other: the history is large."""
+    """The past expenditures of the cars that ask; of other cars the history is not read, because it
+    is large."""
     wanted = history.filter(pc.is_in(history.column("vid"), requests.column("vid")))
     columns = (wanted.column(name).to_pylist() for name in ("vid", "day", "xway", "toll"))
     paid = {(vid, day, xway): toll for vid, day, xway, toll in zip(*columns, strict=True)}
@@ -150,18 +151,18 @@ class _Car:
     seg: int = -1
     pos: int = -1
     reports_here: int = 0
-    """Reports in a row from this lane and position."""
+    """The number of consecutive reports from this lane and position."""
     toll: int = 0
-    """Told on entering the segment, due on leaving it for the next."""
+    """The toll, announced when the car enters the segment, and due when it moves to the next."""
 
 
 @dataclass(slots=True)
 class _Accident:
     began: int
-    """When the second of the cars was found to be stopped, seconds."""
+    """When the second car was found to be stopped, seconds."""
     cars: tuple[int, int]
     cleared: int | None = None
-    """When one of them moved, seconds."""
+    """When one of the cars moved, seconds."""
 
     def is_told(self, minute: int) -> bool:
         """Whether cars are warned: from the minute after the accident began, until the end of the
@@ -181,7 +182,7 @@ class _Minute:
 
 
 class _Direction:
-    """One direction of one expressway: it knows nothing of the others."""
+    """One direction of one expressway, which is independent of all others."""
 
     def __init__(self) -> None:
         self.cars: dict[int, _Car] = {}
@@ -201,12 +202,12 @@ class _Direction:
         return (2 * speeds + reports) // (2 * reports) if reports else 0
 
     def cars_before(self, seg: int, minute: int) -> int:
-        """How many different cars reported from the segment in the minute before."""
+        """The number of different cars that reported from the segment in the minute before."""
         heard = self.minutes.get((seg, minute - 1))
         return len(heard.cars) if heard is not None else 0
 
     def accident_ahead(self, seg: int, minute: int, direction: int) -> int | None:
-        """The nearest segment with an accident of which a car that enters `seg` is told."""
+        """The nearest segment with an accident for which a car that enters `seg` gets an alert."""
         step = 1 if direction == EAST else -1
         for near in range(seg, seg + step * ALERT_SEGMENTS, step):
             if any(accident.is_told(minute) for accident in self.accidents.get(near, ())):
@@ -214,7 +215,8 @@ class _Direction:
         return None
 
     def stop(self, vid: int, time: int, lane: int, seg: int, pos: int) -> None:
-        """A car has stopped. Two in one place are an accident, if the segment has none."""
+        """Note that a car has stopped. Two cars in one place are an accident, if the segment has
+        none."""
         here = self.stopped[lane, seg, pos]
         here.append(vid)
         current = self.accidents[seg]
@@ -222,7 +224,7 @@ class _Direction:
             current.append(_Accident(time, (here[0], here[1])))
 
     def move(self, vid: int, car: _Car, time: int) -> None:
-        """A car has left its place. That clears an accident of which it was part."""
+        """Note that a car has left its place. This clears an accident of which it was part."""
         here = self.stopped.get((car.lane, car.seg, car.pos))
         if here is not None and vid in here:
             here.remove(vid)
@@ -248,7 +250,7 @@ class _City:
         if car is None or (lane == ENTRY and time > car.time + REENTRY_S):
             car = road.cars[vid] = _Car(time, lane)
         elif car.lane == EXIT and lane != ENTRY:
-            return  # it has left, and cannot be here
+            return  # the car has left, so it cannot be here
         if (pos, lane) == (car.pos, car.lane):
             car.reports_here += 1
             if car.reports_here == STOPPED_AFTER:
@@ -266,7 +268,7 @@ class _City:
         road.minutes.pop((seg, time // 60 - LAV_MINUTES - 1), None)
 
     def _enter(self, road: _Direction, car: _Car, report: Row) -> None:
-        """Note that a car is in a new segment: it pays for the one before, and learns the toll of
+        """Note that a car is in a new segment: it pays for the one before, and gets the toll of
         this one. toll = 2 (cars - 50)^2 if there were more than 50 cars in the minute before, if
         they were slower than 40 miles an hour, and if no accident is near; otherwise 0. A car that
         leaves gets no message."""

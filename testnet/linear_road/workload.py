@@ -67,8 +67,8 @@ def right_answers(road: Road, run: Part) -> Answers:
 
 
 def _before_the_start(history: pa.Table) -> pa.Table:
-    """The city's memory as a table of the federation: each row has a time of its own, and all are
-    there when the traffic begins."""
+    """The city's memory as a table of the federation: each row has a different time, and all come
+    before the traffic begins."""
     start_us = tables.START_S * 1_000_000
     times = np.arange(start_us - len(history), start_us)
     return history.append_column("time", pa.array(times).cast(tables.TIME))

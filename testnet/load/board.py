@@ -35,7 +35,7 @@ class Step(Struct, frozen=True):
 
     Attributes:
         acceptable: no peer above capacity, or in overload none below.
-        due: whether it can be acceptable at all: a peer that has just joined has taken nothing.
+        due: whether it can be acceptable at all: a peer that has just joined has taken no load.
         overload: whether all loads exceeded all capacities.
         loads, capacities: by participant, in units of 1 % of a core; before: loads at its
             beginning. seconds: its duration.
@@ -262,7 +262,7 @@ class LoadBoard(Stages):
         self.recent.add(sample)
 
     def forget(self) -> None:
-        """Drop the samples so far, because the scenario has changed something."""
+        """Drop the samples so far, because the scenario has changed the load or the peers."""
         self.recent = Recent(self.mean_s)
 
     @property

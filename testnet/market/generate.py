@@ -23,7 +23,8 @@ from medusa.testnet.market.tables import EXCHANGES, QUOTE, TRADE
 Integers = npt.NDArray[np.int64]
 
 START_US: Final = 1_410_960_600_000_000
-"""2014-09-17 09:30:00 in New York, microseconds since the epoch: the opening of a day of trade."""
+"""The start: 2014-09-17 09:30:00 in New York, microseconds since the epoch: the opening of a day of
+trade."""
 
 DAY_S: Final = 23_400
 """From 9:30 to 16:00, seconds."""
@@ -54,7 +55,7 @@ WIDER: Final[Mapping[str, int]] = {"newyork": 0, "chicago": 1}
 
 @dataclass(frozen=True)
 class Prices:
-    """The price of each symbol in each second from `start_us` on, cents."""
+    """The prices of each symbol in each second from `start_us` on, cents."""
 
     start_us: int
     cents: Mapping[str, Integers]
@@ -89,7 +90,7 @@ def walk(
 
 
 def prices_of(trades: pa.Table) -> Prices:
-    """The prices that a day had: of each second the last trade, or else the price before.
+    """The prices of a recorded day: for each second the last trade, or else the price before.
 
     Args:
         trades: ascending by time, with at least one row.
@@ -111,12 +112,9 @@ def prices_of(trades: pa.Table) -> Prices:
 
 
 def quotes(seed: int, prices: Prices, per_minute: float = 60.0) -> dict[str, pa.Table]:
-    """The quotes of each exchange around prices, by time; of a symbol no two at once.
-
-    Args:
-        seed: the same seed gives the same quotes.
-        prices: what they are around.
-        per_minute: quotes of a symbol by an exchange, on average.
+    """The quotes of each exchange around prices, by time; no two of a symbol have the same time.
+    Args: seed: the same seed gives the same quotes. prices: the prices around which they are.
+    per_minute: quotes of a symbol by an exchange, on average.
     """
     return {
         exchange: _by_time(
@@ -135,7 +133,7 @@ def trades(seed: int, prices: Prices, per_minute: float = 20.0) -> pa.Table:
 
     Args:
         seed: the same seed gives the same trades.
-        prices: what they are around.
+        prices: the prices around which they are.
         per_minute: trades of a symbol, on average.
     """
     parts = []
@@ -143,7 +141,7 @@ def trades(seed: int, prices: Prices, per_minute: float = 20.0) -> pa.Table:
         rng = _rng(seed, "trades", symbol)
         times = _times(rng, len(cents), per_minute)
         price = cents[times // SECOND] + rng.integers(-1, 2, len(times))
-        # shares are traded by the hundred, but for some odd lots
+        # shares are traded by the hundred, apart from some odd lots
         lots = 100 * np.ceil(rng.pareto(1.5, len(times)) + 0.01).astype(np.int64)
         odd = rng.random(len(times)) < 0.15
         size = np.where(odd, rng.integers(1, 100, len(times)), np.minimum(lots, 100_000))
@@ -152,7 +150,8 @@ def trades(seed: int, prices: Prices, per_minute: float = 20.0) -> pa.Table:
 
 
 def _rng(seed: int, *words: str) -> np.random.Generator:
-    """A generator of its own for each purpose, so that a new symbol changes no other."""
+    """A separate random generator for each purpose, so that a new symbol does not change the
+    others."""
     return np.random.default_rng([seed, zlib.crc32(repr(words).encode())])
 
 

@@ -14,7 +14,7 @@ TIME: Final = pa.timestamp("us", "UTC")
 TRADE: Final = pa.schema(
     [("time", TIME), ("symbol", pa.string()), ("price", pa.float64()), ("size", pa.int64())]
 )
-"""A trade: dollars for a share, and how many shares."""
+"""The schema of a trade: dollars for a share, and the number of shares."""
 
 QUOTE: Final = pa.schema(
     [
@@ -26,12 +26,13 @@ QUOTE: Final = pa.schema(
         ("ask_size", pa.int64()),
     ]
 )
-"""What an exchange buys and sells a share for, dollars, until its next quote of the symbol."""
+"""The schema of a quote: the dollars for which an exchange buys and sells a share, until its next
+quote of the symbol."""
 
 EXCHANGES: Final = ("newyork", "chicago")
 
 ZONE: Final = "America/New_York"
-"""TAQ has the wall time of the exchange, without a zone."""
+"""The zone of times in TAQ, which has the wall time of the exchange without a zone."""
 
 MAX_TRADES: Final = 50_000_000
 """Trades of a file: a day of all symbols has fewer, and they take 2 GB."""
@@ -75,7 +76,7 @@ def read_taq(path: Path) -> pa.Table:
         reason = " ".join(str(error).split())[:200]
         raise BadTradesError(f"{path}: not a table of trades: {reason}") from None
     _check(path, trades)
-    # the place in the file breaks ties, which sort_by alone need not keep
+    # the place in the file breaks ties, because sort_by alone need not be stable
     placed = trades.append_column("place", pa.array(range(len(trades)), pa.int64()))
     return placed.sort_by([("time", "ascending"), ("place", "ascending")]).drop(["place"])
 

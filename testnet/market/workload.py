@@ -21,7 +21,7 @@ QUERIES: Final = Path(__file__).with_name("queries")
 """The folder of the queries' texts."""
 
 RISE_BP: Final = 5
-"""Hundredths of a percent: what a symbol must rise by in a minute; `queries/trades.sql` has it."""
+"""The least rise of a symbol in a minute, hundredths of a percent, as in `queries/trades.sql`."""
 
 MOST_ROWS: Final = 5_000_000
 """Trades and quotes, about: they and an answer are in memory, some 200 bytes a row."""
@@ -29,13 +29,10 @@ MOST_ROWS: Final = 5_000_000
 
 @dataclass(frozen=True)
 class Options:
-    """What is generated.
-
-    Attributes:
-        file: of trades (see `medusa.testnet.market.tables.read_taq`), around whose prices the
-            exchanges
-            quote; None: trades are generated for `minutes` from the opening.
-        trades_per_minute, quotes_per_minute: of a symbol, and of a symbol by an exchange.
+    """The options of the generator. Attributes: file: of trades (see
+    `medusa.testnet.market.tables.read_taq`), around whose prices the
+        exchanges quote; None: trades are generated for `minutes` from the opening.
+    trades_per_minute, quotes_per_minute: of a symbol, and of a symbol by an exchange.
     """
 
     seed: int

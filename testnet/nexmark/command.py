@@ -11,7 +11,7 @@ from medusa.engine.spark.config import Profile
 from medusa.testnet.kit.command import choice, json_option, number
 
 MOST_EVENTS: Final = 5_000_000
-"""The events and an answer are in memory: some 200 bytes an event each."""
+"""The most events: they and an answer are in memory, some 200 bytes an event each."""
 
 
 class Queries(click.ParamType[tuple[str, ...]]):

@@ -29,10 +29,10 @@ START_US: Final = 1_436_918_400_000_000
 """2015-07-15 00:00:00 UTC, microseconds: fixed, so that a seed gives the same events on any day."""
 
 EVENTS_PER_S: Final = 10_000
-"""Events in a second of event time (Nexmark's first-event.rate)."""
+"""The number of events in a second of event time (Nexmark's first-event.rate)."""
 
 PERSONS, AUCTIONS, BIDS = 1, 3, 46
-"""Of ROUND events in a row, how many are of each kind, in this order."""
+"""The numbers of events of each kind among ROUND consecutive events, in this order."""
 ROUND: Final = PERSONS + AUCTIONS + BIDS
 
 FIRST_PERSON: Final = 1_000
@@ -126,7 +126,7 @@ def generate(seed: int, events: int, events_per_s: int = EVENTS_PER_S) -> Events
 
     Args:
         seed: the same seed gives the same events.
-        events: how many, persons, auctions and bids together.
+        events: the number of persons, auctions and bids together.
         events_per_s: events in a second of event time, at most a million.
 
     Raises:
@@ -141,7 +141,8 @@ def generate(seed: int, events: int, events_per_s: int = EVENTS_PER_S) -> Events
 
 
 def blocks(seed: int, events: int, events_per_s: int = EVENTS_PER_S) -> Iterator[Events]:
-    """The same in parts of BLOCK events, in order, for streams that do not fit into memory.
+    """The events of `generate` in parts of BLOCK events, in order, for streams that do not fit into
+    memory.
 
     Raises:
         ValueError: a number is out of its range.
@@ -156,7 +157,7 @@ def blocks(seed: int, events: int, events_per_s: int = EVENTS_PER_S) -> Iterator
 
 
 class _Channels:
-    """Where bids come from, with the url of each: the hot ones first."""
+    """The channels of bids, with their urls; the hot ones come first."""
 
     def __init__(self, seed: int) -> None:
         rng = _rng(seed, "channels")
@@ -171,7 +172,7 @@ class _Channels:
     @staticmethod
     def _pages(rng: np.random.Generator, page: str) -> pa.Array:
         marked = rng.random(CHANNELS) < 0.9
-        # the bits of the number in reverse: ids that look like no sequence
+        # the bits of the number in reverse: ids that do not look like a sequence
         ids = (int(f"{number:032b}"[::-1], 2) for number in range(CHANNELS))
         others = (
             f"{page}&channel_id={name}" if mark else page
@@ -187,12 +188,14 @@ class _Channels:
 
 
 def _rng(seed: int, *words: str | int) -> np.random.Generator:
-    """A generator of its own for each purpose, so that no table's size moves another's values."""
+    """A separate random generator for each purpose, so that the size of one table does not change
+    another's values."""
     return np.random.default_rng([seed, zlib.crc32(repr(words).encode())])
 
 
 def _block(seed: int, first: int, count: int, rate: int, channels: _Channels) -> Events:
-    """The whole block is made and then cut, so that its length does not move its values."""
+    """A block of events. The whole block is made and then cut, so that its length does not change
+    its values."""
     numbers = np.arange(first, first + BLOCK, dtype=np.int64)
     kind = numbers % ROUND
     persons = kind < PERSONS
@@ -237,7 +240,7 @@ def _open_auction(rng: np.random.Generator, numbers: Integers) -> Integers:
 
 
 def _prices(rng: np.random.Generator, rows: int) -> Integers:
-    """Cents, from 100 to 100 million: each power of ten is as likely as any other."""
+    """Prices in cents, from 100 to 100 million: each power of ten is equally likely."""
     prices: Integers = np.rint(np.power(10.0, rng.random(rows) * 6) * 100).astype(np.int64)
     return prices
 
@@ -247,7 +250,7 @@ def _chosen(rng: np.random.Generator, rows: int, values: tuple[str, ...]) -> pa.
 
 
 def _bytes(*columns: pa.Array) -> Integers:
-    """The bytes of each row's texts together."""
+    """For each row, the total bytes of its texts."""
     lengths = (np.asarray(pc.binary_length(column)) for column in columns)
     total: Integers = np.sum(list(lengths), axis=0, dtype=np.int64)
     return total

@@ -42,7 +42,7 @@ _WORDS: Final = """
         FROM auction AS a JOIN bid AS b
             ON a.id = b.auction AND b.dateTime BETWEEN a.dateTime AND a.expires
         QUALIFY row_number() OVER (PARTITION BY a.id ORDER BY b.price DESC, b.dateTime) = 1"""
-"""What several answers need."""
+"""SQL that several answers share."""
 
 QUERIES: Final[Mapping[str, str]] = {
     "q0": "SELECT auction, bidder, price, dateTime, extra FROM bid",
@@ -179,7 +179,7 @@ QUERIES: Final[Mapping[str, str]] = {
             split_part(url, '/', 5) AS dir2, split_part(url, '/', 6) AS dir3
         FROM bid""",
 }
-"""By query, its answer in DuckDB's SQL."""
+"""The answers in DuckDB's SQL, by query."""
 
 
 def side_input() -> pa.Table:
@@ -226,7 +226,8 @@ def expected(query: str, events: Events) -> pa.Table:
 
 
 def _in_zone(table: pa.Table, zone: str | None) -> pa.Table:
-    """Times with or without a zone: DuckDB would show those with one in the zone of the machine."""
+    """The table's times with or without a zone: DuckDB would show times with a zone in the
+    machine's."""
     fields = [
         field.with_type(pa.timestamp("us", zone)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

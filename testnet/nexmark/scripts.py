@@ -9,8 +9,8 @@ from typing import Final
 from medusa.testnet.nexmark.oracle import QUERIES, TEXTS
 
 WITHIN_S: Final = 3_600
-"""The bound of joins and sessions whose text has none, seconds; Flink keeps all rows for ever.
-Within events of so short a time it leaves no pair out."""
+"""The bound of joins and sessions whose text has none, seconds; Flink keeps all rows for ever. The
+events span so short a time that it leaves out no pair."""
 
 UNBOUNDED: Final = frozenset({"q3", "q4", "q6", "q9", "q11", "q20"})
 """The queries that have such joins or sessions."""
@@ -26,8 +26,8 @@ CREATE TABLE side_input (
 
 @dataclass(frozen=True)
 class Change:
-    """Words of a text that Medusa gets otherwise, and why. both: Flink gets them so, too, if both
-    are asked: they answer the same question."""
+    """A change in the text of a query for Medusa, with the reason. both: whether Flink gets the
+    changed text, too, when both run, so that they answer the same question."""
 
     text: str
     instead: str
@@ -65,7 +65,8 @@ CHANGES: Final[dict[str, tuple[Change, ...]]] = {
         ),
     ),
 }
-"""By query. Besides these, types are compared loosely: see `medusa.testnet.workload.comparison`."""
+"""The changes, by query. Besides these, types are compared loosely: see
+`medusa.testnet.workload.comparison`."""
 
 
 def script(query: str) -> str:

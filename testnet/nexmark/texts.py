@@ -30,9 +30,8 @@ def texts(rng: np.random.Generator, rows: int, below: int, gap: str = " ") -> pa
     """Random texts of letters and gaps, with no gap at either end.
 
     Args:
-        rng: the source of chance.
-        rows: how many texts.
-        below: each is shorter than this, characters.
+        rng: the random generator. rows: the number of texts. below: an upper limit of each text's
+            characters.
         gap: the character between words.
     """
     lengths = rng.integers(SHORTEST, below, rows)
@@ -45,8 +44,7 @@ def fillers(rng: np.random.Generator, sizes: Integers, average: int) -> pa.Array
     """Texts of letters that bring each row to `average` bytes, give or take a fifth of the text.
 
     Args:
-        rng: the source of chance.
-        sizes: the bytes that each row has without the filler.
+        rng: the random generator. sizes: the bytes that each row has without the filler.
         average: the wanted bytes of a row, on average. A row that has more gets an empty text.
     """
     wanted = np.maximum(average - sizes, 0)

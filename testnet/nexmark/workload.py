@@ -15,7 +15,8 @@ from medusa.testnet.workload.workload import Script, Workload
 
 @dataclass(frozen=True)
 class Options:
-    """What is run. rate: events in a second of event time. queries: in order; empty: all."""
+    """The options of a run. rate: events in a second of event time. queries: in order; empty:
+    all."""
 
     events: int
     seed: int

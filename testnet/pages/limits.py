@@ -25,7 +25,7 @@ _POWER: Final = 2**40
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))
 _UNITS: Final = {"S": 1.0, "SECONDS": 1.0, "US": 1e-6, "NS": 1e-9}
-"""In which a constant counts seconds, by the last word of its name."""
+"""The unit of a constant, in seconds, by the last word of its name."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _places(module: str, tree: ast.Module) -> Iterator[Place]:
 
 
 def _beside(body: Iterable[ast.stmt]) -> Iterator[tuple[str, str]]:
-    """The names that are assigned, each with the text below it, or below the last of a row."""
+    """The assigned names, each with the text below it, or below the last name of its row."""
     waiting: list[str] = []
     for each in body:
         match each:
@@ -113,10 +113,8 @@ def read_lock(text: str) -> dict[str, str]:
 
 
 def chosen(locked: Mapping[str, str], known: Mapping[str, Place]) -> list[Place]:
-    """The limits: every `MAX_...`, and those of the lock, wherever they have moved.
-
-    Raises:
-        SystemExit: a limit of the lock is gone from the code.
+    """The limits: every `MAX_...`, and the constants of the lock, even if they have moved. Raises:
+    SystemExit: the code no longer has a limit of the lock.
     """
     names = {name for name in known if name.rpartition(".")[2].startswith("MAX_")}
     for name in locked:
@@ -137,7 +135,7 @@ def _moved(name: str, taken: Iterable[str], known: Mapping[str, Place]) -> str:
 
 
 def _shared(one: str, other: str) -> list[str]:
-    """The folders and modules with which both names begin."""
+    """The number of folders and modules with which both names begin."""
     pairs = zip(one.split("."), other.split("."), strict=False)
     return [part for part, _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)]
 
@@ -181,7 +179,7 @@ def in_words(place: Place) -> str:
 
 
 def _scaled(value: float, units: Iterable[tuple[str, float]]) -> str:
-    """The value in the largest unit of which it is a whole number."""
+    """The value in the largest unit that divides it."""
     for unit, size in units:
         if value >= size and value % size == 0:
             return f"{value / size:,.0f} {unit}"

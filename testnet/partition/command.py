@@ -42,7 +42,7 @@ from medusa.testnet.kit.picture import picture_option
 @picture_option
 @keep_option
 def partition(as_json: bool, **given: object) -> None:
-    """Split a federation for a while: results go on within the bound, and are corrected.
+    """Split a federation for a while: results continue within the bound, and are corrected.
 
     Three sources are merged and sent through a chain of servers, a peer each. One source is cut off
     from the others, and comes back. Shows the delay of new results, the tentative ones and their

@@ -60,7 +60,7 @@ LIMITS: Final[tuple[tuple[ModuleType, tuple[str, ...]], ...]] = (
     (documents, ("MAX_DOCUMENT", "MAX_PROPOSAL")),
     (receipts, ("MAX_RECEIPT", "MAX_ENTRY")),
 )
-"""By module, the limits of its messages."""
+"""The limits of messages, by module."""
 
 INTRODUCTION: Final = """\
 All messages that Medusa's programs exchange, with their fields and limits. `make protocol` writes
@@ -205,7 +205,7 @@ def write(methods: Mapping[str, Method]) -> str:
 
 
 def messages_of(methods: Mapping[str, Method]) -> list[type[Struct]]:
-    """All messages but those that are only parts of others: of calls, signed, of datagrams."""
+    """All messages that are no mere parts of others: of calls, signed, of datagrams."""
     return [
         *(each for _, method in sorted(methods.items()) for each in _of(method)),
         *(each for _, _, group in SIGNED for each in group),
@@ -321,7 +321,7 @@ def _returned(method: Method) -> Iterator[type[Struct]]:
 
 
 def answers_in_words(method: Method, name_of: Callable[[type[Struct]], str]) -> str:
-    """What the peer answers, or what both sides send in a streaming call."""
+    """The peer's answers in words, or the messages of both sides in a streaming call."""
     if not method.sends and not method.takes:
         return " or ".join(map(name_of, _returned(method)))
     takes = ", ".join(map(name_of, method.takes))

@@ -187,8 +187,8 @@ def _docstring(kind: type[Struct]) -> str:
 
 
 def _split(text: str, names: list[str]) -> tuple[str, dict[str, str]]:
-    """Split a docstring into the text about the whole, and that of each field: `name: ...` or `one,
-    other: ...`."""
+    """Split a docstring into the text about the whole, and the text of each field: `name: ...` or
+    `one, other: ...`."""
     text = text.replace("\nAttributes:\n", "\n")
     if text.startswith("Attributes:\n"):
         text = text.partition("\n")[2]

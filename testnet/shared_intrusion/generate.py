@@ -40,7 +40,7 @@ CONNECTIONS: Final = 20_000
 """Ordinary connections of one laboratory."""
 
 EXAMPLE_CONNECTIONS: Final = 800
-"""The same in the examples' files."""
+"""Ordinary connections of one laboratory in the examples' files."""
 
 HOSTS: Final = 40
 SERVERS: Final = 200
@@ -53,22 +53,22 @@ _MICROS: Final = 1_000_000
 _PORTS: Final = (443, 443, 443, 53, 53, 80, 22, 123)
 _PERIODS_S: Final = (15, 30, 45, 60, 90, 120)
 _JITTER: Final = 0.02
-"""Of a beacon's gaps, either way: two of them differ by less than a tenth."""
+"""The jitter of a beacon's gaps, either way: any two of them differ by less than a tenth."""
 KINDS: Final = ("botnet", "phishing", "scanner")
-"""Of threats."""
+"""The kinds of threats."""
 
 LISTED: Final = tuple(f"198.51.100.{host}" for host in range(1, 9))
 """The addresses that are on the list all the time."""
 ADDED: Final = "198.51.100.200"
 """The address that is put on the list at `UPDATE_US`."""
 REMOVED: Final = "198.51.100.201"
-"""The address that is taken off the list then."""
+"""The address that is removed from the list then."""
 CALLED_BY_BOTH: Final = "203.0.113.77"
 """The address that beacons of both laboratories call."""
 
 
 class Connection(NamedTuple):
-    """ts: microseconds."""
+    """A connection. ts: microseconds."""
 
     ts: int
     src_ip: str
@@ -78,7 +78,8 @@ class Connection(NamedTuple):
 
 
 class Threat(NamedTuple):
-    """An entry of the list. since: microseconds. deleted: the address is none any more."""
+    """An entry of the list. since: microseconds. deleted: whether the address is no longer a
+    threat."""
 
     address: str
     kind: str
@@ -100,7 +101,7 @@ class Records:
 
     Attributes:
         threats: ascending by since. connections: by laboratory, ascending by ts.
-        beacons: those that are planted.
+        beacons: the planted ones.
         update_us: when the list changes. added: the address that is put on it then.
     """
 
@@ -194,7 +195,8 @@ class _Traffic:
         return START_US + self._rng.randrange(SPAN_US)
 
     def _add(self, ts: int, host: str, address: str) -> None:
-        while ts in self._made:  # the order of a moment's rows is not what this is about
+        # rows with the same time are avoided: their order is not tested here
+        while ts in self._made:
             ts += 1
         rng = self._rng
         bytes_out = int(1_000 * rng.lognormvariate(0.0, 1.0))

@@ -15,19 +15,19 @@ from medusa.testnet.shared_intrusion.generate import Beacon, Connection, Records
 
 WINDOW_US: Final = 600_000_000
 PATTERN_US: Final = 600_000_000
-"""So much later than the first of five connections the last one may be."""
+"""The longest time between the first of five connections and the last one."""
 LEAST_GAP_US: Final = 1_000_000
 IN_ROW: Final = 5
 """Connections that make a beacon."""
 
 Listed = tuple[int, str, str, int, int]
-"""Window's start (microseconds), address, kind, hosts, connections."""
+"""An answer: window's start (microseconds), address, kind, hosts, connections."""
 Beats = tuple[int, str, int, int, int]
-"""Window's start (microseconds), address, period (seconds), hosts, connections."""
+"""An answer: window's start (microseconds), address, period (seconds), hosts, connections."""
 Sighting = tuple[str, str, int, str, int, int]
-"""Laboratory, listed or beacon, window's start, address, hosts, connections."""
+"""An answer: laboratory, listed or beacon, window's start, address, hosts, connections."""
 Campaign = tuple[int, str, int, int]
-"""Window's start, address, laboratories, connections."""
+"""An answer: window's start, address, laboratories, connections."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,8 @@ def found_beacons(records: Records) -> set[Beacon]:
 
 
 def listed_at(threats: Sequence[Threat], address: str, at: int) -> Threat | None:
-    """The entry of an address at a moment, microseconds; None: it is not on the list then."""
+    """The entry of an address at a moment, microseconds; None: it is not on the list at that
+    moment."""
     entries = [each for each in threats if each.address == address and each.since <= at]
     newest = max(entries, key=lambda each: each.since, default=None)
     return None if newest is None or newest.deleted else newest

@@ -20,7 +20,7 @@ from medusa.testnet.shared_intrusion.generate import (
 )
 
 DRAWN_FROM: Final = 200
-"""The list has some of the addresses that are called most, so many of them."""
+"""The list is drawn from this many of the addresses that are called most."""
 
 _MICROS: Final = 1_000_000
 
@@ -45,7 +45,7 @@ def recorded(traces: Sequence[Path], seed: int) -> Records:
         )
     times = [row.ts for rows in found.values() for row in (rows[:1] + rows[-1:])]
     before_us, update_us = min(times) - 1, (min(times) + max(times)) // 2
-    # of equally frequent ones the least, so that a seed gives the same list each time
+    # among equally frequent addresses the least, so that a seed always gives the same list
     ordered = sorted(calls, key=lambda address: (-calls[address], address))
     added, removed, *others = ordered[:DRAWN_FROM]
     rng = random.Random(seed)

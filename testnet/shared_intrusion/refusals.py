@@ -19,7 +19,7 @@ from medusa.testnet.shared_intrusion.scripts import SOURCES, expected_readers, r
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 READ: Final = "read"
-"""What a reader may do; no other participant may do the rest."""
+"""The ways that a reader may use; all other ways are for the owner only."""
 
 _VIEW_ROWS: Final = 10
 
@@ -42,10 +42,9 @@ class Attempt(Struct, frozen=True):
 
 
 async def attempts(homes: Mapping[str, Path]) -> list[Attempt]:
-    """Let each participant ask for every stream that anybody lists.
-
-    A stream that it may not read it asks for by a subscription, a query, and a view. Of the others'
-    streams it tries to post to each that takes posts, and to make everybody a reader of each.
+    """Let each participant ask for every listed stream. It asks for a stream that it may not read
+    by a subscription, a query, and a view. It also tries to post to each stream of others that
+    takes posts, and to make everybody a reader of each.
 
     Args:
         homes: of a peer of each participant.
@@ -54,7 +53,7 @@ async def attempts(homes: Mapping[str, Path]) -> list[Attempt]:
         MedusaError: a call failed otherwise than by a refusal.
     """
     async with AsyncExitStack() as stack:
-        # clients of their own: after a refused post a client fails to flush
+        # with separate clients, because after a refused post a client fails to flush
         clients = {
             who: await stack.enter_async_context(open_medusa(home)) for who, home in homes.items()
         }

@@ -78,7 +78,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "sightings": ("lab", "found", "window_start", "address", "hosts", "connections"),
     "campaigns": ("window_start", "address", "labs", "connections"),
 }
-"""By the last part of a stream's name, the columns that are compared."""
+"""The columns to compare, by the last part of a stream's name."""
 
 Row = tuple[object, ...]
 

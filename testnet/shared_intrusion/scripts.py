@@ -42,10 +42,10 @@ ROUNDS: Final = (
     tuple(Step(lab_participant(lab), "lab.sql", ("watch", "beat")) for lab in LABS),
     (Step(CERT, "shared.sql", ("shared",)),),
 )
-"""In the order in which they are created; those of one round all at once."""
+"""The steps in the order of their creation; the steps of one round are created at once."""
 
 SOURCES: Final = ("/threats", "/conns")
-"""The ends of the names of the streams that take posts."""
+"""The suffixes of the names of the streams that take posts."""
 
 THREATS: Final = stream_of(CERT, "threats")
 SIGHTINGS: Final = stream_of(CERT, "sightings")
@@ -65,8 +65,8 @@ def script_of(step: Step) -> Path:
 
 
 def readers() -> Mapping[str, frozenset[str]]:
-    """By stream, the participants that may read it, as the scripts mean it: listed here, not
-    computed from them."""
+    """The participants that may read each stream, as the scripts intend: written here, not computed
+    from them."""
     everyone = frozenset(PARTICIPANTS)
     found = {THREATS: everyone, f"{THREATS}/late": everyone}
     found |= {SIGHTINGS: everyone, CAMPAIGNS: everyone}
@@ -79,8 +79,8 @@ def readers() -> Mapping[str, frozenset[str]]:
 
 
 def expected_readers(stream: str) -> frozenset[str]:
-    """The participants that may read a stream, also one that a script does not name: what lies
-    between the boxes of a laboratory is for nobody else."""
+    """The participants that may read a stream, even one that a script does not name: only a
+    laboratory may read the streams between its boxes."""
     known = readers()
     if stream in known:
         return known[stream]

@@ -148,7 +148,7 @@ async def open_worker() -> AsyncIterator[Worker]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=environment,
-            start_new_session=True,  # Ctrl-C is for this process
+            start_new_session=True,  # Ctrl-C is for this process to handle
         )
     except OSError as error:
         raise UnavailableError(f"no worker can be started: {error.strerror}") from None

@@ -76,9 +76,9 @@ class _Promise:
 
 
 def check_standbys(history: History, _: Manifest) -> list[Violation]:
-    """Check precise passive standbys: from the moment that the secondary has caught up, a
-    primary gives consumers nothing that the secondary has not (messages under way before may
-    still arrive)."""
+    """Check precise passive standbys: from the moment that the secondary has caught up, a primary
+    sends consumers no tuple that the secondary lacks (messages under way before may still arrive).
+    """
     wrong: list[Violation] = []
     promises: dict[str, _Promise] = {}
     furthest: dict[str, Received] = {}
@@ -104,8 +104,8 @@ def _goes_on(before: Covered, now: Covered) -> bool:
 
 
 def _given(now: Covered, furthest: Mapping[str, Received]) -> dict[str, int]:
-    """Boundaries by output. A primary cut off from its secondary may have given more than its
-    successor has."""
+    """Boundaries by output. A primary that is cut off from its secondary may have emitted more than
+    its successor has."""
     had = {output: got.upto for output, got in furthest.items()}
     return {output: max(at, had.get(output, at)) for output, at in now.ours.items()}
 
@@ -131,8 +131,8 @@ Checker = Callable[[History, Manifest], list[Violation]]
 
 
 def check_liveness(history: History, _: Manifest) -> list[Violation]:
-    """Check that all was delivered after the heal, and that no client got an error that retries
-    cannot solve."""
+    """Check that all rows were delivered after the heal, and that no client got an error that
+    retries cannot solve."""
     overdue = [Violation(Check.LIVENESS, f"overdue: {each.what}") for each in history.of(Overdue)]
     failed = [
         Violation(Check.LIVENESS, f"{each.client} failed at {each.at:.3f} s: {each.error}")
@@ -173,7 +173,7 @@ _AT_REST: Final = {
 
 
 def converged(now: Quiescent, manifest: Manifest) -> bool:
-    """Whether the peers agree in all that is checked at rest."""
+    """Whether the peers agree in everything that is checked at rest."""
     return not any(
         check in manifest.checks and holds(now, manifest) for check, holds in _AT_REST.items()
     )

@@ -135,7 +135,8 @@ def _clocks(virtual: VirtualTime) -> list[Any]:
         mock.patch.object(time, "time", wall),
         mock.patch.object(time, "time_ns", wall_ns),
         mock.patch.object(time, "monotonic", steady),
-        mock.patch.object(time, "thread_time", _no_cpu_time),  # CPU time is no virtual time
+        # CPU time must not depend on real time
+        mock.patch.object(time, "thread_time", _no_cpu_time),
         mock.patch.object(time, "process_time", _no_cpu_time),
         mock.patch.object(time, "sleep", _refusing_to_sleep()),
     ]
@@ -160,7 +161,7 @@ def _refusing_to_sleep() -> Callable[[float], None]:
 
 def _random_bytes(rng: random.Random) -> list[Any]:
     class Ed25519Keys:
-        """Keys from seeded bytes; all else is the real class's."""
+        """Keys from seeded bytes; everything else is inherited from the real class."""
 
         @staticmethod
         def generate() -> Ed25519PrivateKey:
@@ -185,7 +186,7 @@ def _random_bytes(rng: random.Random) -> list[Any]:
     return [
         mock.patch.object(importer, really_import.__name__, import_module),
         mock.patch.object(os, "urandom", draw),
-        mock.patch.object(random, "_urandom", draw),  # SystemRandom, and so secrets
+        mock.patch.object(random, "_urandom", draw),  # for SystemRandom, and so for secrets
         mock.patch(
             "medusa.overlay.identity.Ed25519PrivateKey", _with(Ed25519PrivateKey, Ed25519Keys)
         ),

@@ -18,7 +18,7 @@ LONGEST_S: Final = 6.0
 
 LEAPS_S: Final = (-3_000.0, 45.0, 3_600.0, 8_640_000.0)
 """Leaps of a clock, seconds: back beyond a datagram's allowed age, ahead by less and by more than
-is believed, and ahead by a hundred days."""
+others believe, and ahead by a hundred days."""
 
 
 class _Fault(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
@@ -87,8 +87,8 @@ class Drift(_Fault, frozen=True, tag="drift"):
 
 
 class Forge(_Fault, frozen=True, tag="forge"):
-    """A member lies: it tells another that the founder has admitted a participant. No peer may
-    believe it, so there is nothing to heal."""
+    """A member lies: it sends another a statement that the founder has admitted a participant. No
+    peer may believe it, so there is nothing to heal."""
 
     peer: str
     victim: str

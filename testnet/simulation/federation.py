@@ -18,7 +18,7 @@ OVERLAY_PORT: Final = 7654
 CLIENT_PORT: Final = 7655
 
 JOIN_BY: Final = 3
-"""Peers that an invitation names: if one of them is down, the others are there."""
+"""Peers that an invitation names: if one of them is down, the others can answer."""
 
 Settings = Mapping[str, Mapping[str, object]]
 """Contents of medusa.toml, by section and key."""

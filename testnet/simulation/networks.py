@@ -72,7 +72,7 @@ def _join(rng: random.Random, left: str, right: str, output: str) -> Join:
     kind = rng.choice((JoinKind.INNER, JoinKind.LEFT, JoinKind.FULL, JoinKind.ANTI, JoinKind.ASOF))
     before, after = rng.choice(((500_000, 0), (200_000, 200_000), (1_000_000, 0)))
     if kind is JoinKind.ASOF and after:
-        before = 0  # it looks forward
+        before = 0  # the join looks forward
     fields = [("poster", "left.poster"), ("number", "left.number"), ("key", "left.key")]
     if kind is not JoinKind.ANTI:
         fields.append(("other", "right.number"))

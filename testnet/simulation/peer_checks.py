@@ -34,8 +34,8 @@ def _last(history: History) -> Quiescent | None:
 
 
 def check_owners(history: History, manifest: Manifest) -> list[Violation]:
-    """Check that never two peers hold one term. At rest a query has one primary, and a task at most
-    one worker, which is the one that its owner names."""
+    """Check that no two peers ever hold one term. At rest a query has one primary, and a task at
+    most one worker, which is the one that its owner names."""
     wrong = list(_two_of_one_term(history.of(PeerView)))
     at_rest = _last(history)
     return wrong + (owners_of(at_rest, manifest) if at_rest else [])
@@ -250,7 +250,7 @@ def gossip_of(now: Quiescent, _: Manifest) -> list[Violation]:
     wrong: list[Violation] = []
     for view in now.peers:
         if not view.health:
-            continue  # it has no detector
+            continue  # it has no failure detector
         mistaken = [
             f"{peer[:8]} is {'running' if peer in running else 'down'}, seen {health}"
             for peer in sorted(running | set(now.down))

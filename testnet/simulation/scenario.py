@@ -239,7 +239,7 @@ class Run:
         return Quiescent(self.bed.now(), views, down)
 
     async def _with_lookups(self, now: Quiescent) -> Quiescent:
-        """The same, with each peer's catalog lookups of every stream."""
+        """The same event, with each peer's catalog lookups of every stream."""
         if Check.MEMBERSHIP not in self.manifest.checks:
             return now
         streams = [table.name for table in self.manifest.streams]

@@ -28,7 +28,7 @@ async def open_progress(campaign: Campaign, console: Console) -> AsyncIterator[N
         task = progress.add_task("seeds", total=campaign.seeds, cpu=0.0)
 
         def done(result: Result) -> None:
-            if not result.good:  # at once, so that a user who interrupts a campaign has seen it
+            if not result.good:  # at once, so that a user who interrupts a campaign sees it
                 console.print(f"seed {result.seed} failed", style="bold red")
             cpu_s = sum(result.cpu_s for result in campaign.results) / len(campaign.results)
             progress.update(task, completed=len(campaign.results), cpu=cpu_s)

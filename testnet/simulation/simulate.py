@@ -90,7 +90,7 @@ LIMIT_S: Final = 3600.0
 
 
 class StalledError(Exception):
-    """No event will ever come, or events come while time does not pass."""
+    """No event will ever come, or events come without any passing of time."""
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,8 @@ def simulate(manifest: Manifest, seed: int) -> Result:
     async def main(world: World) -> None:
         own = manifest.settings
         world.jobs = replace(world.jobs, cpu_s=own.job_cpu_s, cpu_row_s=own.row_cpu_s)
-        await world.start_all()  # without faults: a peer that has not met anybody retries for long
+        # without faults, because a peer that has met no other retries for long
+        await world.start_all()
         calm = manifest.weather
         world.network.links.default = LinkModel(
             *calm.delay_s, loss=calm.loss, duplicate=calm.duplicate, reorder=calm.reorder

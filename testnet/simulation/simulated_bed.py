@@ -48,7 +48,7 @@ NOBODYS_KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 async def forge_admission(liar: Overlay, victim: str, participant: str) -> None:
-    """Tell a peer (hex) that the founder has admitted a participant, under a forged signature."""
+    """Send a peer (hex) a forged statement that the founder has admitted a participant."""
     root = Root.create(participant, wall_clock())
     charter = digest_of(liar.membership.charter)
     admission = Admission(
@@ -59,7 +59,7 @@ async def forge_admission(liar: Overlay, victim: str, participant: str) -> None:
         connection = await liar.connect(parse_peer_id(victim))
         await connection.call(PUSH, Push((statement,), ()), Pushed, timeout_s=CALL_S)
     except MedusaError:
-        return  # the victim is not there, or closed the connection
+        return  # the victim is away, or closed the connection
 
 
 def admit(sponsor: Overlay, root: Root, participant: str) -> None:
@@ -163,7 +163,7 @@ class SimulatedBed:
 
     async def _take_down(self, fault: Crash | Stop) -> None:
         if self.peers[fault.peer].life is None:
-            return  # its last stop took so long that it is down yet
+            return  # its last stop took so long that it is still down
         self._down[fault.peer] = fault
         if isinstance(fault, Crash):
             await self.world.crash(fault.peer, power=fault.power)

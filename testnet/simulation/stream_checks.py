@@ -204,7 +204,7 @@ def _compare(
             if not _may_miss(query):
                 known[stream] = answer
             continue
-        # of a stream with a gap, one consumer may have a tuple that another never saw
+        # if a stream has a gap, one consumer may have a tuple that another never saw
         if record.begin == BEGINNING and not _may_miss(query):
             known[stream] = record
         boundary = min(record.boundary, upto)
@@ -226,7 +226,7 @@ def _compare(
 
 
 def _may_miss(query: Query) -> bool:
-    """Whether a takeover may cost tuples: the query has a standby, and recovery `gap`."""
+    """Whether a takeover may lose tuples: the query has a standby, and recovery `gap`."""
     wanted = query.availability
     return wanted.recovery is Recovery.GAP and wanted.mode is not Mode.NONE
 

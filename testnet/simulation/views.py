@@ -184,7 +184,7 @@ def covered(
                 continue
             if sum(running.name in _replicated(peer) for peer in peers.values()) > 1:
                 continue  # a superseded primary that does not know it yet waits for no secondary
-            # a worker gives its results to consumers itself, and waits for no secondary
+            # a worker sends its results to consumers itself, and waits for no secondary
             here = [task for task in running.tasks if task.name not in worked]
             works = [task.current.term.number for task in here]
             yield Covered(

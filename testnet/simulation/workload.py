@@ -79,7 +79,7 @@ class Testbed(Protocol):
         """Seconds since it began."""
 
     def note(self, kind: str, text: str, peer: str = "") -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
 
     def client(
         self, name: str, *, producer: str | None = None, patience_s: float = 60.0
@@ -354,7 +354,7 @@ VALID_S: Final = 86_400.0
 
 
 async def conclude(bed: Testbed, table: ContractTable, rng: random.Random) -> str:
-    """Make a contract, and give it to a peer of either party; returns its id.
+    """Make a contract, and pass it to a peer of either party; returns its id.
 
     Raises:
         MedusaError: a peer does not take it.

@@ -215,7 +215,7 @@ class World:
         return self._time.elapsed
 
     def note(self, kind: str, text: str, peer: str = "") -> None:
-        """A line of the trace."""
+        """Add a line to the trace."""
         self.trace.add(kind, text, peer)
 
     # -- lives
@@ -347,7 +347,7 @@ class World:
                     life.settled.set()
                     await life.told.wait()
         except Exception as error:
-            if life.process.alive:  # errors of a killed peer's task do not count
+            if life.process.alive:  # errors of a killed peer's task are ignored
                 life.failure = error
                 self.note("failed", repr(error), place.name)
                 if life.settled.is_set():

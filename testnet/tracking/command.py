@@ -10,10 +10,10 @@ import click
 from medusa.testnet.kit.command import json_option, number
 
 SIGHTINGS_PER_HOUR: Final = 1_000
-"""Of a person, at most: two readers try every five seconds, and miss some."""
+"""The most sightings of a person in an hour: two readers try every five seconds, and miss some."""
 
 MOST_SIGHTINGS: Final = 5_000_000
-"""They and an answer are in memory: some 200 bytes a sighting."""
+"""The most sightings: they and an answer are in memory, some 200 bytes a sighting."""
 
 
 @click.command()

@@ -46,8 +46,8 @@ VISITOR_SHARE: Final = 0.25
 DAY_MIN: Final = 1_440
 WORK_MIN: Final = (7 * 60, 19 * 60)
 VISIT_MIN: Final = (9 * 60, 10 * 60)
-"""From and until which minute of the day staff may be in the rooms of their building, and visitors
-in every lobby."""
+"""The minutes of the day from which and until which staff may be in the rooms of their building,
+and visitors in every lobby."""
 
 _TIME: Final = pa.timestamp("us", "UTC")
 
@@ -77,13 +77,13 @@ first minute; one whose minutes are the same takes the permission back."""
 
 @dataclass(frozen=True)
 class Tracked:
-    """What the readers saw, by time, and who may be where."""
+    """The readers' sightings, by time, and the permissions of persons for rooms."""
 
     sightings: pa.Table
     permissions: pa.Table
 
     def of(self, building: str) -> pa.Table:
-        """The sightings of one building: what its participant posts."""
+        """The sightings of one building: the rows that its participant posts."""
         return self.sightings.filter(pc.equal(self.sightings.column("building"), building))
 
 
@@ -96,9 +96,8 @@ def track(seed: int, persons: int = 100, buildings: int = 2, hours: float = 2.0)
 
     Args:
         seed: the same seed gives the same sightings.
-        persons: how many walk about; their numbers begin with 1.
-        buildings: how many, named b1, b2 and so on.
-        hours: for how long.
+        persons: the number of persons; their numbers begin with 1. buildings: the number of
+            buildings, named b1, b2 and so on. hours: the duration.
 
     Raises:
         ValueError: a number is out of its range.
@@ -128,7 +127,7 @@ def _permissions(
     rng: np.random.Generator, persons: int, buildings: int
 ) -> Iterator[tuple[int, int, int, int]]:
     """Guards may be everywhere; visitors in the lobbies for an hour; the others by day in their
-    building, but for its vault, and in every lobby."""
+    building, except its vault, and in every lobby."""
     lobbies = [building * ROOMS for building in range(buildings)]
     for person in range(1, persons + 1):
         kind = rng.random()
@@ -151,7 +150,7 @@ def _table_of(
     rooms: pa.Array,
     seconds: float,
 ) -> pa.Table:
-    """The permissions, of which all hold before the start, and what becomes of them, by time."""
+    """The permissions, all of which hold before the start, and their changes, by time."""
     given = np.array(permissions)
     revoked = given[rng.random(len(given)) < REVOKED_SHARE]
     revoked[:, 3] = revoked[:, 2]

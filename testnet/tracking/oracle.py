@@ -11,7 +11,8 @@ import pyarrow as pa
 from medusa.testnet.tracking.generate import MR_X, Tracked
 
 QUIET_S: Final = 60
-"""After so many seconds without a stray sighting of a person in a room, the next is a new alarm."""
+"""Seconds without a stray sighting of a person in a room, after which the next one is a new
+alarm."""
 
 _STRAYS: Final = """
     CREATE VIEW held AS
@@ -70,7 +71,8 @@ def _answer(tracked: Tracked, sql: str, parameters: Mapping[str, int]) -> pa.Tab
 
 
 def _in_zone(table: pa.Table, zone: str | None) -> pa.Table:
-    """Times with or without a zone: DuckDB would take those with one to the zone of the machine."""
+    """The table's times with or without a zone: DuckDB would convert times with a zone to the
+    machine's."""
     fields = [
         field.with_type(pa.timestamp("us", zone)) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

@@ -61,7 +61,7 @@ def tracking_workload(options: Options) -> Workload:
 
 
 def appendix() -> str:
-    """The appendix' schema, stream and query as one document. The stream the appendix defines by a
+    """The appendix' schema, stream and query as one document. The appendix defines the stream by a
     call, not in XML."""
     schema, query = ((QUERIES / f"{name}.xml").read_text() for name in ("person", "find_mr_x"))
     base = f"medusa://{PARTICIPANT}"

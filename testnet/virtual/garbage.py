@@ -11,8 +11,8 @@ from contextlib import contextmanager
 def without_collection() -> Iterator[None]:
     """Collect no garbage within the block.
 
-    Finalizers would run at times that depend on earlier imports; and of millions of objects that
-    live to the end, each collection would look through all.
+    Finalizers would run at times that depend on earlier imports; and each collection would scan
+    millions of objects that live to the end.
     """
     enabled = gc.isenabled()
     gc.disable()

@@ -19,8 +19,8 @@ RETRANSMIT_S: Final = 0.2
 """TCP's first wait for an acknowledgement, seconds (Linux), doubled by each further one."""
 
 MOST_RETRANSMIT_S: Final = 8.0
-"""Longest wait, seconds. Linux goes on to 120 s, but simulated faults are shorter, and longer waits
-would add nothing."""
+"""Longest wait, seconds. Linux waits up to 120 s, but simulated faults are shorter, so longer waits
+would test nothing more."""
 
 
 @dataclass(frozen=True, slots=True)

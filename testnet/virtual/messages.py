@@ -60,7 +60,7 @@ class Nodes(ABC, Generic[C, V]):
         self._wakes[node] = inf
 
     def tell(self, node: int, event: V) -> None:
-        """Give an event to a node."""
+        """Pass an event to a node."""
         core = self.cores[node]
         if core is None:
             return

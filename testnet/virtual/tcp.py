@@ -180,7 +180,7 @@ class Endpoint:
 
     def _receive(self, data: bytes) -> None:
         if self.closed or self.failure:
-            if data and self.network.is_up(self.ip):  # nobody reads it: that kernel sends a reset
+            if data and self.network.is_up(self.ip):  # with no reader, that kernel sends a reset
                 self.network.send_reset(self, self.other)
         elif data == FIN:
             self._ended = True

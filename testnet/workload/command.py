@@ -23,7 +23,8 @@ BESIDE: Final = "beside"
 """The stage of the other system."""
 
 AnotherSystem = Callable[[Callable[[str], None]], Awaitable[Beside]]
-"""Runs the same queries in another system; it is given what takes the name of the next query."""
+"""A function that runs the same queries in another system; it gets a function to call with the name
+of the next query."""
 
 
 def run_command(

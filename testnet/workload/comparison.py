@@ -24,7 +24,7 @@ DELETED: Final = "deleted"
 
 @dataclass(frozen=True)
 class Difference:
-    """How many rows of the right answer are missing, and how many rows are not in it."""
+    """The number of rows of the right answer that are missing, and of rows that are not in it."""
 
     missing: int
     extra: int
@@ -33,8 +33,7 @@ class Difference:
 def difference(answer: pa.Table, right: pa.Table) -> Difference:
     """Compare an answer with the right one.
 
-    Raises:
-        ValueError: its columns cannot be those of the right one; says which.
+    Raises: ValueError: its columns do not fit those of the right one; the message names them.
     """
     ours = _alike(answer, right)
     with duckdb.connect() as database:
@@ -47,7 +46,7 @@ def difference(answer: pa.Table, right: pa.Table) -> Difference:
 
 
 def _count(database: duckdb.DuckDBPyConnection, one: str, other: str) -> int:
-    """How many rows of one table are missing in the other, or are fewer there."""
+    """The number of rows of one table that the other lacks, counted with their repetitions."""
     counted = database.sql(
         f"SELECT count(*) AS n FROM (FROM {one} EXCEPT ALL FROM {other})"  # noqa: S608 - ours
     )

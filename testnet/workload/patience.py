@@ -15,21 +15,23 @@ from medusa.overlay.errors import UnavailableError
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 PATIENCE_S: Final = 300.0
-"""Seconds in which some task must get on, beside what the rows of an epoch take."""
+"""Seconds in which some task must make progress, in addition to the time for the rows of an
+epoch."""
 
 SLOWEST_ROWS_PER_S: Final = 1_000.0
-"""One epoch may have all rows of a workload: the slowest query of Nexmark takes 8,000 a second."""
+"""The assumed rows per second of an epoch, which may have all rows of a workload: the slowest query
+of Nexmark takes 8,000 a second."""
 
 LOOK_S: Final = 1.0
 """Seconds between two looks."""
 
 
 class StandstillError(UnavailableError, code=None):
-    """The queries stand still, and so would all that come after them."""
+    """The queries stand still, and so would all later ones."""
 
 
 def patience_with(tables: Mapping[str, pa.Table], patience_s: float = PATIENCE_S) -> float:
-    """How many seconds tasks may stand still over these rows."""
+    """The seconds for which tasks may stand still over these rows."""
     return patience_s + sum(map(len, tables.values())) / SLOWEST_ROWS_PER_S
 
 

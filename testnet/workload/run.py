@@ -52,9 +52,10 @@ async def run_workload(
     """Run a workload's scripts and compare their answers.
 
     Args:
-        make: generates the rows; it runs in a thread of its own.
+        make: generates the rows; it runs in a separate thread.
         stages: those of `medusa.testnet.workload.workload.STAGES`.
-        patience_s: seconds that a script's tasks may all stand still, beside what the rows take.
+        patience_s: seconds that a script's tasks may all stand still, in addition to the time for
+            the rows.
         profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
 
     Raises:
@@ -126,13 +127,13 @@ async def _post(client: AsyncMedusaClient, trials: Sequence[Trial]) -> float:
 
 
 async def _start(client: AsyncMedusaClient, trial: Trial, patience_s: float) -> None:
-    """Have Spark start and load what jobs need, by a run that does not count."""
+    """Have Spark start and load the classes that jobs need, by a run that is not measured."""
     try:
         await _answers(client, trial, patience_s)
     except StandstillError:
         raise
     except MedusaError:
-        pass  # it fails again where it counts
+        pass  # it fails again in the measured run
 
 
 async def _outcomes(
@@ -165,7 +166,7 @@ async def _answers(
 ) -> dict[str, pa.Table]:
     """Run a script's queries to the end, and delete them; returns the answers by their names.
 
-    Of a table that is updated, the answer is its rows in the end.
+    If an answer is an updated table, the answer is the table's final rows.
 
     Raises:
         StandstillError: their tasks stood still.
@@ -185,7 +186,8 @@ async def _answers(
         keys = {each: (await client.stream_entry(each)).schema.key for each in tables}
     finally:
         for query in reversed(queries):
-            with trio.move_on_after(DELETE_S, shield=True), suppress(MedusaError):  # it may be gone
+            # the query may be gone
+            with trio.move_on_after(DELETE_S, shield=True), suppress(MedusaError):
                 await client.delete_query(query.name)
     base = f"{SCHEME}{trial.participant}/"
     return {
@@ -195,7 +197,7 @@ async def _answers(
 
 
 def final_or_all(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The rows of a stream; of a table, which has a key, those that it has in the end."""
+    """The rows of a stream; for a table, which has a key, its final rows."""
     return final_state(table, key) if key else table
 
 

@@ -14,7 +14,7 @@ from medusa.testnet.kit.report import Column, new_table, table_of
 from medusa.tools.trial.trial import SELF
 
 Right = Callable[[], pa.Table]
-"""Computes the right answer, independently of Medusa."""
+"""A function that computes the right answer, independently of Medusa."""
 
 STAGES: Final = {
     "rows": "the rows are generated",
@@ -45,10 +45,9 @@ class Workload:
     """A workload: its tables and its scripts.
 
     Attributes:
-        title: what it is and how large, for people.
-        tables: by the names of the source streams, without the participant, their rows by time.
-        scripts: in the order in which they run.
-        participant: who owns all streams.
+        title: its subject and size, for people. tables: by the names of the source streams, without
+            the participant, their rows by time. scripts: in the order in which they run.
+            participant: the owner of all streams.
     """
 
     title: str
@@ -63,15 +62,15 @@ class Outcome:
 
     Attributes:
         query: the name of its answer.
-        input_rows: that its script read.
-        rows: of its answer; of a table that is updated, of the table in the end.
-        missing: rows of the right answer that ours lacks. extra: rows of ours that are not right.
-        exact: whether neither is there; None: it did not run.
+        input_rows: the number of rows that its script read. rows: the number of the answer's rows;
+            for an updated table, of its final rows. missing: rows of the right answer that ours
+            lacks. extra: rows of ours that are not right.
+        exact: whether there are neither; None: it did not run.
         seconds: from the script's creation to the end of all its answers; the rows are in the
             streams by then.
         rows_per_s: of the input.
         refused: why it cannot be run. failed: why its run ended without an answer.
-        job_s: of the seconds of another system, those in which the job ran by its own count.
+        job_s: for another system, the seconds in which the job ran by its own count.
     """
 
     query: str
@@ -94,9 +93,8 @@ class Beside:
     Attributes:
         system: its name.
         ratios: by query that ran in both, Medusa's rows a second as a multiple of the system's.
-        job_ratios: the same, of what is left of the system's seconds when only those of its job
-            count; all of Medusa's do.
-        skipped: why nothing was run.
+        job_ratios: the same ratios, if only the seconds of the system's job count, but all of
+            Medusa's. skipped: why it did not run.
     """
 
     system: str
@@ -112,7 +110,7 @@ class Result:
 
     Attributes:
         posting_s: seconds in which the rows were posted and acknowledged.
-        beside: how another system did; it decides nothing.
+        beside: the outcomes of another system; they do not affect the verdict.
     """
 
     title: str
@@ -132,7 +130,7 @@ class Result:
 
 
 def with_beside(result: Result, theirs: Beside) -> Result:
-    """A result with another system's outcomes, and the ratios to them."""
+    """The result with another system's outcomes, and the ratios to them."""
     ours = {each.query: each.rows_per_s for each in result.outcomes if each.exact is not None}
     both = [each for each in theirs.outcomes if each.exact is not None and each.query in ours]
     ratios = {each.query: ours[each.query] / each.rows_per_s for each in both}

@@ -209,7 +209,8 @@ class World:
         self.tell(owner, TaskHere(self.items[task]))
         self.tell(owner, TaskBack(task))
 
-    # -- what came of it ---------------------------------------------------------------------------
+    # -- the outcome
+    # --------------------------------------------------------------------------------
 
     def levels(self) -> dict[str, float]:
         levels = dict.fromkeys(self.brains, 0.0)

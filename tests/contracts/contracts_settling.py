@@ -44,7 +44,7 @@ FEDERATION = "f" * 32
 S = 1_000_000
 
 ROOTS = {name: Root.create(f"{name}.edu", NOW) for name in "acde"}
-# the same keys in every process: ids show in failures, and a test starts a process of its own
+# the same keys in every process: failures show ids, and each test process starts anew
 PEERS = {
     name: Identity.issue(root, NOW, Ed25519PrivateKey.from_private_bytes(name.encode() * 32))
     for name, root in ROOTS.items()
@@ -130,12 +130,9 @@ def tuples(task: str, after: int, upto: int) -> int:
 
 @dataclass
 class Placed:
-    """What the driver knows for sure, over crashes.
-
-    Attributes:
-        chain: the owner first, the worker last.
-        lag: microseconds of stime by which what the owner has is behind what the worker did.
-        agreed_at: when it was agreed by their clocks, seconds.
+    """The placement as the driver knows it, even after crashes. Attributes: chain: the owner first,
+    the worker last. lag: microseconds of stime by which the owner's output is behind the worker's.
+    agreed_at: when it was agreed by their clocks, seconds.
     """
 
     task: str
@@ -174,8 +171,9 @@ class Node:
     """One peer, and its driver.
 
     Attributes:
-        lies: what it makes of every count it gives. uncountable: tasks it cannot count.
-        slow: it answers a count when time passes, and not at once (but for what `Ended` asks).
+        lies: the function by which it falsifies every count. uncountable: tasks that it cannot
+            count. slow: whether it answers a count only when time passes (except one that `Ended`
+            requests).
     """
 
     def __init__(self, world: World, identity: Identity) -> None:

@@ -57,7 +57,7 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
     assert utah.merge(data, NOW) == f"proposed contract {id_[:8]} with mit.edu, by mit.edu"
     assert mit.state(mit.get(id_), NOW) is State.OUR_PROPOSAL
     assert utah.state(utah.get(id_), NOW) is State.THEIR_PROPOSAL
-    assert mit.in_force(NOW + DAY) == ()  # one-sided: nothing
+    assert mit.in_force(NOW + DAY) == ()  # the other party has not signed: it binds nobody
     contract = accept(UTAH, data)
     for book in (mit, utah):
         assert book.merge(contract, NOW).startswith("accepted contract")
@@ -73,7 +73,7 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
     end = revoke(MIT, members.federation, id_, NOW)
     for book in (mit, utah):
         assert book.merge(end, NOW + 5).startswith("revoked contract")
-        # it counts from when it came: the time in it may be dated back
+        # it counts from its arrival: the time in it may be dated back
         assert book.get(id_).revoked_at == NOW + 5
         assert book.merge(end, NOW + 9) == ""
         book.reload()
@@ -81,7 +81,7 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
         assert book.state(book.get(id_), NOW + DAY) is State.REVOKED
         assert book.in_force(NOW + DAY) == ()
         assert book.next_change(NOW) == float("inf")
-        # the record stays, and nothing brings it back
+        # the record stays, and no document revives it
         assert book.merge(data, NOW) == ""
         assert book.merge(contract, NOW) == ""
         assert book.state(book.get(id_), NOW) is State.REVOKED
@@ -123,7 +123,7 @@ def test_any_order_and_any_repetition(
         "by utah": revoke(UTAH, members.federation, id_, NOW + 1),
     }
     book = Book(tmp_path_factory.mktemp("book"), members, "utah.edu")
-    # the oracle: revocations count once the contract is known, an acceptance counts whenever
+    # the oracle: a revocation counts once the contract is known, an acceptance counts at any time
     known = accepted = revoked = False
     for kind in kinds:
         news = kind.startswith("by") and known and not revoked
@@ -192,12 +192,12 @@ def test_a_stranger_cannot_fill_the_disk(utah: Book, members: Membership) -> Non
         utah.merge(proposed(members), NOW)
     with pytest.raises(BusyError, match=r"mit\.edu: too many proposals wait for utah\.edu"):
         utah.merge(proposed(members), NOW)
-    # others are not shut out, nor are our own proposals and contracts that we accept
+    # others still have room, and so do our own proposals and the contracts that we accept
     utah.merge(proposed(members, BROWN), NOW)
     utah.merge(proposed(members, UTAH, accepter="mit.edu"), NOW)
     utah.merge(accept(UTAH, proposed(members)), NOW)
     assert len(files(utah)) == MAX_WAITING + 3
-    # what was withdrawn or has expired makes room; contracts never do
+    # withdrawn and expired proposals make room; contracts never do
     gone = next(c for c in utah.all() if c.proposal.proposer == "mit.edu" and not c.accepted)
     utah.merge(revoke(MIT, members.federation, gone.id, NOW), NOW)
     fresh = proposed(members, valid_until=NOW + 90 * DAY)
@@ -231,7 +231,7 @@ def test_damaged_files_are_named_and_not_fatal(
         (problem,) = book.problems
         assert told in problem
         assert str(path) in problem
-        # it may have held a revocation: it is not overwritten
+        # the damaged file may have held a revocation, so it is not overwritten
         with pytest.raises(ConflictError, match="remove it first"):
             book.merge(bad, NOW)
         assert path.read_bytes() == content
@@ -251,13 +251,13 @@ def test_two_processes_have_it_open(mit: Book, members: Membership, tmp_path: Pa
     id_ = contract_id(data)
     mit.merge(data, NOW)
     other.merge(accept(UTAH, data), NOW)
-    # neither loses what the other has written
+    # neither book loses the other's writes
     assert mit.merge(revoke(MIT, members.federation, id_, NOW), NOW)
     assert mit.get(id_).accepted
     other.reload()
     assert other.get(id_).revocation
     assert other.all() == mit.all()
-    # and one that comes to know by a merge that was no news knows it
+    # a book that learns it by a merge without news has it, too
     third = Book(tmp_path / "mit", members, "mit.edu")
     fresh = proposed(members)
     other.merge(fresh, NOW)
@@ -267,7 +267,7 @@ def test_two_processes_have_it_open(mit: Book, members: Membership, tmp_path: Pa
 
 def test_finding_by_the_beginning_of_an_id(mit: Book, members: Membership) -> None:
     ids = []
-    for at in range(17):  # more than hex digits: two of them begin alike
+    for at in range(17):  # more than the hex digits, so that two ids begin alike
         data = proposed(members, UTAH, accepter="mit.edu", proposed_at=NOW + at)
         contract = accept(MIT, data)
         mit.merge(contract, NOW)
@@ -309,7 +309,7 @@ def test_how_each_side_trades(members: Membership) -> None:
     assert theirs.gives(item)
     assert not ours.gives(item)
     assert not theirs.takes(item)
-    assert contract.partner("mit.edu", peer) == ours  # nothing has changed for who compares
+    assert contract.partner("mit.edu", peer) == ours  # equal for comparisons
     content = contract_of(members, terms=ContentTerms("medusa://mit.edu/in", "mit.edu", 1))
     assert content.partner("mit.edu", peer) is None
     assert content.menu_of("mit.edu").most_load == 0
@@ -333,7 +333,8 @@ def test_what_a_menu_covers() -> None:
     assert asked(kinds=()) != ""
     assert asked(inputs=()) != ""
     assert covers(Menu(), Item("t", 0.1, "", 0, ("map",), (stream,))) != ""
-    # matching must not blow up: a naive one would take 5,000 over 100 steps
+    # matching must take linear time: a naive matcher would take far too long for 5,000 characters
+    # and 100 stars
     starry = Menu(streams=tuple("*" + "a*" * n + "z" for n in range(100, 116)), most_load=10)
     assert covers(starry, Item("t", 1.0, "", 0, ("map",), ("a" * 5000,))) != ""
     assert covers(starry, Item("t", 1.0, "", 0, ("map",), ("a" * 5000 + "z",))) == ""
@@ -362,7 +363,7 @@ def test_a_revocation_counts_from_when_it_came(tmp_path: Path, claimed: float) -
     agreements = BookAgreements(book, participant_of)
     came = NOW + 2 * DAY
     book.merge(revoke(UTAH, membership.federation, contract, claimed), came)
-    book.reload()  # the time is kept with it
+    book.reload()  # the time of arrival is stored with it
     terms = book.get(contract).proposal.terms
     assert agreements.terms(contract, OF_MIT, OF_UTAH, came - 1) == terms
     assert agreements.terms(contract, OF_UTAH, OF_MIT, came - 1) == terms

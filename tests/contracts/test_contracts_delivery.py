@@ -159,11 +159,12 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             assert one.states() == {id_: State.OUR_PROPOSAL}
             assert two.states() == four.states() == {id_: State.THEIR_PROPOSAL}
             assert two.events.told("with mit.edu, by mit.edu")
-            # who brought it is not sent it back
+            # the peer that brought it does not get it back
             bringer = two.overlay.peers.get(one.overlay.identity.peer_id)
             assert bringer is not None
             assert two.contracts._outbox.missing(bringer, two.book.all()) == ()
-            # accepted at the other, by its own client; both hear of it, and so does the sibling
+            # accepted at the other peer, by its own client; both parties get it, and so does the
+            # sibling
             answer = await two.deliver(accept(UTAH, data))
             assert {holder.peer for holder in answer.holders} == {one.id, four.id}
             for peer in (one, two, four):
@@ -177,7 +178,7 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
         assert Holder("utah.edu", two.id) in answer.holders
         assert two.states() == {id_: State.REVOKED}
         assert two.changes[-1] == 0
-        async with second.run(one) as four:  # it was away, and hears of it now
+        async with second.run(one) as four:  # the peer was away, and gets it now
             await four.has(id_, State.REVOKED)
 
 
@@ -190,7 +191,7 @@ async def test_a_peer_that_comes_later_is_told(mit: Peer, utah: Peer) -> None:
         assert answer.reasons == ("",)
         async with utah.run(one) as two:
             await two.has(id_, State.THEIR_PROPOSAL)
-    # a restart remembers nothing of deliveries, and does no harm
+    # a restart forgets the deliveries, which does no harm
     async with mit.run() as one, utah.run(one) as two:
         await two.knows(1)
         answer = await two.deliver(accept(UTAH, data))
@@ -223,11 +224,11 @@ async def test_only_parties_may_deliver(mit: Peer, utah: Peer, tmp_path: Path) -
         assert "not well formed" in answer.reasons[2]
         assert two.states() == {contract_id(data): State.THEIR_PROPOSAL}
         assert two.events.told("refused a document of brown.edu")
-        # nor does a third party learn whether there is such a contract
+        # a third party does not even learn whether the contract exists
         other = revoke(MIT, mit.membership.federation, "ab" * 16, NOW)
         answer = await connection.call(DELIVER, Deliver((other,)), Delivered)
         assert "brown.edu is no party to it" in answer.reasons[0]
-        # a party may not bring what is not ours
+        # a party may not deliver contracts of others
         connection = await one.overlay.connect(two.overlay.identity.peer_id)
         foreign = from_mit(accepter="brown.edu")
         answer = await connection.call(DELIVER, Deliver((foreign, data)), Delivered)
@@ -262,7 +263,7 @@ class Clock:
 async def test_time_and_membership_change_what_is_in_force(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
-    # no sockets: the virtual clock runs on while they are read
+    # without sockets: the virtual clock would continue while they are read
     members, events, clock = admitted(), Watched(), Clock()
     alone = SimpleNamespace(
         identity=Identity.issue(MIT, NOW),
@@ -313,7 +314,7 @@ def test_a_peer_is_called_until_it_holds_everything() -> None:
     outbox = Outbox(random.Random(1))
     peer, wanted = record(0), {record(0): (ONE, TWO)}
     assert outbox.due(wanted, 0.0, 4) == [peer]
-    assert outbox.due(wanted, 0.0, 4) == []  # it is being called
+    assert outbox.due(wanted, 0.0, 4) == []  # a call to it is under way
     outbox.holds(peer, [ONE])
     outbox.done(peer, 0.0, ok=False)
     assert outbox.missing(peer, (ONE, TWO)) == (TWO,)
@@ -324,10 +325,10 @@ def test_a_peer_is_called_until_it_holds_everything() -> None:
     outbox.done(peer, 1.0, ok=True)
     assert outbox.due(wanted, 1e9, 4) == []
     assert outbox.wake_at == float("inf")
-    # a contract that has come further is another thing to hold
+    # a contract in a later state must be delivered again
     accepted = replace(ONE, accepted=True)
     assert outbox.missing(peer, (accepted, TWO)) == (accepted,)
-    # and a peer that starts again is told everything again
+    # and a restarted peer gets everything again
     assert outbox.due({record(0, 2): (ONE, TWO)}, 1.0, 4) == [record(0, 2)]
 
 
@@ -343,7 +344,7 @@ def test_waits_grow_and_end_growing() -> None:
         now = outbox.wake_at
     assert all(LONGEST_WAIT_S / 2 <= wait <= LONGEST_WAIT_S for wait in waits[-10:])
     assert all(FIRST_WAIT_S * 2**at / 2 <= wait for at, wait in enumerate(waits[:8]))
-    # a person waits: it is called all the same, and a restart of the peer counts as well
+    # a person waits, so it is called all the same; a restart of the peer counts as well
     assert outbox.due(wanted, now - 1, 4, hurry=True) == [peer]
     outbox.done(peer, now, ok=False)
     assert outbox.due({record(0, 2): (ONE,)}, now, 4) == [record(0, 2)]

@@ -45,7 +45,7 @@ from medusa.overlay.signing import Signed, signed
 
 ONE = federation()
 OTHER = federation("other")
-"""Same members, another charter: another federation."""
+"""A federation with the same members and another charter."""
 
 
 def sealed(root: Root, body: object, membership: Membership = ONE) -> bytes:
@@ -96,7 +96,7 @@ def test_equal_proposals_are_different_contracts() -> None:
 
 
 def test_forged_and_altered() -> None:
-    # evil.org signs as mit.edu; and accepts as utah.edu
+    # evil.org signs in mit.edu's name, and accepts in utah.edu's
     refused(sealed(EVIL, proposal(ONE)), "bad signature")
     refused(sealed(EVIL, Acceptance(proposed(ONE))), "bad signature")
     # a better price, with the old signature
@@ -105,9 +105,9 @@ def test_forged_and_altered() -> None:
     better = msgspec.structs.replace(body, terms=LoadTerms(1, 1, Menu(most_load=9)))
     altered = encode(Signed(encode(better), good.signature))
     refused(altered, "bad signature")
-    # utah.edu accepts what mit.edu has not signed
+    # utah.edu accepts a proposal that mit.edu has not signed
     refused(sealed(UTAH, Acceptance(altered)), "bad signature")
-    # one-sided: the proposer accepts for the other
+    # the proposer signs the acceptance, too
     refused(sealed(MIT, Acceptance(proposed(ONE))), "bad signature")
 
 
@@ -196,7 +196,7 @@ def test_sizes() -> None:
     assert len(accept(UTAH, data)) <= MAX_DOCUMENT
     refused(b"x" * (MAX_DOCUMENT + 1), "at most", DecodeError)
     nested = accept(UTAH, proposed(ONE))
-    for _ in range(100):  # a deep one must not exhaust the stack
+    for _ in range(100):  # a deep value must not exhaust the stack
         nested = sealed(UTAH, Acceptance(nested))
         refused(nested, "contract document", DecodeError)
     with pytest.raises(DecodeError, match="no proposal"):

@@ -87,7 +87,7 @@ def test_one_placement_is_not_paid_to_two(tmp_path: Path) -> None:
     with opened(tmp_path / "ledger", C) as ledger:
         paid = Deal(CD, C, D, TASK, 1, 10 * S, RATE, AT)
         ledger.append(next_receipt(ledger, deal_of()))
-        ledger.append(next_receipt(ledger, paid))  # passed on: earned once, spent once
+        ledger.append(next_receipt(ledger, paid))  # passed on: earned once and spent once
         twice = msgspec.structs.replace(paid, contract=AC, payee=A)
         with pytest.raises(ConflictError, match="placement 1 is another account's"):
             ledger.append(next_receipt(ledger, twice))
@@ -130,12 +130,12 @@ def test_deals_are_kept_until_they_are_forgotten(tmp_path: Path) -> None:
         assert standing.billed == 0
         ledger.end_deal(standing, 70 * S, AT)
         ledger.keep_tail(standing, 0, 77)
-        ledger.end_deal(standing, 80 * S, AT)  # an end is not put off
+        ledger.end_deal(standing, 80 * S, AT)  # an end is never moved to a later boundary
     with opened(path, C) as ledger:
         (standing,) = ledger.deals()
         assert (standing.deal, standing.billed, standing.end) == (deal, 0, 70 * S)
         assert (standing.tail, standing.ended_at, standing.paid) == ((0, 77), AT, False)
-        assert ledger.open_deal(deal).billed == 0  # not the start again: 0 is a boundary too
+        assert ledger.open_deal(deal).billed == 0  # it is not the start again: 0 is a boundary, too
         ledger.end_deal(standing, 0, AT + 1)
         assert (standing.paid, standing.tail, standing.ended_at) == (True, None, AT)
         ledger.forget_deal(standing)

@@ -52,7 +52,7 @@ def test_takes_what_fits_and_keeps_room_for_it() -> None:
     assert made.held.room == pytest.approx(0)
     made.handle(TaskHere(items[0], B, "with 1", HIGH), 102)
     assert made.held.room == pytest.approx(0)
-    wait(made, 300)  # the other two never came
+    wait(made, 300)  # the other two answers never came
     assert made.held.room == pytest.approx(2)
 
 
@@ -119,7 +119,7 @@ def test_bad_offers_are_refused_with_a_reason(bad: Offer, why: str) -> None:
     assert not said.accepted
     assert why in said.reason
     assert not made.held.coming
-    # and the next good one is taken
+    # the next valid offer is accepted
     assert answer(made, offer_of(item("good", 1), number=9)).accepted == ("good",)
 
 
@@ -222,7 +222,8 @@ def test_a_bid_within_the_range_is_paid_and_no_higher_one() -> None:
     ((_, again),) = offers(made.handle(Received(B, Answer(offer.number, (), 900_000)), 19))
     assert again.price == 900_000
     ((_, last),) = offers(made.handle(Received(B, Answer(again.number, (), HIGH + 1)), 20))
-    assert (last.price, last.hops) == (HIGH, 1)  # it is asked to make room, for no more than that
+    # the partner is asked to make room for no more than that
+    assert (last.price, last.hops) == (HIGH, 1)
 
 
 def test_accepted_tasks_are_moved_others_are_not() -> None:
@@ -234,7 +235,7 @@ def test_accepted_tasks_are_moved_others_are_not() -> None:
         Move(offer.items[0], B, "with 1", offer.price)
     ]
     assert any(isinstance(e, Note) and e.level == "warning" for e in effects)
-    # the same answer once more moves nothing
+    # the same answer again moves nothing
     again = made.handle(Received(B, Answer(offer.number, (task,))), 19)
     assert not [e for e in again if isinstance(e, Move)]
 
@@ -250,7 +251,7 @@ def test_late_and_strange_answers_move_nothing() -> None:
         Received(peer, Answer(offer.number + 1, accepted)),
     ):
         assert not [e for e in made.handle(event, 13) if isinstance(e, Move)]
-    assert offers(wait(made, 30))  # it timed out, the next one was asked
+    assert offers(wait(made, 30))  # it timed out, and the next partner was asked
     late = made.handle(Received(peer, Answer(offer.number, accepted)), 30)
     assert not [e for e in late if isinstance(e, Move)]
 
@@ -309,7 +310,7 @@ def test_large_and_small_tasks() -> None:
 
 
 def test_a_contract_cheaper_than_running_it_is_used_within_capacity() -> None:
-    # the poster's D at 0.8 p: C, at its capacity, passes load on
+    # the poster's D at 0.8 p: C, at its capacity, passes load on to it
     made = brain(partner(B, 700_000, 800_000), tasks=80)
     offer = offers(wait(made, 30))[0][1]
     assert len(offer.items) == 2
@@ -320,7 +321,7 @@ def test_a_guest_goes_to_a_third_but_never_back() -> None:
     made = brain(partner(B), partner(C))
     for task in range(82):
         made.handle(TaskHere(item(f"g{task}", 1), B, "with 1", LOW), 0)
-    assert not offers(wait(made, 29))  # those who just came stay a while
+    assert not offers(wait(made, 29))  # tasks that have just come stay a while
     found = offers(wait(made, 90))
     assert {peer for peer, _ in found} == {C}
 
@@ -351,7 +352,7 @@ def test_a_contract_that_is_over_drains() -> None:
     assert GiveBack("g") in effects
     assert Recall("o") in effects
     assert Recall("p") not in effects
-    # it is asked for again until it has happened
+    # the recall is requested again until it has happened
     again = wait(made, 200)
     assert GiveBack("g") in again
     assert Recall("o") in again
@@ -364,7 +365,7 @@ def test_a_contract_that_is_over_drains() -> None:
 def test_recalled_when_it_is_clearly_cheaper_at_home() -> None:
     made = brain(partner(B), tasks=60)
     made.handle(TaskOut(item("o", 0), B, "with 1", LOW), 0)
-    assert not wait(made, 100)  # not before it has been so for a while
+    assert not wait(made, 100)  # not before this has lasted a while
     assert set(wait(made, 1000)) == {Recall("o")}
     full = brain(partner(B), tasks=79)
     full.handle(TaskOut(item("o", 0), B, "with 1", LOW), 0)

@@ -40,7 +40,7 @@ def test_nor_where_there_is_hardly_room(seed: int) -> None:
 
 
 def test_a_fixed_price_leaves_excess() -> None:
-    # the reason for the range: nothing flows through those that are full
+    # the reason for price ranges: without one, no load flows through full peers
     assert settled(0.95, 0, 1)[0].excess() > 100
 
 
@@ -72,7 +72,8 @@ def test_overloaded_all_work_at_capacity_and_the_market_falls_silent() -> None:
     moves, messages = world.moves, world.messages
     world.run(12 * 3600)
     assert world.moves == moves
-    assert world.messages - messages < 20 * 12 * len(world.brains)  # twenty a peer and hour
+    # at most twenty messages a peer and hour
+    assert world.messages - messages < 20 * 12 * len(world.brains)
 
 
 def test_the_four_steps_of_the_poster() -> None:

@@ -60,7 +60,7 @@ class Parties(RuleBasedStateMachine):
             assert book.problems == ()
 
     def merge(self, name: str, document: bytes) -> None:
-        with suppress(NotFoundError):  # a revocation that came before its contract
+        with suppress(NotFoundError):  # the revocation came before its contract
             self.books[name].merge(document, self.now)
 
     def say(self, name: str, document: bytes) -> None:

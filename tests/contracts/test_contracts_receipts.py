@@ -109,7 +109,8 @@ def test_a_receipt_that_makes_no_sense_is_refused(changes: dict[str, Any], reaso
 
 def test_another_encoding_of_a_receipt_is_refused() -> None:
     payload = encode(receipt_of())
-    assert payload[:1] == b"\x9e"  # an array of 14 in one byte; it could be said in three
+    # a header of an array of 14 in one byte; three bytes could say the same
+    assert payload[:1] == b"\x9e"
     longer = b"\xdc\x00\x0e" + payload[1:]
     assert decode(longer, Receipt, limit=MAX_RECEIPT, what="receipt") == receipt_of()
     with pytest.raises(DecodeError, match="canonical"):
@@ -133,7 +134,7 @@ def test_one_signature_does_not_stand_for_the_other() -> None:
     proposal = proposal_of(receipt_of())
     own_twice = Settled(proposal.payload, proposal.signature, proposal.signature)
     by_payee = countersign(PEERS["c"].private_key, proposal)
-    # the payer's signature, but one made as if it were the payee
+    # signed by the payer, but in the place of the payee's signature
     as_payee = sign(PEERS["a"].private_key, RECEIPT_DOMAIN, proposal.payload)
     for bad in (own_twice, by_payee, Settled(proposal.payload, proposal.signature, as_payee)):
         with pytest.raises(UntrustedError, match="countersigned"):
@@ -207,7 +208,7 @@ def test_only_full_periods_are_paid() -> None:
 
 @given(rows=st.integers(0, 2**40), cost=st.integers(0, 2**40), price=st.integers(0, 2**40))
 def test_load_costs_cpu_seconds_times_price(rows: int, cost: int, price: int) -> None:
-    # the oracle goes by way of seconds of a core, as exact fractions
+    # the oracle computes with seconds of a core, as exact fractions
     unit_seconds_e7 = rows * cost
     assert LoadRate(cost, price).amount(0, 1, rows) == unit_seconds_e7 * price // 10**7
 

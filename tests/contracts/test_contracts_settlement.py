@@ -95,9 +95,9 @@ def test_a_task_is_paid_every_settling_period_and_to_its_end() -> None:
 
 def test_a_task_passed_on_is_paid_along_the_chain() -> None:
     world = World()
-    placed = world.place(TASK, A, C, D, lag=7)  # what D did last never reaches A
+    placed = world.place(TASK, A, C, D, lag=7)  # D's last output never reaches A
     world.settle(100)
-    world.end(placed)  # D is told by nobody but C, and C by A
+    world.end(placed)  # only C notifies D, and A notifies C
     world.settle(300)
     assert [world.paid_tuples(deal) for deal in placed.deals()] == [owed(placed)] * 2
     middle = world.node(C).ledger
@@ -136,7 +136,7 @@ def test_the_same_proposal_gets_the_same_answer_for_ever() -> None:
     world.run(500)
     assert told(world, proposal) == first
     world.end(placed)
-    # another receipt of that number: the answer is what was paid
+    # another receipt of that number: the answer is the paid receipt
     assert told(world, changed(proposal, rows=1)) == first
     assert world.node(A).ledger.balance(AC).receipts == 1
 
@@ -167,7 +167,7 @@ def test_what_was_not_agreed_or_delivered_is_refused(changes: dict[str, Any], re
     assert refusal.upto is None
     assert world.node(A).ledger.balances().entries == 0
     assert any(reason in note for note in world.node(A).notes)
-    assert isinstance(told(world, proposal), Settled)  # it hurt nobody else
+    assert isinstance(told(world, proposal), Settled)  # other deals are not affected
 
 
 def test_forged_proposals_get_no_answer() -> None:
@@ -209,7 +209,7 @@ def test_a_dispute_stands_when_its_number_went_to_another_receipt() -> None:
     _, proposal = proposal_at(world)
     assert isinstance(told(world, proposal), Dispute)
     receipt = read_receipt(proposal.payload)
-    world.wire.clear()  # C never hears of it, and forgets
+    world.wire.clear()  # C never learns of it, and forgets
     elsewhere = tuples(other.task, receipt.after, receipt.upto)
     taken = told(
         world, changed(proposal, task=other.task, term_number=other.term_number, rows=elsewhere)
@@ -242,7 +242,7 @@ def test_a_lie_on_the_way_down_the_chain_is_found_by_the_owner() -> None:
     world.settle(40)
     counted = {n.own: [d.counted for d in n.disputes] for n in world.nodes.values()}
     assert counted[A] == counted[D] != []
-    assert counted[C] == counted[A] * 2  # once with its giver, once with its worker
+    assert counted[C] == counted[A] * 2  # once with its giver, and once with its worker
     world.end(placed)
     world.settle(100)
     assert [world.paid_tuples(deal) for deal in placed.deals()] == [owed(placed)] * 2
@@ -271,7 +271,7 @@ def test_what_ran_before_a_contract_ended_is_paid_however_late() -> None:
     placed, proposal = billed(world)
     world.contracts.over[AC] = NOW + 35
     world.run(9)
-    world.end(placed)  # recalled; C is away until long after
+    world.end(placed)  # recalled; C is away for long
     world.now += 90_000
     assert isinstance(told(world, proposal), Settled)
     world.settle(300)
@@ -323,7 +323,7 @@ def test_one_task_that_cannot_be_counted_does_not_hold_up_the_others() -> None:
 def test_one_task_that_ended_before_it_delivered_does_not_hold_up_the_others() -> None:
     world = World()
     slow, fine = world.place(f"{TASK}/slow", A, C, lag=40), world.place(f"{TASK}/fine", A, C)
-    world.run(31)  # the slow one is billed first
+    world.run(31)  # the slow deal is billed first
     world.end(slow, C)
     world.end(fine)
     world.settle(600)
@@ -339,7 +339,7 @@ def test_a_ledger_that_lost_its_end_is_healed_by_the_other_side(loser: bytes) ->
     node = world.node(loser)
     kept = node.ledger.find(placed.deals()[0].account, 1)
     assert kept is not None
-    with node.connection as connection:  # a copy from before is put back
+    with node.connection as connection:  # an earlier copy is put back
         connection.execute("DELETE FROM entries")
         connection.execute("UPDATE head SET entries = 0, digest = x''")
     node.ledger.append(kept)
@@ -361,7 +361,7 @@ def test_it_is_quiet_once_all_is_paid() -> None:
     for node in world.nodes.values():
         assert node.settlement.handle(Tick(), world.now + 10_000) == []
         assert node.settlement.wake_at > world.now + 10_000
-    # what is paid is forgotten after a while
+    # a paid deal is forgotten after a while
     assert world.node(D).ledger.deal(placed.deals()[1].key) is None
 
 

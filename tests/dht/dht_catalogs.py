@@ -30,7 +30,7 @@ LARGE = Thing("large", tuple(range(5000)))
 
 @asynccontextmanager
 async def three(world: World) -> AsyncIterator[tuple[object, ...]]:
-    """Give running homes of mit.edu, utah.edu and cmu.edu that know each other."""
+    """Yield running homes of mit.edu, utah.edu and cmu.edu that know each other."""
     homes = [world.home(name) for name in ("mit.edu", "utah.edu", "cmu.edu")]
     async with AsyncExitStack() as stack:
         for home in homes:

@@ -27,7 +27,7 @@ from medusa.overlay.events import Events
 from medusa.overlay.identity import peer_id_of
 
 EPOCH = 1_800_000_000.0
-"""Seconds: the wall clock when a test's virtual clock is at 0."""
+"""The wall clock's time, seconds, when a test's virtual clock is at 0."""
 
 
 FEDERATION = "the federation of these tests"
@@ -78,7 +78,7 @@ async def open_network(seed: int = 1, loss: float = 0.0) -> AsyncIterator[Networ
 
 @dataclass
 class FakeWire:
-    """Plays the overlay's datagrams: the receiver learns who has signed."""
+    """Imitates the overlay's datagrams: the receiver gets the signer's id."""
 
     network: Network
     peer_id: bytes
@@ -93,7 +93,7 @@ class FakeWire:
 
 @dataclass
 class FakeContacts:
-    """Plays the peer table. All nodes share one dict, which the test fills; `owners` names the
+    """Imitates the peer table. All nodes share one dict, which the test fills; `owners` names the
     participant of a peer, and a peer without an entry is a participant of its own."""
 
     own: bytes

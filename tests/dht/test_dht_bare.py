@@ -234,7 +234,7 @@ async def bare_get(server: Server, key: str) -> object:
 
 
 async def our_set(node: OurNode, key: str, value: str) -> None:
-    with suppress(UnavailableError):  # then it is not found, which is what is counted
+    with suppress(UnavailableError):  # an unfound key is what is counted
         await node.put(digest(key), value.encode())
 
 
@@ -320,7 +320,7 @@ async def test_hand_over_of_the_bare_package_hashes_twice_and_picks_wrong_nodes(
 
 
 async def settled(act: Callable[[Node], None], node: Node) -> None:
-    """Run it in the asyncio loop, with all tasks that it starts."""
+    """Run `act` in the asyncio loop, with all tasks that it starts."""
     act(node)
     await asyncio.sleep(0)
 
@@ -379,7 +379,8 @@ async def test_the_bare_package_fails_silently_and_ours_with_typed_errors(
 ) -> None:
     async with open_network() as network, open_bare(network, 3) as servers:
         network.down.update(server.address for server in servers[1:])
-        assert await aio(servers[0].get, "nothing of this name") is None  # absent? unreachable?
+        # is it absent or unreachable?
+        assert await aio(servers[0].get, "nothing of this name") is None
         network.down.clear()
         assert await aio(servers[1].get, "nothing of this name") is None
         network.down.add(address_of(99))

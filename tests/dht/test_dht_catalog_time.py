@@ -40,7 +40,8 @@ async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(wo
             await settle(3 * 3600)
             assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
         await settle(1800)
-        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")  # its word still holds
+        # its published record still counts
+        assert (await utah.catalog.lookup(THING, NAME)).value == Thing("a")
         await settle(1900)
         with pytest.raises(NotFoundError):
             await utah.catalog.lookup(THING, NAME)
@@ -166,7 +167,7 @@ async def test_a_peer_finds_its_own_whatever_its_clock_and_is_found_once_it_is_r
                 dated = [e.text for e in mit.events.recent() if "clock says" in e.text]
                 assert dated
                 assert "set it" in dated[0]
-            # the others' lookups see what they saw before: nothing of another time
+            # the others' lookups return the same as before: no record from another time
             assert (await reader.lookup(THING, NAME)).value == Thing("a")
         for _ in range(2):
             off_s = 0.0

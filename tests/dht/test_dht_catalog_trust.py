@@ -32,7 +32,7 @@ async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -
 def hostile(
     home: object, version: int, body: bytes = b"", **changes: object
 ) -> tuple[bytes, bytes]:
-    """Return a key and a record with any content, signed by this home."""
+    """Return a key and a record with arbitrary content, signed by this home."""
     now_us = int((EPOCH + trio.current_time()) * 1e6)
     fields: dict[str, object] = {
         "kind": "thing",
@@ -62,7 +62,7 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world
         for key, data in attacks:
             with pytest.raises(UntrustedError):
                 await utah.catalog._directory.put(key, data)
-            # a node that serves it nevertheless
+            # a node that stores it nevertheless
             utah.catalog._store.held = lambda _key, data=data: [data]
             assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
             assert (await mit.catalog.lookup(THING, NAME)).value == Thing("true")
@@ -182,7 +182,7 @@ async def test_a_version_of_the_future_by_a_sibling_can_be_outdone(world: World)
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()
         await one.publish(THING, NAME, Thing("one"))
-        # the furthest that is believed: the clock is a minute ahead
+        # the furthest time that others believe: the clock is a minute ahead
         key, data = hostile(second, 59_000_000, encode(Thing("wild")))
         await two._directory.put(key, data)
         assert (await other.lookup(THING, NAME)).value == Thing("wild")

@@ -34,7 +34,7 @@ KEY = bytes(range(20))
 COPIES = 8
 EVIL = "evil.edu"
 
-# what hostile nodes do is worth a test only where there are some honest ones to be cut off
+# attacks are worth a test only if there are honest nodes to cut off
 HONEST, HOSTILE = 10, 40
 
 
@@ -96,7 +96,7 @@ async def all_can_be_found(siege: Siege, at_least: int) -> None:
     for number, member in enumerate(siege.honest[:3]):
         key, value = KEY[:-1] + bytes([number]), b"value %d" % number
         began = trio.current_time()
-        with suppress(ConflictError):  # a liar's word that a newer one is there
+        with suppress(ConflictError):  # a liar may answer that a newer record exists
             await member.node.put(key, value)
         assert trio.current_time() - began < LOOKUP_S + 5
         assert siege.holders(key) >= at_least
@@ -198,7 +198,7 @@ async def test_newcomers_of_one_participant_are_not_given_everything_again_and_a
         table.update(gang.join(wanted, 0))
         for _ in range(3):
             await settle(60)
-            for peer_id in wanted:  # as if they were gone, and back
+            for peer_id in wanted:  # as if these peers had gone and come back
                 protocol.router.remove_contact(Node(peer_id))
         most = HAND_OVER_BURST + 180 * HAND_OVERS_PER_S
         assert HAND_OVER_BURST <= len(handed) <= most
@@ -224,7 +224,7 @@ def test_within_shares_first_and_then_by_distance(owners: list[str], count: int)
     taken = Counter(owner for _, owner in picked)
     if within >= count:
         assert all(n <= share for n in taken.values())
-    for owner, n in Counter(owners).items():  # nobody loses its share to another's surplus
+    for owner, n in Counter(owners).items():  # no participant loses its share to another's surplus
         if within < count:
             assert taken[owner] >= min(share, n)
         nearest = [node for node in nodes if node[1] == owner][: taken[owner]]

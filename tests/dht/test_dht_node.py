@@ -203,7 +203,7 @@ async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
         work = protocol._hand_over(Node(newcomer), [Node(other) for other in others])
         await member.node._bridge._run(work)
     assert sorted(handed) == sorted(wanted)
-    assert len(compared) < len(keys) / 3  # the others were told from one look
+    assert len(compared) < len(keys) / 3  # all other keys were compared at once
 
 
 async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(network: Network) -> None:
@@ -212,7 +212,7 @@ async def test_a_full_bucket_keeps_its_old_nodes_and_calms_down(network: Network
         await settle(120)
         before = network.sent
         await settle(120)
-        # nothing but greetings of the few that did not fit the buckets
+        # only greetings of the few nodes that did not fit the buckets
         assert network.sent - before < 30 * 30 * 2
         assert all(len(member.node.neighbours()) >= 4 for member in members)
 
@@ -310,7 +310,7 @@ async def test_a_peer_that_is_known_to_be_dead_is_not_waited_for(network: Networ
         async with trio.open_nursery() as nursery:
             nursery.start_soon(hear_that_it_is_dead)
             await asks.node.get(KEY)
-        assert trio.current_time() - start <= 1.1  # the next try of a question under way
+        assert trio.current_time() - start <= 1.1  # before the next try of the request under way
         start = trio.current_time()
         await asks.node.get(KEY)
         assert trio.current_time() == start

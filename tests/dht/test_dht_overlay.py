@@ -179,8 +179,8 @@ async def test_hostile_records_are_refused_by_the_others(tmp_path: Path) -> None
         now_us = int(wall_clock() * 1e6)
         lie = encode(Thing("lie"))
         for publisher, key in (
-            (mit.identity.peer_id, utah.identity.private_key),  # signed by someone else
-            (utah.identity.peer_id, utah.identity.private_key),  # another participant's name
+            (mit.identity.peer_id, utah.identity.private_key),  # signed by another participant
+            (utah.identity.peer_id, utah.identity.private_key),  # it has another participant's name
             (bytes(20), Ed25519PrivateKey.generate()),  # of nobody
         ):
             record = Record(

@@ -64,7 +64,7 @@ async def test_only_who_may_have_it_is_given_it(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         assert (await mit.catalog.lookup(THING, NAME)).value == SECRET
-        for _ in range(2):  # from its owner, then where it was looked up as well
+        for _ in range(2):  # first from its owner, then from a peer that looked it up
             with pytest.raises(NotAuthorisedError, match=f"evil.org may not read {NAME}"):
                 await evil.catalog.lookup(THING, NAME)
             assert (await utah.catalog.lookup(THING, NAME)).value == SECRET
@@ -85,7 +85,7 @@ async def test_who_had_it_has_it_while_its_owner_is_away(world: World) -> None:
         await utah.catalog.lookup(THING, NAME)
         world.network.down.add(mit.address)
         assert (await utah.catalog.lookup(THING, NAME)).value == SECRET
-        with pytest.raises(NotAuthorisedError):  # utah.edu has it, and may have it alone
+        with pytest.raises(NotAuthorisedError):  # utah.edu has it, and only utah.edu may have it
             await evil.catalog.lookup(THING, NAME)
 
 

@@ -256,7 +256,8 @@ def test_everything_survives_a_restart(tmp_path: Path, clock: Clock) -> None:
         assert store.publication(MANY) == publications[1]
         store.forget(publications[1])
         assert store.publication(MANY) is None
-    assert [p.name for p in tmp_path.iterdir()] == ["catalog.sqlite"]  # the log is merged
+    # the write-ahead log is merged into the file
+    assert [p.name for p in tmp_path.iterdir()] == ["catalog.sqlite"]
 
 
 def test_everything_comes_in_pages_that_miss_nothing(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 SHOWN = 2
-"""Lines: a table's header, and a row."""
+"""The number of lines to wait for: a table's header, and a row."""
 
 INTERRUPTED = 130
 """The exit code by which shells report Ctrl-C. A Python program without a handler of its own dies

@@ -47,7 +47,8 @@ PAGES: Final = (
     "docs/testnet.md",
     "CONTRIBUTING.md",
 )
-"""In the order in which a reader takes them: each goes on where the one before ended."""
+"""The pages in the order in which a reader follows them: each continues where the one before
+ended."""
 
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -21,15 +21,15 @@ PAGES: Final = sorted(
 COLUMNS: Final = 100
 
 MADE: Final = "docs/generated/"
-"""`make docs` writes it; it is not in git."""
+"""The folder that `make docs` writes; it is not in git."""
 
 PLACEHOLDER: Final = re.compile(r"/[A-Z]+/")
-"""A folder that stands for any, as in `engine/operators/KIND/`."""
+"""A pattern of a placeholder for a folder, as in `engine/operators/KIND/`."""
 
 FOLDERS: Final = "medusa|overlay|dht|engine|contracts|tools|testnet|tests|docs|examples"
 CODE: Final = re.compile(r"`([^`\n]+)`")
 NAMED: Final = re.compile(rf"(?<![\w/.~…-])((?:{FOLDERS})/[\w./*-]*[\w*/])")
-"""A file or folder of the repository that a page names from the root."""
+"""A pattern of a file or folder of the repository that a page names from the root."""
 
 TARGET: Final = re.compile(r"`make ([a-z-]+)[^`]*`|^make ([a-z-]+)", re.MULTILINE)
 

@@ -63,7 +63,7 @@ def fold(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def changed(tmp_path: Path) -> Path:
-    """A repository with the changelog, and two items of our own."""
+    """A repository with the changelog, and two new items."""
     (tmp_path / "changes").mkdir()
     for name in ("changes/fold.py", "changes/README.md", "CHANGELOG.md"):
         shutil.copy(REPOSITORY / name, tmp_path / name)

@@ -19,7 +19,7 @@ from medusa.testnet.nexmark.generate import Events
 from medusa.testnet.nexmark.oracle import expected
 
 IN_ORDER: Final = frozenset({"q18", "q19"})
-"""They choose by order alone, and compare no two times."""
+"""Queries that choose only by order, and compare no two times."""
 
 _TYPES: Final = {pa.int64(): "BIGINT", pa.string(): "VARCHAR"}
 
@@ -36,7 +36,7 @@ def right_answer(query: str, events: Events) -> pa.Table:
 
 
 def cut(table: pa.Table) -> pa.Table:
-    """A table with all its times cut to milliseconds."""
+    """The table with all its times cut to milliseconds."""
     for number, field in enumerate(table.schema):
         if pa.types.is_timestamp(field.type):
             floor = pc.floor_temporal(table[field.name], unit="millisecond")
@@ -45,13 +45,11 @@ def cut(table: pa.Table) -> pa.Table:
 
 
 def read_answer(folder: Path, right: pa.Schema) -> pa.Table:
-    """The rows of an answer in the end, of the files that the sink `written` made.
+    """The final rows of an answer, from the files that the sink `written` made.
 
     Args:
-        right: the columns of the right answer; those of the files are paired with them by order.
-
-    Raises:
-        ValueError: the files have something else.
+        right: the columns of the right answer; the files' columns are paired with them by order.
+            Raises: ValueError: the files have other columns.
     """
     files = [file for file in sorted(folder.glob("*")) if file.stat().st_size]
     if not files:
@@ -76,12 +74,13 @@ def read_answer(folder: Path, right: pa.Schema) -> pa.Table:
             ).to_arrow_table()
         except duckdb.Error as error:
             raise ValueError(str(error).splitlines()[0]) from None
-    # no names: q8 has a column stime, which a stream of Medusa has, too, and no answer
+    # without names, because q8 has a column stime, which a stream of Medusa has, too, but no answer
     return answer.rename_columns([f"column {number}" for number in range(len(right))])
 
 
 class _Row(msgspec.Struct):
-    """A line of debezium-json: a row that comes has op c and after, one that goes d and before."""
+    """A line of debezium-json: an inserted row has op `c` and `after`, a deleted one `d` and
+    `before`."""
 
     op: str
     after: dict[str, object] | None = None

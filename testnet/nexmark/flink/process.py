@@ -27,13 +27,13 @@ from pyflink.table import EnvironmentSettings, TableEnvironment, TableResult
 from medusa.testnet.nexmark.flink.reasons import is_timeout, reason
 
 RESULTS = "results"
-"""The table into which a query goes."""
+"""The name of the table that gets a query's rows."""
 
 _BINDING = ("jobmanager.bind-host", "taskmanager.bind-host")
 
 
 def main(folder: Path) -> None:
-    """Run the queries of a folder. What Flink itself prints goes to standard error."""
+    """Run the queries of a folder. Flink's own output goes to standard error."""
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     work = json.loads((folder / "work.json").read_text())
@@ -44,7 +44,8 @@ def main(folder: Path) -> None:
     for statement in work["tables"]:
         tables.execute_sql(statement)
     queries = work["queries"]
-    with suppress(Exception):  # the first query, to load what jobs need; it fails again below
+    # the first query, which loads the classes that jobs need; it fails again below
+    with suppress(Exception):
         first = next(iter(queries.values()))
         _end(_start(tables, first["text"], work["dropped"]), work["limit_s"])
     print(json.dumps({"start_s": time.perf_counter() - began}), file=lines, flush=True)
@@ -58,7 +59,7 @@ def _cluster(cores: int) -> dict[str, str]:
     java = get_gateway().jvm.org.apache.flink
     settings = java.configuration.Configuration()
     for name in ("rest.address", "rest.bind-address", *_BINDING):
-        settings.setString(name, "localhost")  # who reaches it may run programs
+        settings.setString(name, "localhost")  # anybody who reaches it may run programs
     settings.setString("rest.bind-port", "0")
     shape = java.runtime.minicluster.MiniClusterConfiguration.Builder()
     shape.setConfiguration(settings).setNumTaskManagers(1).setNumSlotsPerTaskManager(cores)

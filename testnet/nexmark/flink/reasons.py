@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 _CALL: Final = "An error occurred while calling"
-"""So begins an error that py4j does not know; Java's own words are in the next line."""
+"""The beginning of an error that py4j does not know; Java's own text is in the next line."""
 
 _CAUSE: Final = "Caused by: "
 
@@ -18,11 +18,11 @@ def reason(error: Exception) -> str:
 
 
 def is_timeout(error: Exception) -> bool:
-    """Whether a wait has ended before what was waited for; not so if that failed by a timeout."""
+    """Whether the wait itself timed out; a job that fails with a timeout does not count."""
     return "java.util.concurrent.TimeoutException" in (_said(error) or [""])[0]
 
 
 def _said(error: Exception) -> list[str]:
-    """The lines that are no place in a program."""
+    """The lines that do not name a place in a program."""
     lines = [line.strip().removeprefix(": ") for line in str(error).splitlines()]
     return [line for line in lines if line and not line.startswith(("at ", "... ", _CALL))]

@@ -40,10 +40,8 @@ async def run_flink(
     environment: Mapping[str, str] = os.environ,
     limits: Limits = Limits(),  # noqa: B008 - it is frozen
 ) -> Beside:
-    """Run the queries of the options in Flink; a Flink that is not here is skipped.
-
-    Args:
-        say: told which query is next.
+    """Run the queries of the options in Flink; if Flink is not installed, it is skipped. Args: say:
+    called with the name of the next query.
     """
     try:
         program, around = await trio.to_thread.run_sync(find_flink, environment)

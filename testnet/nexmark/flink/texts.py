@@ -16,19 +16,19 @@ from medusa.testnet.nexmark.scripts import CHANGES
 
 SETTINGS: Final = {
     "table.local-time-zone": "UTC",
-    # those of the suite (conf/config.yaml)
+    # the settings of the suite (conf/config.yaml)
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "2s",
     "table.exec.mini-batch.size": "50000",
     "table.optimizer.distinct-agg.split.enabled": "true",
 }
-"""All else is as Flink sets it: a heap of Java's choice, and the optimising compiler."""
+"""The settings that differ from Flink's defaults; the heap and the compiler are Java's defaults."""
 
 WATERMARK: Final = "WATERMARK FOR dateTime AS dateTime - INTERVAL '4' SECOND"
-"""As the suite declares it; the rows are in order."""
+"""The watermark, as the suite declares it; the rows are in order."""
 
 DROPPED: Final = "'connector' = 'blackhole'"
-"""The sink of the suite."""
+"""The sink of the suite, which drops all rows."""
 
 SIDE_INPUT: Final = pa.schema(
     [("key", pa.int64()), ("value", pa.string()), ("dateTime", pa.timestamp("us", "UTC"))]
@@ -64,7 +64,7 @@ def table_text(name: str, folder: Path) -> str:
 
 
 def written(folder: Path) -> str:
-    """The sink of an answer that is compared: rows that are added, and rows that are retracted."""
+    """The sink of an answer that is compared; it writes inserted and retracted rows."""
     return (
         f"'connector' = 'filesystem', 'path' = '{folder.as_uri()}', 'format' = 'debezium-json', "
         "'debezium-json.encode.decimal-as-plain-number' = 'true'"
@@ -74,7 +74,7 @@ def written(folder: Path) -> str:
 def write_tables(tables: dict[str, pa.Table], folder: Path) -> None:
     """Write tables as files of CSV without headings, times cut to milliseconds, for `table_text`.
 
-    A file has all rows of its table: of several files, read at once, some rows would come late.
+    Each table is one file: if several files were read at once, some rows would be late.
     """
     with duckdb.connect() as database:
         for name, table in tables.items():

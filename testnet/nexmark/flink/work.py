@@ -22,17 +22,14 @@ JAVA_OPTIONS: Final = "JAVA_TOOL_OPTIONS"
 """The variable whose options every Java takes."""
 
 LONGEST_LINE: Final = 1 << 16
-"""Bytes of a report."""
+"""Most bytes of a report."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Seconds that Flink gets.
-
-    Attributes:
-        start: for Java, and the tables.
-        query: for each of the two runs of a query; then its job is cancelled.
-        grace: for what is around the runs; then the process is ended.
+    """Limits of Flink's time, seconds. Attributes: start: for Java, and the tables. query: for each
+    of the two runs of a query; after that its job is cancelled. grace: for the steps around the
+    runs; after that the process is ended.
     """
 
     start: float = 180.0
@@ -51,7 +48,7 @@ class Work(msgspec.Struct, frozen=True):
     """The work of one process.
 
     Attributes:
-        cores: how many tasks run at a time.
+        cores: the number of tasks that run at a time.
         tables: the statements that create them.
         dropped: the sink of the run that counts.
         limit_s: seconds for each run of a query.
@@ -76,7 +73,7 @@ class Ran(msgspec.Struct, frozen=True):
 
     Attributes:
         seconds: from its submission to the end of its job.
-        job_s: those in which the job ran, by Flink's own count.
+        job_s: seconds in which the job ran, by Flink's own count.
         refused: why Flink refuses the query. failed: why its run ended without an answer.
     """
 
@@ -100,9 +97,8 @@ async def run_work(
 
     Args:
         command: the program; it gets the folder as its last argument.
-        folder: where the work is put, the log, and temporary files: a process that is killed
-            leaves them.
-        say: told which query is next.
+        folder: for the work, the log, and temporary files, which a killed process leaves. say:
+            called with the name of the next query.
 
     Raises:
         UnavailableError: the program does not start.
@@ -126,7 +122,7 @@ async def run_work(
 
 
 def _keeping_in(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
-    """An environment whose Python and Java put temporary files into a folder."""
+    """The environment variables with which Python and Java put temporary files into a folder."""
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
     java = f"{environment.get(JAVA_OPTIONS, '')} -Djava.io.tmpdir='{temporary}'".strip()
@@ -136,8 +132,7 @@ def _keeping_in(folder: Path, environment: Mapping[str, str]) -> dict[str, str]:
 class _Program:
     """A running program, which reports in lines of JSON.
 
-    Args:
-        log: has its errors.
+    Args: log: the file of its errors.
     """
 
     def __init__(self, process: trio.Process, log: Path) -> None:
@@ -193,6 +188,6 @@ async def _open_program(
         yield _Program(process, log)
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)  # Flink's JVM is in it
+            os.killpg(process.pid, signal.SIGKILL)  # Flink's JVM is in the group
         with trio.CancelScope(shield=True):
             await process.wait()
