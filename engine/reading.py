@@ -57,7 +57,7 @@ def read_document(text: str, base: str | None = None) -> Document:
     # imported with the first such text
     from medusa.engine.borealis.documents import read_borealis, read_deploy
     from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
-    from medusa.engine.language.xml.tree import parse_xml
+    from medusa.engine.xml.tree import parse_xml
 
     root = parse_xml(text)
     qualify = qualifier(base)

@@ -16,12 +16,12 @@ from medusa.engine.borealis.windows import (
     read_windows,
     refuse_slack,
 )
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import Box, Filter, Join, JoinKind, Union
 from medusa.engine.objects.schema import STIME, FieldType, Schema
 from medusa.engine.operators.reading import read_box
 from medusa.engine.operators.shared.parameters import Parameters, read_groups
 from medusa.engine.scalars.casts import can_cast
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 _RUNNING: Final = (

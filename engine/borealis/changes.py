@@ -22,7 +22,7 @@ from typing import Final
 
 from medusa.engine.borealis.streams import OldBox, OldTable, Streams
 from medusa.engine.borealis.tables import Names, plain, split, table_of
-from medusa.engine.language.typed import fields_in
+from medusa.engine.expressions.typed import fields_in
 from medusa.engine.objects.query import (
     Box,
     Join,

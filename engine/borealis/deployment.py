@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Final
 
 from medusa.engine.language.xml.medusa import Qualify, members
-from medusa.engine.language.xml.tree import Node
+from medusa.engine.xml.tree import Node
 
 TAG: Final = "deploy"
 

@@ -54,11 +54,11 @@ from medusa.engine.language.xml.medusa import (
     read_stream,
     read_view,
 )
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box, Query, streams_written
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
+from medusa.engine.xml.tree import Node
 
 _OURS: Final = {
     "input": ("readers", "declassify", "slack", "history", "idle", "max_ahead"),

@@ -151,7 +151,7 @@ def _of_last(
     """
     # names in the first expression are read as by the parser: see
     # medusa.engine.operators.shared.operator.Given
-    from medusa.engine.language.expressions.printing import name_text
+    from medusa.engine.expressions.printing import name_text
     from medusa.engine.language.sides import renamed
 
     name, output = _named(old, kept)

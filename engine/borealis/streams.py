@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import STIME, FieldType, Schema
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.typing import type_box
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 SECOND_US: Final = 1_000_000

@@ -22,10 +22,10 @@ from msgspec.structs import replace
 
 from medusa.engine.borealis.streams import OldBox, OldTable, Streams
 from medusa.engine.language.xml.medusa import Qualify
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import Box, Join, JoinKind
 from medusa.engine.objects.schema import Schema, check_schema
 from medusa.engine.operators.shared.parameters import Parameters
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 TABLE_TAG: Final = "table"

@@ -15,8 +15,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from medusa.engine.borealis.streams import SECOND_US, OldBox, Starts, Streams
-from medusa.engine.language.aggregates import call_of, function_of
-from medusa.engine.language.xml.tree import Node
+from medusa.engine.expressions.aggregates import call_of, function_of
 from medusa.engine.objects.query import (
     WINDOW_START,
     Aggregate,
@@ -42,6 +41,7 @@ from medusa.engine.operators.shared.parameters import (
 )
 from medusa.engine.operators.totals import TotalsOperator
 from medusa.engine.operators.typing import typed
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 _SMALL: Final = frozenset({FieldType.BYTE, FieldType.SHORT, FieldType.INT})

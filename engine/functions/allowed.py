@@ -29,8 +29,8 @@ from typing import Final
 
 from msgspec import structs
 
+from medusa.engine.expressions.user_functions import check_names, without_unused
 from medusa.engine.functions.code import digest, read_code
-from medusa.engine.language.user_functions import check_names, without_unused
 from medusa.engine.objects.functions import UserFunction, check_function
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import FieldType

@@ -20,11 +20,12 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from medusa.engine.expressions.typed import FieldRef
 from medusa.engine.functions.allowed import AllowedFunction, Functions
 from medusa.engine.functions.process import ROWS, CallError, FunctionProcess
-from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.streams.log.epochs import read_group, reading, write_rows
 from medusa.engine.streams.log.retention import dated
 from medusa.engine.streams.ordering import between
@@ -32,7 +33,6 @@ from medusa.engine.tasks.calls import NamedCall, Stage, Stages, is_projection, i
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Computation, Executor, Result
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError, printable
 from medusa.overlay.files import storing
 

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from medusa.engine.language.classes import check_availability
-from medusa.engine.language.folding import check_panes
-from medusa.engine.language.history_range import check_history_range
-from medusa.engine.language.user_functions import (
+from medusa.engine.expressions.user_functions import (
     check_declared,
     declared,
 )
+from medusa.engine.language.classes import check_availability
+from medusa.engine.language.folding import check_panes
+from medusa.engine.language.history_range import check_history_range
 from medusa.engine.objects.query import (
     Box,
     Query,

@@ -25,7 +25,7 @@ from typing import Final
 
 import msgspec
 
-from medusa.engine.language.user_functions import called_by
+from medusa.engine.expressions.user_functions import called_by
 from medusa.engine.objects.availability import (
     DEFAULT_CHECKPOINT_S,
     Availability,

@@ -11,13 +11,13 @@ import msgspec
 from msgspec import Struct
 
 from medusa.engine.language.check import MAX_BOXES
-from medusa.engine.language.xml.tree import Node, parse_xml
 from medusa.engine.objects.availability import Availability
 from medusa.engine.objects.functions import unpinned
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.operators.reading import kind_meant, read_box
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.parameters import Parameters
+from medusa.engine.xml.tree import Node, parse_xml
 from medusa.overlay.errors import InvalidInputError
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from medusa.engine.expressions.user_functions import declared
 from medusa.engine.language.check import check_query
-from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import unpinned
 from medusa.engine.objects.query import Query, streams_read
 from medusa.engine.objects.schema import Schema

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import expression_sql, name_text
+from medusa.engine.expressions.printing import expression_sql, name_text
 
 Sides = Mapping[str, tuple[str, Mapping[str, str]]]
 """For each side of a join, by name: its new name, and the new names of its fields; fields that are

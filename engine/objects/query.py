@@ -528,6 +528,7 @@ Box = (
 
 WINDOW_START = "window_start"
 WINDOW_END = "window_end"
+WINDOW_TIME = "window_time"
 
 
 class Query(Struct, frozen=True, omit_defaults=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.query import Box
 from medusa.engine.operators.registry import KINDS, WORDS
 from medusa.engine.operators.shared.operator import Operator
 from medusa.engine.operators.shared.parameters import Parameters
 from medusa.engine.operators.typing import check_shape
+from medusa.engine.xml.tree import Node
 
 
 def read_box(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from medusa.engine.language.user_functions import Declared
+from medusa.engine.expressions.user_functions import Declared
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.registry import AnyStep, operator_of

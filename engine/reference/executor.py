@@ -19,13 +19,13 @@ from typing import Final
 import pyarrow as pa
 import trio
 
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.objects.schema import BEGINNING, STIME
-from medusa.engine.reference.expressions import Row
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.streams.log.epochs import reading
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.events import Events
 
 FILES_HELD: Final = 64

@@ -7,17 +7,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from medusa.engine.evaluation.expressions import Functions, Row
+from medusa.engine.evaluation.job import Job
+from medusa.engine.expressions.user_functions import declared
 from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.query import Query
 from medusa.engine.objects.schema import BEGINNING, STIME, Schema
-from medusa.engine.operators.shared.step import Part
+from medusa.engine.operators.shared.step import Interval, Part
 from medusa.engine.operators.typing import type_box
-from medusa.engine.reference.expressions import Functions, Row
-from medusa.engine.reference.job import Job
 from medusa.engine.reference.steps import computed
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval
 
 
 def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> list[Row]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from medusa.engine.evaluation.expressions import Row
+from medusa.engine.evaluation.job import Job
 from medusa.engine.operators.aggregate.reference import aggregated
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.cumulate import CumulateStep
@@ -29,8 +31,6 @@ from medusa.engine.operators.totals.reference import totals
 from medusa.engine.operators.totals.step import TotalsStep
 from medusa.engine.operators.tuple_windows.reference import tuple_windows
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
-from medusa.engine.reference.expressions import Row
-from medusa.engine.reference.job import Job
 
 
 def computed(step: Step, rows: Sequence[Row], job: Job) -> list[Row]:

@@ -19,6 +19,7 @@ from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.operators.rank import RankStep
 from medusa.engine.operators.registry import AnyStep
 from medusa.engine.operators.sessions import SessionsStep
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.operators.top import TopStep
 from medusa.engine.operators.totals.step import TotalsStep
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
@@ -28,7 +29,6 @@ from medusa.engine.spark.workforce import LOOK_S, Workforce
 from medusa.engine.tasks.execution import Executor, Result
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError, MedusaError
 from medusa.overlay.events import Events
 
@@ -352,9 +352,8 @@ async def open_executor(
 def kind_of(task: Task) -> Kind | None:
     """The group of the tasks that can be in one job with a task, and how to make that job. None: it
     always runs alone. Blocking: it imports PySpark."""
-    from medusa.engine.operators.aggregate import spark_shared as shared_windows
-    from medusa.engine.operators.match import spark_shared as shared_matches
-    from medusa.engine.spark import rows, shared_rows
+    from medusa.engine.dataframes import rows
+    from medusa.engine.spark import shared_matches, shared_panes, shared_rows
 
     if task.sided:
         return None  # its inputs have different fields
@@ -366,8 +365,8 @@ def kind_of(task: Task) -> Kind | None:
                 return None
             return (fields, task.inputs), lambda: shared_rows.SharedRows(task)
         case AggregateStep():
-            key = (fields, shared_windows.what(task), by_arrival(task))
-            return key, lambda: shared_windows.SharedWindows(task)
+            key = (fields, shared_panes.what(task), by_arrival(task))
+            return key, lambda: shared_panes.SharedWindows(task)
         case MatchStep():
             pattern = (fields, task.steps, by_arrival(task))
             return pattern, lambda: shared_matches.SharedMatches(task)

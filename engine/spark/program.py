@@ -16,23 +16,23 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from medusa.engine.dataframes.columns import quoted, within, without_negative_zero
+from medusa.engine.dataframes.rows import fields_made, merged_fields, row_schema
+from medusa.engine.dataframes.scans import reader_of
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Field
 from medusa.engine.operators.join.spark import Joins
 from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.shared.step import Interval, Step
 from medusa.engine.scalars.type_rules import FLOATS
-from medusa.engine.spark.columns import quoted, within, without_negative_zero
 from medusa.engine.spark.cpu import meter_of
-from medusa.engine.spark.rows import fields_made, merged_fields, row_schema
-from medusa.engine.spark.scans import reader_of
-from medusa.engine.spark.stage import Job, Stage
 from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.revised_tasks import by_arrival
-from medusa.engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.windows import needs
 
 LARGE_BYTES: Final = 16 * 2**20
 """Parquet bytes from which a job is spread over cores and its bounds are pushed into the scan: a

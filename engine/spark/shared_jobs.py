@@ -12,12 +12,12 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
 from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.streams.log.epochs import read_group, reading
 from medusa.engine.streams.ordering import between, is_ordered
 from medusa.engine.tasks.canonical import without_negative_zeros
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval
 
 MOST_ROWS: Final = 2**18
 """Rows of one job, about; a row counts once for each window that it is in. In larger jobs planning

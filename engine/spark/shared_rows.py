@@ -16,12 +16,12 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from medusa.engine.language.typed import Expression
+from medusa.engine.dataframes.columns import output, quoted
+from medusa.engine.dataframes.rows import merged_fields, row_schema
+from medusa.engine.expressions.typed import Expression
 from medusa.engine.objects.schema import STIME, Field
 from medusa.engine.operators.shared.step import Step
-from medusa.engine.spark.columns import output, quoted
 from medusa.engine.spark.prepared import Prepared
-from medusa.engine.spark.rows import merged_fields, row_schema
 from medusa.engine.spark.shared_jobs import Order, read_input, shared_out
 from medusa.engine.spark.stages import Given, stage_of
 from medusa.engine.streams.ordering import between

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from medusa.engine.dataframes.stage import Stage
 from medusa.engine.objects.schema import Field
 from medusa.engine.operators.aggregate.spark import Windows
 from medusa.engine.operators.aggregate.step import AggregateStep
@@ -30,7 +31,6 @@ from medusa.engine.operators.totals.spark import TotalsOf
 from medusa.engine.operators.totals.step import TotalsStep
 from medusa.engine.operators.tuple_windows.spark import TupleWindowsOf
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
-from medusa.engine.spark.stage import Stage
 
 
 @dataclass(frozen=True, slots=True)

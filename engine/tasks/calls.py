@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from medusa.engine.language.typed import Call, Expression, FieldRef, calls_in, without_calls
+from medusa.engine.expressions.typed import Call, Expression, FieldRef, calls_in, without_calls
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
 from medusa.engine.operators.map import MapStep

@@ -14,9 +14,9 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.events import Events
 
 

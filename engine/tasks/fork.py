@@ -27,13 +27,14 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.load import Pacer
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.execution import Editions, Executor
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.runner import QUICKER, TaskRunner, retries
-from medusa.engine.tasks.windows import Interval, needs, read_from
+from medusa.engine.tasks.windows import needs, read_from
 from medusa.overlay.concurrency import Bell, until_one_ends
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.events import Events

@@ -8,11 +8,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.streams.log.epochs import JOB_BYTES, EpochDamagedError
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.log.stream_log import StreamLog
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval, needed_after, read_from, whole_after
+from medusa.engine.tasks.windows import needed_after, read_from, whole_after
 from medusa.overlay.errors import MedusaError, NotRetainedError
 
 

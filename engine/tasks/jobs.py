@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Protocol
 
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.tasks.execution import Editions, Executor, Result
 from medusa.engine.tasks.inputs import TaskInputs
-from medusa.engine.tasks.windows import Interval, needs, whole_after
+from medusa.engine.tasks.windows import needs, whole_after
 
 
 class Jobs(Protocol):

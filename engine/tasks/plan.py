@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from medusa.engine.expressions.typed import MAX_NODES, FieldRef
+from medusa.engine.expressions.user_functions import declared
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.folding import widths
-from medusa.engine.language.typed import MAX_NODES, FieldRef
-from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END, Schema

@@ -14,6 +14,7 @@ from typing import Final
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.load import LoadMeter, Pacer, Rate
 from medusa.engine.streams.log.epochs import EpochDamagedError
@@ -24,7 +25,6 @@ from medusa.engine.tasks.jobs import Jobs
 from medusa.engine.tasks.plan import Task
 from medusa.engine.tasks.status import TaskStatus
 from medusa.engine.tasks.waiting import waiting
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.backoff import Backoff
 from medusa.overlay.concurrency import Watched
 from medusa.overlay.errors import InternalError, MedusaError, NotRetainedError

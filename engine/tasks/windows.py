@@ -5,19 +5,9 @@ All intervals are (lo, hi] of stime, microseconds UTC, like epochs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.operators.shared.step import Windows
+from medusa.engine.operators.shared.step import Interval, Windows
 from medusa.engine.tasks.plan import Task
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """The tuples with lo < stime <= hi; both within int64."""
-
-    lo: int
-    hi: int
 
 
 def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:

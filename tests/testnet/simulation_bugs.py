@@ -15,6 +15,7 @@ import trio
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Aggregate, AggregateCall, Union
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.replication.directory.directory import Directory
 from medusa.engine.replication.following.follower import Follower
 from medusa.engine.replication.leaders.news import News
@@ -31,7 +32,7 @@ from medusa.engine.streams.source.source import Source
 from medusa.engine.streams.store.stream_state import StreamState
 from medusa.engine.tasks.fork import Fork
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.windows import needs
 from medusa.overlay.events import wall_clock
 from medusa.testnet.simulation.faults import Cheat, Crash, Drift, Fault, Forge, Partition
 from medusa.testnet.simulation.manifest import (

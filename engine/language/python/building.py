@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 
-from medusa.engine.language.aggregates import function_of
-from medusa.engine.language.spans import Span, span_us
+from medusa.engine.expressions.aggregates import function_of
+from medusa.engine.expressions.spans import Span, span_us
 from medusa.engine.objects.query import (
     Aggregate,
     AggregateCall,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from medusa.engine.expressions.spans import Span, span_us
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.classes import applied
 from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.python.building import Step, Stream, step_of
-from medusa.engine.language.spans import Span, span_us
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END

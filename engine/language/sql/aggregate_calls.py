@@ -12,9 +12,9 @@ from medusa.engine.aggregates.counts import COUNT
 from medusa.engine.aggregates.distinct import COUNT_DISTINCT
 from medusa.engine.aggregates.function import AggregateFunction
 from medusa.engine.aggregates.rows import NAMES
-from medusa.engine.language.aggregates import check_constant
-from medusa.engine.language.expressions.printing import Substitute, expression_text
-from medusa.engine.language.expressions.unread import read_whole
+from medusa.engine.expressions.aggregates import check_constant
+from medusa.engine.expressions.printing import Substitute, expression_text
+from medusa.engine.expressions.unread import read_whole
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.relation import Relation, Window
 from medusa.engine.objects.query import AggregateCall

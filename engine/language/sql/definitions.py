@@ -7,8 +7,9 @@ from typing import Final, TypeVar
 from msgspec import UNSET
 from sqlglot import exp
 
-from medusa.engine.language.expressions.intervals import interval_us
-from medusa.engine.language.expressions.type_grammar import TypeName, type_of
+from medusa.engine.expressions.intervals import interval_us
+from medusa.engine.expressions.type_grammar import TypeName, type_of
+from medusa.engine.expressions.user_functions import check_names
 from medusa.engine.language.sql.dialect import (
     Definition,
     FieldDefinition,
@@ -17,7 +18,6 @@ from medusa.engine.language.sql.dialect import (
 )
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.within import WITHIN, Within
-from medusa.engine.language.user_functions import check_names
 from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,

@@ -9,8 +9,8 @@ from sqlglot import Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from medusa.engine.language.expressions.grammar import Expressions
-from medusa.engine.language.expressions.type_grammar import TypeName
+from medusa.engine.expressions.grammar import Expressions
+from medusa.engine.expressions.type_grammar import TypeName
 from medusa.engine.language.sql.window_grammar import WindowParser
 
 EXPLAIN: Final = "EXPLAIN"

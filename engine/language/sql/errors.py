@@ -9,9 +9,9 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.texts import ExpressionError, Text
-from medusa.engine.language.expressions.words import position_of
-from medusa.engine.language.unsaid import Unsaid
+from medusa.engine.expressions.texts import ExpressionError, Text
+from medusa.engine.expressions.unsaid import Unsaid
+from medusa.engine.expressions.words import position_of
 from medusa.overlay.errors import InvalidInputError
 
 

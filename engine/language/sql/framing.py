@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
-from medusa.engine.language.expressions.unread import read_whole, read_whole_parts
+from medusa.engine.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.expressions.unread import read_whole, read_whole_parts
 from medusa.engine.language.sql.aggregate_calls import (
     Values,
     argument_of,

@@ -12,8 +12,8 @@ from sqlglot import exp
 
 from medusa.engine.aggregates.counts import COUNT
 from medusa.engine.aggregates.function import AggregateFunction
-from medusa.engine.language.expressions.intervals import interval_us
-from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.expressions.intervals import interval_us
+from medusa.engine.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import (
     Argument,
     Values,
@@ -27,7 +27,6 @@ from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
-    WINDOW_TIME,
     Column,
     Relation,
     RowWindow,
@@ -45,6 +44,7 @@ from medusa.engine.language.sql.within import Within
 from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
+    WINDOW_TIME,
     Aggregate,
     AggregateCall,
     Cumulate,

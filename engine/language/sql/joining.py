@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.intervals import interval_us
-from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.expressions.intervals import interval_us
+from medusa.engine.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import Column, Relation, of_stream

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 
 from sqlglot import Token, TokenType, exp
 
-from medusa.engine.language.expressions.grammar import ExpressionParser
+from medusa.engine.expressions.grammar import ExpressionParser
 
 
 class MatchTable(exp.Expression):

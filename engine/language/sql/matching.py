@@ -7,8 +7,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.intervals import interval_us
-from medusa.engine.language.expressions.printing import expression_text, name_text
+from medusa.engine.expressions.intervals import interval_us
+from medusa.engine.expressions.printing import expression_text, name_text
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.match_grammar import MatchTable
 from medusa.engine.language.sql.network import Boxes

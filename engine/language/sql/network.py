@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
+from medusa.engine.expressions.printing import name_text
+from medusa.engine.expressions.user_functions import Declared
 from medusa.engine.language.check import MAX_BOXES
-from medusa.engine.language.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.language.user_functions import Declared
 from medusa.engine.objects.query import Box, Filter, Map, Union
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.registry import AnyStep, operator_of

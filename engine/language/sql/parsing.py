@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlglot import Token, TokenType, exp
 
-from medusa.engine.language.expressions.parsing import parsed, tokens_of
+from medusa.engine.expressions.parsing import parsed, tokens_of
 from medusa.engine.language.sql.dialect import EXPLAIN, Definition, Medusa, MedusaParser
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.parts import REASONS

@@ -8,8 +8,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.unread import Unread, unread
-from medusa.engine.language.expressions.words import position_of, span_of
+from medusa.engine.expressions.unread import Unread, unread
+from medusa.engine.expressions.words import position_of, span_of
 from medusa.engine.language.sql.errors import Source
 
 REASONS: Final = {

@@ -11,13 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from msgspec import UNSET
 
+from medusa.engine.expressions.printing import name_text, string_text
+from medusa.engine.expressions.sql_texts import interval_sql, object_sql, options_sql, type_sql
 from medusa.engine.language.check import check_query, ordered_boxes
 from medusa.engine.language.document import Document
-from medusa.engine.language.expressions.printing import name_text, string_text
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.errors import PointedError
 from medusa.engine.language.sql.script import Script
-from medusa.engine.language.sql.writing import interval_sql, object_sql, options_sql, type_sql
 from medusa.engine.language.tables import tables_of, tables_read
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import (

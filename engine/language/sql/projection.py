@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import substitute_of
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.network import Boxes

@@ -14,8 +14,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import name_text
-from medusa.engine.language.expressions.unread import read_whole
+from medusa.engine.expressions.printing import name_text
+from medusa.engine.expressions.unread import read_whole
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.projection import Item
 from medusa.engine.language.sql.relation import Column, Ranking, Relation

@@ -8,12 +8,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import name_text
+from medusa.engine.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
-from medusa.engine.objects.query import WINDOW_END, WINDOW_START, OrderBy
+from medusa.engine.objects.query import WINDOW_END, WINDOW_START, WINDOW_TIME, OrderBy
 from medusa.engine.objects.schema import DELETED, STIME, FieldType, Schema
-
-WINDOW_TIME: Final = "window_time"
 
 TIMES_OF_WINDOWS: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
 """The columns that a window of time has besides those of its rows."""

@@ -9,11 +9,12 @@ from typing import Final
 import msgspec
 from sqlglot import exp
 
+from medusa.engine.expressions.printing import name_text
+from medusa.engine.expressions.unread import read_whole_parts, watch
+from medusa.engine.expressions.user_functions import without_unused
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.classes import applied
 from medusa.engine.language.document import Document
-from medusa.engine.language.expressions.printing import name_text
-from medusa.engine.language.expressions.unread import read_whole_parts, watch
 from medusa.engine.language.gaps import gaps
 from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.sql.definitions import (
@@ -32,7 +33,6 @@ from medusa.engine.language.sql.ranking import NUMBERED_BY
 from medusa.engine.language.sql.relation import HIDDEN, Relation
 from medusa.engine.language.sql.select import FROM_TAKES, Resolve, Selecting
 from medusa.engine.language.sql.within import Within
-from medusa.engine.language.user_functions import without_unused
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.functions import UserFunction

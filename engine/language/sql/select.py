@@ -9,7 +9,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import Substitute, expression_text, name_text
+from medusa.engine.expressions.printing import Substitute, expression_text, name_text
 from medusa.engine.language.sql.aggregate_calls import (
     aggregates_in,
     is_aggregate,

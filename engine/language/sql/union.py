@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import name_text
+from medusa.engine.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.network import Boxes
 from medusa.engine.language.sql.relation import Relation, of_stream

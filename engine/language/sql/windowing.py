@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.intervals import interval_us
+from medusa.engine.expressions.intervals import interval_us
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.language.sql.relation import (
     TIMES_OF_WINDOWS,
-    WINDOW_TIME,
     Column,
     Relation,
     RowWindow,
@@ -19,7 +18,12 @@ from medusa.engine.language.sql.relation import (
 )
 from medusa.engine.language.sql.window_grammar import RowsTable, WindowTable
 from medusa.engine.language.sql.within import Within
-from medusa.engine.objects.query import WINDOW_END, WINDOW_START, longest_session
+from medusa.engine.objects.query import (
+    WINDOW_END,
+    WINDOW_START,
+    WINDOW_TIME,
+    longest_session,
+)
 from medusa.engine.operators.tuple_windows import check_sizes
 
 

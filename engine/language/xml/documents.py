@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medusa.engine.expressions.unsaid import Unsaid
 from medusa.engine.language.document import Document
 from medusa.engine.language.gaps import gaps
-from medusa.engine.language.unsaid import Unsaid
 from medusa.engine.language.xml import medusa
 from medusa.engine.language.xml.medusa import (
     Qualify,
@@ -15,12 +15,12 @@ from medusa.engine.language.xml.medusa import (
     read_stream,
     read_view,
 )
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Query, longest_session
 from medusa.engine.objects.schema import Schema
 from medusa.engine.objects.view import View
 from medusa.engine.operators.shared.parameters import seconds_to_us
+from medusa.engine.xml.tree import Node
 from medusa.overlay.names import SCHEME, ObjectName
 
 

@@ -49,7 +49,6 @@ from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.classes import applied
 from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.labels import Readers
-from medusa.engine.language.xml.tree import Node
 from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
 from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
@@ -64,6 +63,7 @@ from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schem
 from medusa.engine.objects.view import Last, Range, Recent, Shows, View, check_view
 from medusa.engine.operators.reading import read_box
 from medusa.engine.operators.shared.parameters import seconds_to_us
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 _AVAILABILITY: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")

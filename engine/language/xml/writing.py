@@ -11,7 +11,6 @@ from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.document import Document
 from medusa.engine.language.xml.documents import qualifier, read_medusa, refuse_repeated
 from medusa.engine.language.xml.medusa import NO_LIMIT, VIEW_TAG
-from medusa.engine.language.xml.tree import parse_xml
 from medusa.engine.objects.availability import Availability, Mode
 from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
@@ -25,6 +24,7 @@ from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.parameters import us_to_seconds
+from medusa.engine.xml.tree import parse_xml
 from medusa.overlay.errors import InvalidInputError
 
 

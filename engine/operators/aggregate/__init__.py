@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
-from medusa.engine.language.unsaid import span_text
+from medusa.engine.expressions.unsaid import span_text
 from medusa.engine.objects.query import WINDOW_START, Aggregate
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
 from medusa.engine.operators.aggregate.folding import why
@@ -163,12 +163,12 @@ class AggregateOperator(Operator[Aggregate, AggregateStep]):
             )
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
-        size, advance = writing.interval_sql(box.size_us), writing.interval_sql(box.advance_us)
-        table = f"TABLE {writing.object_sql(box.input)}, {sql.time_sql(schema)}"
+        size, advance = sql_texts.interval_sql(box.size_us), sql_texts.interval_sql(box.advance_us)
+        table = f"TABLE {sql_texts.object_sql(box.input)}, {sql.time_sql(schema)}"
         windows = (
             f"TUMBLE({table}, {size})" if size == advance else f"HOP({table}, {advance}, {size})"
         )

@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from medusa.engine.aggregates.function import Counted, End, Folded
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.shared.panes import Keyed, Layout, layout
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
-from medusa.engine.reference.windows import folded, of_keys, values_of
+from medusa.engine.operators.shared.reference_windows import folded, of_keys, values_of
 from medusa.engine.scalars.values import Value
 
 

@@ -15,15 +15,14 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from medusa.engine.dataframes.columns import quoted
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.query import WINDOW_START
 from medusa.engine.objects.schema import END, STIME, Field
-from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
-from medusa.engine.operators.shared.panes import layout
-from medusa.engine.spark.columns import quoted
-from medusa.engine.spark.functions import Functions, functions_of
-from medusa.engine.spark.masks import Masks
-from medusa.engine.spark.one_pane import OnePane, counts_values, in_parts
-from medusa.engine.spark.slices import (
+from medusa.engine.operators.aggregate.spark_functions import Functions, functions_of
+from medusa.engine.operators.aggregate.spark_masks import Masks
+from medusa.engine.operators.aggregate.spark_one_pane import OnePane, counts_values, in_parts
+from medusa.engine.operators.aggregate.spark_slices import (
     due,
     first_and_last,
     grouped,
@@ -32,7 +31,8 @@ from medusa.engine.spark.slices import (
     newest,
     with_merged_values,
 )
-from medusa.engine.spark.stage import Job, Stage
+from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
+from medusa.engine.operators.shared.panes import layout
 
 SLICED: Final = 3
 """The number of windows of one job from which on panes that are in the same windows are combined

@@ -123,12 +123,12 @@ class CumulateOperator(Operator[Cumulate, CumulateStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
-        lengths = f"{writing.interval_sql(box.step_us)}, {writing.interval_sql(box.size_us)}"
-        table = f"TABLE {writing.object_sql(box.input)}, {sql.time_sql(schema)}"
+        lengths = f"{sql_texts.interval_sql(box.step_us)}, {sql_texts.interval_sql(box.size_us)}"
+        table = f"TABLE {sql_texts.object_sql(box.input)}, {sql.time_sql(schema)}"
         groups = sql.fields_sql(box.group_by, box.input)
         times = [WINDOW_START, WINDOW_END]
         return sql.windows_sql(box, [*times, *groups], f"CUMULATE({table}, {lengths})")

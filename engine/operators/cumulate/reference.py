@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import groupby
 
+from medusa.engine.evaluation.expressions import Row
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.cumulate import CumulateStep
-from medusa.engine.reference.expressions import Row
-from medusa.engine.reference.job import Job
-from medusa.engine.reference.spans import Span, spans
+from medusa.engine.operators.shared.reference_spans import Span, spans
 
 
 def cumulate(step: CumulateStep, rows: Sequence[Row], job: Job) -> list[Row]:

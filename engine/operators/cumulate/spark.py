@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.dataframes.columns import changing, quoted
+from medusa.engine.dataframes.stage import Job
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.spark_spans import AT, END, START, Spans
 from medusa.engine.operators.cumulate import CumulateStep
-from medusa.engine.spark.columns import changing, quoted
-from medusa.engine.spark.spans import AT, END, START, Spans
-from medusa.engine.spark.stage import Job
 
 
 class GrowingSpans(Spans):

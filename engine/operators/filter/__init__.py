@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from medusa.engine.language.typed import (
+from medusa.engine.expressions.typed import (
     Call,
     Expression,
     FieldRef,
@@ -143,11 +143,11 @@ class FilterOperator(Operator[Filter, FilterStep]):
         return [*numbered("expression", self.box.predicates), *flag]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.expressions.printing import expression_sql  # it imports sqlglot
-        from medusa.engine.language.sql import writing
+        from medusa.engine.expressions import sql_texts
+        from medusa.engine.expressions.printing import expression_sql  # it imports sqlglot
 
         conditions = list(map(expression_sql, self.box.predicates))
-        table = writing.object_sql(self.box.input)
+        table = sql_texts.object_sql(self.box.input)
         if len(conditions) == 1 and not self.box.pass_on_false:
             return f"SELECT * FROM {table} WHERE {conditions[0]}"
         rest = " ELSE" if self.box.pass_on_false else ""

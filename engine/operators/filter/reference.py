@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
 from medusa.engine.operators.filter import FilterStep
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
 
 
 def filtered(step: FilterStep, rows: Sequence[Row], job: Job) -> list[Row]:

@@ -9,9 +9,9 @@ from operator import and_
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from medusa.engine.dataframes.columns import column
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.operators.filter import FilterStep
-from medusa.engine.spark.columns import column
-from medusa.engine.spark.stage import Job, Stage
 
 
 class Filtered(Stage):

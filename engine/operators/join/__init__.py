@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from medusa.engine.language.typed import Expression
-from medusa.engine.language.user_functions import refuse_calls
+from medusa.engine.expressions.typed import Expression
+from medusa.engine.expressions.user_functions import refuse_calls
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Schema, check_schema
 from medusa.engine.operators.join.sides import (

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import END, STIME
 from medusa.engine.operators.join.sides import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
 from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
 
 
 def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:

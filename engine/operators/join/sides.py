@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from medusa.engine.language.typed import Expression, Operation, fields_in
+from medusa.engine.expressions.typed import Expression, Operation, fields_in
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import DELETED, STIME, Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError

@@ -12,7 +12,17 @@ from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.typed import fields_in
+from medusa.engine.dataframes.columns import (
+    column,
+    later,
+    output,
+    quoted,
+    within,
+    without_negative_zero,
+)
+from medusa.engine.dataframes.rows import row_schema
+from medusa.engine.dataframes.scans import reader_of
+from medusa.engine.expressions.typed import fields_in
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import BEGINNING, END, SEQ, STIME, Schema
 from medusa.engine.operators.join.sides import (
@@ -24,11 +34,8 @@ from medusa.engine.operators.join.sides import (
     necessary_equalities,
 )
 from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.scalars.type_rules import FLOATS
-from medusa.engine.spark.columns import column, later, output, quoted, within, without_negative_zero
-from medusa.engine.spark.rows import row_schema
-from medusa.engine.spark.scans import reader_of
-from medusa.engine.tasks.windows import Interval
 
 _SPARK_KINDS: Final = {
     JoinKind.INNER: "inner",

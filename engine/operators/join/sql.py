@@ -7,10 +7,10 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.nodes import chain
-from medusa.engine.language.expressions.parsing import tree_of
-from medusa.engine.language.expressions.printing import name_text, printed
-from medusa.engine.language.sql.writing import interval_sql, object_sql
+from medusa.engine.expressions.nodes import chain
+from medusa.engine.expressions.parsing import tree_of
+from medusa.engine.expressions.printing import name_text, printed
+from medusa.engine.expressions.sql_texts import interval_sql, object_sql
 from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.shared.sql import items_sql, times_of

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medusa.engine.language.typed import Expression, FieldRef, Operation
+from medusa.engine.expressions.typed import Expression, FieldRef, Operation
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import SCENARIO, FieldType
 from medusa.engine.operators.join.sides import AS_OF, KEEPS_RIGHT, LEFT, ONE_SIDED, RIGHT

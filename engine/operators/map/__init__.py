@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import msgspec
 
-from medusa.engine.language.typed import (
+from medusa.engine.expressions.typed import (
     Call,
     Expression,
     FieldRef,
@@ -136,7 +136,7 @@ class MapOperator(Operator[Map, MapStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         expressions, schema = self.box.expressions, schemas[self.box.input]
@@ -144,7 +144,7 @@ class MapOperator(Operator[Map, MapStep]):
             # a UNION in parentheses is not taken for the map's input
             (name, text), *more = expressions
             expressions = ((name, f"({text})"), *more)
-        return f"SELECT {sql.items_sql(expressions)} FROM {writing.object_sql(self.box.input)}"
+        return f"SELECT {sql.items_sql(expressions)} FROM {sql_texts.object_sql(self.box.input)}"
 
     def python(self, streams: Sequence[str]) -> str:
         return call(f"{streams[0]}.map", named_arguments(dict(self.box.expressions)))

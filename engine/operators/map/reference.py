@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.map import MapStep
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
 
 
 def mapped(step: MapStep, rows: Sequence[Row], job: Job) -> list[Row]:

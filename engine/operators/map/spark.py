@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from pyspark.sql import DataFrame
 
+from medusa.engine.dataframes.columns import output, quoted
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.map import MapStep
-from medusa.engine.spark.columns import output, quoted
-from medusa.engine.spark.stage import Job, Stage
 
 
 class Mapped(Stage):

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from medusa.engine.aggregates.rows import aggregate_named
-from medusa.engine.language.typed import Expression, FieldRef
-from medusa.engine.language.user_functions import refuse_calls
+from medusa.engine.expressions.typed import Expression, FieldRef
+from medusa.engine.expressions.user_functions import refuse_calls
 from medusa.engine.objects.query import Contiguity, Match, Measure
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema
 from medusa.engine.operators.match.pattern import (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.expressions.typed import Expression, FieldRef
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure, Variable

@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from medusa.engine.language.typed import Expression
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
+from medusa.engine.expressions.typed import Expression
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.match.automaton import START, ends_at_most, may_end, moves
 from medusa.engine.operators.match.pattern import MAX_TUPLES, PREVIOUS
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
 from medusa.engine.scalars.values import Value
 
 _LONG = range(-(2**63), 2**63)

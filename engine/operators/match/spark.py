@@ -16,7 +16,9 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.dataframes.columns import SPARK_TYPES, column, field_column, quoted, within
+from medusa.engine.dataframes.stage import Job, Stage
+from medusa.engine.expressions.typed import Expression, FieldRef
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import END, SEQ, STIME, Field, FieldType
 from medusa.engine.operators.match.automaton import (
@@ -34,8 +36,6 @@ from medusa.engine.operators.match.automaton import (
 )
 from medusa.engine.operators.match.step import MatchStep, TypedMeasure
 from medusa.engine.scalars.type_rules import FLOATS, INTEGERS
-from medusa.engine.spark.columns import SPARK_TYPES, column, field_column, quoted, within
-from medusa.engine.spark.stage import Job, Stage
 
 _TUPLES: Final = "tuples "
 _FOUND: Final = "found "

@@ -6,8 +6,8 @@ from typing import Final
 
 from sqlglot import exp
 
-from medusa.engine.language.expressions.printing import expression_sql, name_text
-from medusa.engine.language.sql.writing import interval_sql, object_sql
+from medusa.engine.expressions.printing import expression_sql, name_text
+from medusa.engine.expressions.sql_texts import interval_sql, object_sql
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
 from medusa.engine.operators.match.pattern import ANY_TUPLE, PREVIOUS, pattern_text
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from medusa.engine.language.typed import Expression, FieldRef
+from medusa.engine.expressions.typed import Expression, FieldRef
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.shared.aggregation import nodes_of_groups

@@ -126,15 +126,15 @@ class RankOperator(Operator[Rank, RankStep]):
         return [*order_written(self.box), *window]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
-        table = writing.object_sql(box.input)
+        table = sql_texts.object_sql(box.input)
         if box.size_us == 1:
             return sql.first_sql(box, schema, table, STIME)
         windows = (
-            f"TUMBLE(TABLE {table}, {sql.time_sql(schema)}, {writing.interval_sql(box.size_us)})"
+            f"TUMBLE(TABLE {table}, {sql.time_sql(schema)}, {sql_texts.interval_sql(box.size_us)})"
         )
         return sql.first_sql(box, schema, windows, WINDOW_START)
 

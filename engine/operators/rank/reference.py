@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from medusa.engine.evaluation.expressions import Row
+from medusa.engine.evaluation.job import Job, in_order
 from medusa.engine.objects.schema import STIME
 from medusa.engine.operators.rank import RankStep
-from medusa.engine.reference.expressions import Row
-from medusa.engine.reference.job import Job, in_order
 
 
 def ranked(step: RankStep, rows: Sequence[Row], job: Job) -> list[Row]:

@@ -9,11 +9,11 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.dataframes.columns import ordered, quoted
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import SEQ, STIME, Field
+from medusa.engine.operators.aggregate.spark_functions import order_of
 from medusa.engine.operators.rank import RankStep
-from medusa.engine.spark.columns import ordered, quoted
-from medusa.engine.spark.functions import order_of
-from medusa.engine.spark.stage import Job, Stage
 
 _PLACE: Final = "place of its own"
 """An auxiliary column; no field's name has a blank."""

@@ -125,23 +125,23 @@ class SessionsOperator(Operator[Sessions, SessionsStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
         groups = sql.fields_sql(box.group_by, box.input)
         partition = f" PARTITION BY {', '.join(groups)}" if groups else ""
-        table = f"TABLE {writing.object_sql(box.input)}{partition}, {sql.time_sql(schema)}"
-        windows = f"SESSION({table}, {writing.interval_sql(box.gap_us)})"
+        table = f"TABLE {sql_texts.object_sql(box.input)}{partition}, {sql.time_sql(schema)}"
+        windows = f"SESSION({table}, {sql_texts.interval_sql(box.gap_us)})"
         return sql.windows_sql(box, [WINDOW_START, WINDOW_END, *groups], windows)
 
     @property
     def options_sql(self) -> list[tuple[str, str]]:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
 
         if self.box.longest_us == longest_session(self.box.gap_us):
             return []
-        return [("within", writing.interval_sql(self.box.longest_us))]
+        return [("within", sql_texts.interval_sql(self.box.longest_us))]
 
     def python(self, streams: Sequence[str]) -> str:
         gap, longest = self.box.gap_us, self.box.longest_us

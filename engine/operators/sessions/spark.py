@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.dataframes.columns import later, quoted, within
+from medusa.engine.dataframes.stage import Job
 from medusa.engine.objects.schema import STIME, Field
+from medusa.engine.operators.aggregate.spark_spans import AT, END, START, Spans
 from medusa.engine.operators.sessions import SessionsStep
-from medusa.engine.spark.columns import later, quoted, within
-from medusa.engine.spark.spans import AT, END, START, Spans
-from medusa.engine.spark.stage import Job
 
 _FIRST: Final = "session first"
 _LAST: Final = "session last"

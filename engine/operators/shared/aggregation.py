@@ -8,9 +8,9 @@ from typing import Final
 
 from medusa.engine.aggregates.function import AggregateFunction
 from medusa.engine.aggregates.rows import aggregate_named
-from medusa.engine.language.aggregates import call_of, check_call
-from medusa.engine.language.typed import Expression, FieldRef, nodes_of
-from medusa.engine.language.user_functions import refuse_calls
+from medusa.engine.expressions.aggregates import call_of, check_call
+from medusa.engine.expressions.typed import Expression, FieldRef, nodes_of
+from medusa.engine.expressions.user_functions import refuse_calls
 from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.shared.operator import Given, about, listed

@@ -17,8 +17,8 @@ from typing import ClassVar, Final, Generic, TypeVar
 import msgspec
 from msgspec import Struct
 
-from medusa.engine.language.typed import Expression, FieldRef, nullable
-from medusa.engine.language.user_functions import Declared
+from medusa.engine.expressions.typed import Expression, FieldRef, nullable
+from medusa.engine.expressions.user_functions import Declared
 from medusa.engine.objects.query import Box
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.shared.parameters import Parameters, Written
@@ -110,12 +110,12 @@ class Given:
         self._functions = functions
 
     def expression(self, text: str) -> Expression:
-        from medusa.engine.language.expressions.typer import parse_expression  # see above
+        from medusa.engine.expressions.typer import parse_expression  # see above
 
         return parse_expression(text, self._types, self._nodes, self._functions)
 
     def predicate(self, text: str) -> Expression:
-        from medusa.engine.language.expressions.typer import parse_predicate  # see above
+        from medusa.engine.expressions.typer import parse_predicate  # see above
 
         return parse_predicate(text, self._types, self._nodes, self._functions)
 

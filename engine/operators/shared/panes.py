@@ -34,7 +34,7 @@ from typing import Final
 
 from medusa.engine.aggregates.function import Constant, Counted, End, Folded, Kind, State
 from medusa.engine.aggregates.rows import aggregate_named
-from medusa.engine.language.typed import Expression
+from medusa.engine.expressions.typed import Expression
 from medusa.engine.objects.definitions import PANES, REVISIONS
 from medusa.engine.objects.query import Aggregate
 from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType

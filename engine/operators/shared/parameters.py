@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from decimal import Decimal
 from typing import Final
 
-from medusa.engine.language.aggregates import call_of, function_of
-from medusa.engine.language.xml.tree import Node
+from medusa.engine.expressions.aggregates import call_of, function_of
 from medusa.engine.objects.query import AggregateCall, OrderBy, Rank, Top
 from medusa.engine.operators.shared.texts import order_of, order_text
+from medusa.engine.xml.tree import Node
 from medusa.overlay.errors import InvalidInputError
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)

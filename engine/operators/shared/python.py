@@ -6,8 +6,8 @@ import keyword
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from medusa.engine.language.aggregates import call_of
-from medusa.engine.language.spans import span_text
+from medusa.engine.expressions.aggregates import call_of
+from medusa.engine.expressions.spans import span_text
 from medusa.engine.objects.query import AggregateCall, Rank, Top
 from medusa.engine.operators.shared.texts import order_text
 

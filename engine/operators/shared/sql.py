@@ -9,12 +9,12 @@ import msgspec
 from sqlglot import exp
 
 from medusa.engine.aggregates.rows import aggregate_named
-from medusa.engine.language.aggregates import call_of, constant_of
-from medusa.engine.language.expressions.printing import expression_sql, name_text
-from medusa.engine.language.sql.relation import WINDOW_TIME
+from medusa.engine.expressions.aggregates import call_of, constant_of
+from medusa.engine.expressions.printing import expression_sql, name_text
 from medusa.engine.objects.query import (
     WINDOW_END,
     WINDOW_START,
+    WINDOW_TIME,
     Aggregate,
     AggregateCall,
     Cumulate,

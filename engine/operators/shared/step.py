@@ -7,11 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Final, Self
 
-from medusa.engine.language.typed import Call, Expression, FieldRef, calls_in
+from medusa.engine.expressions.typed import Call, Expression, FieldRef, calls_in
 from medusa.engine.objects.schema import SCENARIO, Field, FieldType, Schema
 
 CASE: Final = Field(SCENARIO, FieldType.LONG)
 """The field with the number of a case, in a task that computes several cases at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """The tuples with lo < stime <= hi; both within int64."""
+
+    lo: int
+    hi: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +106,7 @@ class Step(ABC):
         """The nodes of its expressions, counted as often as Spark's expressions repeat them.
 
         Args:
-            before: see `medusa.engine.language.typed.nodes_of`.
+            before: see `medusa.engine.expressions.typed.nodes_of`.
         """
 
     @abstractmethod

@@ -110,10 +110,10 @@ class TopOperator(Operator[Top, TopStep]):
         return order_written(self.box)
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
-        table = writing.object_sql(self.box.input)
+        table = sql_texts.object_sql(self.box.input)
         return sql.first_sql(self.box, schemas[self.box.input], table)
 
     def python(self, streams: Sequence[str]) -> str:

@@ -13,11 +13,11 @@ from pyspark.sql import Column, DataFrame, Window, WindowSpec
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.dataframes.columns import ordered, quoted
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.query import order_by
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME
 from medusa.engine.operators.top import TopStep
-from medusa.engine.spark.columns import ordered, quoted
-from medusa.engine.spark.stage import Job, Stage
 
 _NEW: Final = "is new "
 _TURN: Final = "turn "

@@ -94,15 +94,15 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
         return [*functions_written(self.box.functions, self.box.group_by), *table]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.expressions.printing import name_text  # it imports sqlglot
-        from medusa.engine.language.sql import writing
+        from medusa.engine.expressions import sql_texts
+        from medusa.engine.expressions.printing import name_text  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
         groups = [*map(name_text, box.group_by)]
         by = ", ".join(sql.no_window(name, name_text(name), schema) for name in box.group_by)
         items = ", ".join([*groups, *sql.calls_sql(box.functions)])
-        return f"SELECT {items}\n    FROM {writing.object_sql(box.input)} GROUP BY {by}"
+        return f"SELECT {items}\n    FROM {sql_texts.object_sql(box.input)} GROUP BY {by}"
 
     def python(self, streams: Sequence[str]) -> str:
         table = ["table=True"] if self.box.changes else []

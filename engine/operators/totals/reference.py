@@ -8,11 +8,11 @@ from typing import Any
 
 from medusa.engine.aggregates.extremes import MIN
 from medusa.engine.aggregates.function import Folded
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.schema import DELETED, STIME
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.reference.job import Job
 
 _MASK = 2**32 - 1
 

@@ -18,12 +18,12 @@ from pyspark.sql import types as T
 from medusa.engine.aggregates.extremes import MIN
 from medusa.engine.aggregates.function import Folded
 from medusa.engine.aggregates.sums import BITS, MASK, spark_carried
+from medusa.engine.dataframes.columns import SPARK_TYPES, column, quoted, without_negative_zero
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of, totals_schema
 from medusa.engine.scalars.type_rules import FLOATS
-from medusa.engine.spark.columns import SPARK_TYPES, column, quoted, without_negative_zero
-from medusa.engine.spark.stage import Job, Stage
 
 _SIGN: Final = "sign "
 _NEW: Final = "is new "

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from medusa.engine.aggregates import function as aggregates
-from medusa.engine.language.typed import Constant, FieldRef, Operation
+from medusa.engine.expressions.typed import Constant, FieldRef, Operation
 from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema
 from medusa.engine.operators.filter import FilterStep

@@ -116,12 +116,12 @@ class TupleWindowsOperator(Operator[TupleWindows, TupleWindowsStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.expressions.printing import name_text  # it imports sqlglot
-        from medusa.engine.language.sql import writing
+        from medusa.engine.expressions import sql_texts
+        from medusa.engine.expressions.printing import name_text  # it imports sqlglot
         from medusa.engine.operators.shared import sql
 
         box = self.box
-        table = f"TABLE {writing.object_sql(box.input)}"
+        table = f"TABLE {sql_texts.object_sql(box.input)}"
         windows = f"TUMBLE({table}, {box.size} ROWS)"
         if box.partial or box.size != box.advance:
             partial = ", PARTIAL" if box.partial else ""

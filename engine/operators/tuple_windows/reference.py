@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from medusa.engine.evaluation.expressions import Row
+from medusa.engine.evaluation.job import Job
 from medusa.engine.objects.schema import STIME
+from medusa.engine.operators.shared.reference_windows import folded
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of
-from medusa.engine.reference.expressions import Row
-from medusa.engine.reference.job import Job
-from medusa.engine.reference.windows import folded
 
 
 def tuple_windows(step: TupleWindowsStep, rows: Sequence[Row], job: Job) -> list[Row]:

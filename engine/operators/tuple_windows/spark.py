@@ -17,13 +17,13 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from medusa.engine.dataframes.columns import SPARK_TYPES, quoted
+from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import SEQ, STIME, Field
 from medusa.engine.operators.aggregate.spark import TaggedWindows
+from medusa.engine.operators.aggregate.spark_functions import order_of
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.tuple_windows.step import TupleWindowsStep, layout_of, tuples_schema
-from medusa.engine.spark.columns import SPARK_TYPES, quoted
-from medusa.engine.spark.functions import order_of
-from medusa.engine.spark.stage import Job, Stage
 
 _NEW: Final = "is new "
 _BASE: Final = "number before "

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from medusa.engine.language.typed import Constant, FieldRef, Operation, fields_in
+from medusa.engine.expressions.typed import Constant, FieldRef, Operation, fields_in
 from medusa.engine.objects.definitions import PANES
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
 from medusa.engine.operators.filter import FilterStep

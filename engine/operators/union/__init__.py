@@ -70,9 +70,11 @@ class UnionOperator(Operator[Union, Never]):
         return []
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.language.sql import writing  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # it imports sqlglot
 
-        return " UNION ALL ".join(f"SELECT * FROM {writing.object_sql(e)}" for e in self.box.inputs)
+        return " UNION ALL ".join(
+            f"SELECT * FROM {sql_texts.object_sql(e)}" for e in self.box.inputs
+        )
 
     def python(self, streams: Sequence[str]) -> str:
         return call(f"{streams[0]}.union", streams[1:])

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import trio
 
 from medusa.engine.objects.schema import BEGINNING, END, REVISED_STIME, SCENARIO, STIME
-from medusa.engine.operators.shared.step import Windows
+from medusa.engine.operators.shared.step import Interval, Windows
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.streams.log.stream_log import StreamLog
@@ -42,7 +42,7 @@ from medusa.engine.tasks.revisions.scenarios import (
     revised_windows,
 )
 from medusa.engine.tasks.runner import TaskRunner
-from medusa.engine.tasks.windows import Interval, whole_after
+from medusa.engine.tasks.windows import whole_after
 from medusa.overlay.events import Events
 from medusa.overlay.files import storing
 

@@ -15,13 +15,14 @@ import pyarrow.compute as pc
 from medusa.engine.language.check import check_query
 from medusa.engine.language.document import Document
 from medusa.engine.objects.schema import BEGINNING, SEQ, STIME, Schema
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_query, run_task
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.streams.validate import times_of
 from medusa.engine.tasks.plan import Task, plan
-from medusa.engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.windows import needs
 
 BASE = "medusa://mit.edu"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
-from medusa.engine.tasks.windows import Interval
 
 OUTPUT = "medusa://mit.edu/out"
 SOURCE = Schema(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from medusa.engine.expressions.user_functions import declared
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.language.document import Document
-from medusa.engine.language.user_functions import declared
 from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.typing import type_box
 

@@ -17,8 +17,8 @@ from reference_aggregates import array, exact_variance, histogram, limited, midd
 from medusa.engine.aggregates.buckets import BUCKETS, INFINITE, NOT_A_NUMBER, estimate
 from medusa.engine.aggregates.texts import TEXT_LIMIT
 from medusa.engine.objects.query import AggregateCall
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
-from medusa.engine.tasks.windows import Interval
 
 # -- the sketch of percentiles --------------------------------------------------------------------
 

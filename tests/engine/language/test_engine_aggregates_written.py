@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medusa.engine.aggregates.constants import SEPARATOR_LIMIT, millionths
-from medusa.engine.language.aggregates import call_of, check_call, function_of
+from medusa.engine.expressions.aggregates import call_of, check_call, function_of
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Aggregate, AggregateCall

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import SOURCES, queries, rows
 
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.language.check import check_query, ordered_boxes
 from medusa.engine.language.classes import (
     BoxClass,
@@ -44,7 +45,6 @@ from medusa.engine.objects.query import (
     Sessions,
     Union,
 )
-from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.interpreter import run_query
 from medusa.engine.scalars.rows import SCALARS
 from medusa.overlay.errors import InvalidInputError

@@ -14,9 +14,9 @@ from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
-from medusa.engine.tasks.windows import Interval
 
 OUTPUT = "medusa://mit.edu/out"
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)

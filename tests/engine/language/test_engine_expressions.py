@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.language.expressions.parsing import MAX_NESTING, MAX_TEXT
-from medusa.engine.language.expressions.typer import MAX_DEPTH, parse_expression, parse_predicate
-from medusa.engine.language.typed import Constant, Expression, FieldRef, Operation
+from medusa.engine.evaluation.expressions import evaluate
+from medusa.engine.expressions.parsing import MAX_NESTING, MAX_TEXT
+from medusa.engine.expressions.typed import Constant, Expression, FieldRef, Operation
+from medusa.engine.expressions.typer import MAX_DEPTH, parse_expression, parse_predicate
 from medusa.engine.objects.schema import STIME, FieldType
-from medusa.engine.reference.expressions import evaluate
 from medusa.engine.scalars.casts import CAST
 from medusa.engine.scalars.rows import FUNCTIONS, OTHER_NAMES, SCALARS, SHORT_FORMS
 from medusa.engine.scalars.type_rules import NUMBERS, common_type

@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from medusa.engine.expressions.user_functions import called_by
 from medusa.engine.language.check import check_query
 from medusa.engine.language.classes import BoxClass, class_of, strongest_recovery, weakest_class
 from medusa.engine.language.document import Document
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.printing import document_as_sql
-from medusa.engine.language.user_functions import called_by
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry

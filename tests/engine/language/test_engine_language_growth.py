@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from medusa.engine.expressions.parsing import tree_of_short_text
+from medusa.engine.expressions.typed import Expression, Operation, nullable
+from medusa.engine.expressions.typer import MAX_NODES, parse_expression
 from medusa.engine.language.check import check_query
-from medusa.engine.language.expressions.parsing import tree_of_short_text
-from medusa.engine.language.expressions.typer import MAX_NODES, parse_expression
-from medusa.engine.language.typed import Expression, Operation, nullable
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Map, Query

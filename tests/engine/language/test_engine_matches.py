@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
 
 from examples import examples
+from medusa.engine.evaluation.job import Job
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep, Query
@@ -27,7 +28,6 @@ from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.operators.typing import type_box
 from medusa.engine.reading import read_document
 from medusa.engine.reference.interpreter import Row, canonical, run_task
-from medusa.engine.reference.job import Job
 from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 from medusa.overlay.errors import InvalidInputError

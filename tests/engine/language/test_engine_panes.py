@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medusa.engine.language.aggregates import call_of
+from medusa.engine.expressions.aggregates import call_of
 from medusa.engine.language.check import MAX_BOXES, check_query
 from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry

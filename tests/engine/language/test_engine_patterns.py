@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 
-from medusa.engine.language.expressions.typer import parse_expression
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.pattern_nodes import (
     Anchor,

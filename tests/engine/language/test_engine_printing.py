@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 
+from medusa.engine.expressions.grammar import KEYWORDS
 from medusa.engine.language.document import Document
-from medusa.engine.language.expressions.grammar import KEYWORDS
 from medusa.engine.language.python.printing import query_as_python
 from medusa.engine.language.same_query import is_same
 from medusa.engine.language.sql.dialect import Medusa

@@ -10,12 +10,12 @@ import duckdb
 import pytest
 
 from medusa.engine.aggregates.rows import AGGREGATES
-from medusa.engine.language.aggregates import function_of
-from medusa.engine.language.expressions.typer import parse_expression
+from medusa.engine.evaluation.expressions import evaluate
+from medusa.engine.expressions.aggregates import function_of
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
-from medusa.engine.reference.expressions import evaluate
-from medusa.engine.reference.windows import folded
+from medusa.engine.operators.shared.reference_windows import folded
 from medusa.engine.scalars.examples import Example
 from medusa.engine.scalars.rows import FAMILIES, FUNCTIONS, SIGNS
 

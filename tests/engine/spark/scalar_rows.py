@@ -16,11 +16,11 @@ from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from examples import examples
-from medusa.engine.language.expressions.typer import parse_expression
-from medusa.engine.language.typed import Expression
+from medusa.engine.dataframes.columns import column
+from medusa.engine.evaluation.expressions import Row, evaluate
+from medusa.engine.expressions.typed import Expression
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.objects.schema import STIME, FieldType
-from medusa.engine.reference.expressions import Row, evaluate
-from medusa.engine.spark.columns import column
 from medusa.engine.spark.session import Spark
 
 FIELDS = {

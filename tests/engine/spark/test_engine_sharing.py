@@ -13,14 +13,14 @@ import trio.testing
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Join, JoinKind, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.operators.aggregate.spark_shared import in_windows
 from medusa.engine.operators.aggregate.step import AggregateStep
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.shared_jobs import Order, SharedJob, shared_out
+from medusa.engine.spark.shared_panes import in_windows
 from medusa.engine.spark.sharing import GATHER_S, MOST_GROUPS, Sharing, go_together
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task, plan
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError
 
 pytestmark = pytest.mark.quick

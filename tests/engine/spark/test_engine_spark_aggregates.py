@@ -21,8 +21,8 @@ from medusa.engine.aggregates.buckets import BUCKETS, spark_estimate
 from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.aggregates.texts import HISTOGRAM
 from medusa.engine.aggregates.variances import STDDEV_SAMP
+from medusa.engine.expressions.typed import FieldRef
 from medusa.engine.language.check import check_query
-from medusa.engine.language.typed import FieldRef
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query, TupleWindows
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import TypedAggregate

@@ -9,16 +9,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from medusa.engine.dataframes.columns import column
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.language.check import check_query
-from medusa.engine.language.expressions.typer import parse_expression
 from medusa.engine.objects.query import Aggregate, AggregateCall, Map, Query
 from medusa.engine.objects.schema import BEGINNING, END, MAX_FIELDS, Field, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import MAX_OVERLAP
-from medusa.engine.spark.columns import column
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.spark.program import Program, within
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import plan
-from medusa.engine.tasks.windows import Interval
 
 pytestmark = pytest.mark.spark
 

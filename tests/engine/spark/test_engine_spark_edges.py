@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalar_rows import FIELDS, Oracle, by_interpreter, by_spark, check, check_oracles, odd
 
-from medusa.engine.reference.expressions import Row
-from medusa.engine.spark.columns import output
+from medusa.engine.dataframes.columns import output
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.spark.session import Spark
 
 pytestmark = pytest.mark.spark

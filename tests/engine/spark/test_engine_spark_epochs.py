@@ -37,13 +37,14 @@ from examples import examples
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.spark.shared_jobs import Order, SharedJob, is_small
 from medusa.engine.spark.sharing import go_together
 from medusa.engine.tasks.plan import Task, plan
-from medusa.engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 

@@ -12,9 +12,9 @@ from medusa.engine.objects.query import Join, JoinKind
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.operators.join import spark as joins
 from medusa.engine.operators.join.step import JoinStep
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.operators.typing import type_box
 from medusa.engine.spark.session import Spark
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import InternalError
 
 pytestmark = pytest.mark.spark

@@ -6,10 +6,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from medusa.engine.language.expressions.typer import parse_expression
+from medusa.engine.dataframes.columns import column
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.objects.schema import FieldType
 from medusa.engine.scalars.rows import FAMILIES
-from medusa.engine.spark.columns import column
 from medusa.engine.spark.session import Spark
 
 pytestmark = pytest.mark.spark

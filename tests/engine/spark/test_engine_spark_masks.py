@@ -16,8 +16,8 @@ import pytest
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
+from medusa.engine.operators.aggregate.spark_masks import Masks
 from medusa.engine.operators.aggregate.step import AggregateStep
-from medusa.engine.spark.masks import Masks
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.tasks.plan import Task, plan

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from random_patterns import PATTERNS, TEXTS
 from scalar_rows import FIELDS, by_duckdb, check, check_like, odd, rows
 
-from medusa.engine.reference.expressions import Row
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.scalars.pattern_work import MAX_MATCHED, longest_text
 from medusa.engine.scalars.patterns import PatternError, read_pattern
 from medusa.engine.spark.session import Spark

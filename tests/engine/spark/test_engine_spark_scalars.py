@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scalar_rows import FIELDS, WORDS, Oracle, check, check_duckdb, check_oracles, odd, rows
 
-from medusa.engine.reference.expressions import Row
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.spark.session import Spark
 
 pytestmark = pytest.mark.spark

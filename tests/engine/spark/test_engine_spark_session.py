@@ -20,12 +20,12 @@ from pyspark.sql import functions as F
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import END
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.executor import SparkExecutor
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark, SparkLostError
 from medusa.engine.tasks.plan import plan
-from medusa.engine.tasks.windows import Interval
 from medusa.overlay.errors import BusyError, InternalError, InvalidInputError, UnavailableError
 from medusa.overlay.events import Events
 

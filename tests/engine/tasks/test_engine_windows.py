@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.filter import FilterStep
-from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.shared.step import Interval, Step
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval, horizon_us, needs
+from medusa.engine.tasks.windows import horizon_us, needs
 
 
 def task(*steps: Step) -> Task:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.engine.language.expressions.typer import parse_expression
+from medusa.engine.evaluation.expressions import evaluate
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Map
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.reference.expressions import evaluate
 from medusa.overlay.errors import InvalidInputError
 
 S = Schema(

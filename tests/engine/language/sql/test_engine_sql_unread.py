@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from examples import examples
+from medusa.engine.expressions.unread import read_whole, unread, watch
 from medusa.engine.language.document import Document
-from medusa.engine.language.expressions.unread import read_whole, unread, watch
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Map
 from medusa.overlay.errors import InvalidInputError

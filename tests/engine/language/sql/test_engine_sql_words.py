@@ -8,7 +8,7 @@ import pytest
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
-from medusa.engine.language.expressions.typer import parse_expression
+from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.language.sql.dialect import Medusa
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.schema import Field, FieldType, Schema

@@ -13,7 +13,6 @@ from reference_networks import queries
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.document import Document
-from medusa.engine.language.xml.tree import parse_xml
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import Idle, StreamDefinition
@@ -29,6 +28,7 @@ from medusa.engine.objects.query import (
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.engine.reading import read_document
 from medusa.engine.tasks.plan import plan
+from medusa.engine.xml.tree import parse_xml
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType

@@ -19,6 +19,7 @@ from modified_queries import chains, folded, other_box, stored_query
 from reference_networks import SOURCES, queries, rows
 
 from examples import examples
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.language.check import check_query
 from medusa.engine.language.folding import widths
 from medusa.engine.language.modification import BoxChange, modified_query
@@ -27,7 +28,6 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.panes import panes_name
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
-from medusa.engine.reference.expressions import Row
 from medusa.engine.reference.interpreter import run_query
 from medusa.engine.replication.records.query_history import modified, settled
 from medusa.engine.replication.records.stored_query import StoredQuery

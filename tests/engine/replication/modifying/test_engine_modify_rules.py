@@ -22,13 +22,13 @@ from medusa.engine.language.modification import (
     modified_query,
     read_modification,
 )
-from medusa.engine.language.xml.tree import MAX_TEXT
 from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Query, Union
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.step import Windows
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.query_editions import Footing, earliest
+from medusa.engine.xml.tree import MAX_TEXT
 from medusa.overlay.errors import ConflictError, InvalidInputError
 
 T = TypeVar("T")

@@ -102,7 +102,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         )
         for query in (many, few):
             await begin(client, query)
-    monkeypatch.setattr("medusa.engine.language.expressions.typer.MAX_NODES", 5)
+    monkeypatch.setattr("medusa.engine.expressions.typer.MAX_NODES", 5)
     await cluster.restart(mit)
     said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
     (text,) = [event.text for event in said]

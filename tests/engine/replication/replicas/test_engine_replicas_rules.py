@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.replication.copies.positions import needed, reached
 from medusa.engine.replication.replicas.primaries import preferred
 from medusa.engine.replication.replicas.watch import (
@@ -27,7 +28,7 @@ from medusa.engine.replication.replicas.watch import (
 from medusa.engine.streams.config import Timing
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.plan import Task
-from medusa.engine.tasks.windows import Interval, needs
+from medusa.engine.tasks.windows import needs
 from medusa.overlay.gossip.events import Health
 
 TIMING = Timing()

@@ -9,10 +9,10 @@ import pyarrow as pa
 from hypothesis import strategies as st
 from reference_networks import SOURCE_FIELDS
 
+from medusa.engine.evaluation.expressions import Row
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Map, Query, Union
 from medusa.engine.objects.schema import Field, FieldType, Schema
-from medusa.engine.reference.expressions import Row
 
 SLACK_US = 20
 

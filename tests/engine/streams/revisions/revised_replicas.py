@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from revised_epochs import Act
 from revising_cluster import Cluster, check
 
-from medusa.engine.reference.expressions import Row
+from medusa.engine.evaluation.expressions import Row
 
 
 async def lived_through(

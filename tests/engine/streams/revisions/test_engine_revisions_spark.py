@@ -10,13 +10,13 @@ import pytest
 import trio
 from revised_epochs import DENSE, SCHEMAS, entry_of
 
+from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.executor import Costs, ReferenceExecutor
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.streams.log.epochs import write_rows
 from medusa.engine.tasks.network import Network
 from medusa.engine.tasks.revised_tasks import by_arrival, scenario_task
-from medusa.engine.tasks.windows import Interval
 
 pytestmark = pytest.mark.spark
 

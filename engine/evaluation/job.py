@@ -1,0 +1,37 @@
+"""One computation of a step over rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+from medusa.engine.evaluation.expressions import Functions, Row
+from medusa.engine.objects.query import OrderBy
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The input of a step besides its rows, which are in the order of their stream. Attributes:
+    fields: of the rows. after: the boundary after which results are wanted, microseconds. own: the
+    task's former output, if the step reads it. right, right_fields: the right side of a join, whose
+    left side the rows are. functions: the functions of users.
+    """
+
+    fields: Sequence[str]
+    after: int
+    own: Sequence[Row] = ()
+    right: Sequence[Row] = ()
+    right_fields: Sequence[str] = ()
+    functions: Functions | None = None
+
+
+def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
+    """The rows, sorted by an order; equal ones keep their order."""
+    found = list(rows)
+    for by in reversed(order):
+        none = [row for row in found if row[by.field] is None]
+        present = [row for row in found if row[by.field] is not None]
+        present.sort(key=itemgetter(by.field), reverse=by.descending)
+        found = [*none, *present] if by.nulls_first else [*present, *none]
+    return found

@@ -1,0 +1,2 @@
+"""Expressions, calls and lengths of time: one grammar for SQL and for XML, types, and how they are
+printed."""

@@ -1,0 +1,1 @@
+"""XML from strangers, as a small tree."""
