@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -51,12 +52,19 @@ PRIVATE: Final = 0o077
 _POLL_S: Final = 0.02
 """Seconds between two looks for the greeting of a starting JVM."""
 
+_KILLS: Final = (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
+"""Signals by which others end a JVM, as the kernel does that has no more memory."""
+
 _REAP_S: Final = 2.0
 """How long a killed JVM may take to be reaped, seconds: its sockets break a little earlier."""
 
 _ATTACH: Final = threading.Lock()
 """Guards the environment, because `launch_gateway` takes a JVM's port and secret only from
 there."""
+
+
+class KilledError(UnavailableError, code=None):
+    """Somebody has killed the JVM while it started."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +90,29 @@ class Jvm:
         """Start a JVM, and wait until it answers.
 
         It ends with its standard input, a pipe from this process: even if this process is killed.
-        Args: given_up: once this is set, nobody waits for the JVM any more. Raises:
-        InvalidInputError: there is no Java.
-            UnavailableError: it ended, or is stuck. StoppedError: it was given up.
+
+        Args:
+            given_up: once this is set, nobody waits for the JVM any more.
+
+        Raises:
+            InvalidInputError: there is no Java.
+            UnavailableError: it ended, or is stuck. KilledError: it was killed.
+            StoppedError: it was given up.
         """
         given_up = given_up or threading.Event()
         folder = folder.resolve()
         java = find_java(os.environ)
         archive = archive_for(settings, java, Path(_find_spark_home()), os.environ)
-        if archive is not None and (options := archive.options()):
-            try:
-                return Jvm._launch(settings, folder, java, archive, given_up, options=options)
-            except UnavailableError:
-                archive.discard()
-        return Jvm._launch(settings, folder, java, archive, given_up)
+        if archive is None or not (options := archive.options()):
+            return Jvm._launch(settings, folder, java, archive, given_up)
+        try:
+            return Jvm._launch(settings, folder, java, archive, given_up, options=options)
+        except KilledError:
+            raise
+        except UnavailableError:
+            jvm = Jvm._launch(settings, folder, java, archive, given_up)
+            archive.discard()  # without it a JVM starts: the fault is the archive's
+            return jvm
 
     @staticmethod
     def _launch(
@@ -253,10 +270,13 @@ def _await_hello(
         seconds, now = _cpu_s(process.pid), time.monotonic()
         if seconds > used + MOVE_CPU_S:
             used, moved = seconds, now
-        if process.poll() is not None or now > moved + still_s:
-            ended = process.poll() is not None
+        code = process.poll()
+        if code is not None and -code in _KILLS:
             _end(process)
-            said = _said(output) if ended else f"it stood still for {still_s:g} s"
+            raise KilledError(f"the JVM was killed as it started, with signal {-code}")
+        if code is not None or now > moved + still_s:
+            _end(process)
+            said = f"it stood still for {still_s:g} s" if code is None else _said(output)
             raise UnavailableError(f"the JVM did not start: {said}; {MEND}; more is in {output}")
         time.sleep(_POLL_S)
     content = hello.read_bytes()

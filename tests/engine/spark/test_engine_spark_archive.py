@@ -19,7 +19,7 @@ from medusa.engine.spark import archive as archives
 from medusa.engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.java import find_java
-from medusa.engine.spark.jvm import Jvm
+from medusa.engine.spark.jvm import Jvm, KilledError
 from medusa.overlay.errors import UnavailableError
 
 EDGE = SparkConfig().settings()
@@ -229,13 +229,19 @@ def _age(path: Path, seconds: float) -> None:
 # -- with Spark ------------------------------------------------------------------------------------
 
 
-def test_where_no_jvm_starts_from_it_one_starts_without(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
+    """Return the archive that this process starts a JVM from."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     found = archive_for(EDGE, find_java(os.environ), Path(_find_spark_home()), os.environ)
     assert found is not None
     found.path.write_bytes(b"damaged so that the JVM crashes")
+    return found
+
+
+def test_where_no_jvm_starts_from_it_one_starts_without(
+    damaged: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tried: list[str] = []
 
     def launch(*_given: object, options: str = "") -> str:
@@ -246,10 +252,27 @@ def test_where_no_jvm_starts_from_it_one_starts_without(
 
     monkeypatch.setattr(Jvm, "_launch", launch)
     assert Jvm.launch(EDGE, tmp_path) == "started"
-    assert str(found.path) in tried[0]
+    assert str(damaged.path) in tried[0]
     assert tried[1:] == [""]
-    assert not found.path.exists()
-    assert found.failed.exists(), "it is not made again at once"
+    assert not damaged.path.exists()
+    assert damaged.failed.exists(), "it is not made again at once"
+
+
+@pytest.mark.parametrize("error", [KilledError("signal 9"), UnavailableError("no memory")])
+def test_it_stays_where_something_else_keeps_jvms_from_starting(
+    error: UnavailableError,
+    damaged: ClassArchive,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def launch(*_given: object, options: str = "") -> str:
+        raise error
+
+    monkeypatch.setattr(Jvm, "_launch", launch)
+    with pytest.raises(UnavailableError, match=str(error)):
+        Jvm.launch(EDGE, tmp_path)
+    assert damaged.path.exists()
+    assert not damaged.failed.exists()
 
 
 STARTED = """

@@ -132,6 +132,12 @@ def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> Non
     assert process.returncode is not None
 
 
+def test_one_that_is_killed_says_so(tmp_path: Path) -> None:
+    process = start("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", tmp_path / "hello")
+    with pytest.raises(jvm.KilledError, match="with signal 9"):
+        jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", threading.Event())
+
+
 async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
