@@ -11,11 +11,10 @@ from typing import Any, Final
 
 import click
 import msgspec
-from rich import box
 from rich.console import Console, RenderableType
-from rich.table import Table
 
 from medusa.testnet.bench import Entry
+from medusa.testnet.kit.report import new_table
 
 MINUTES: Final = {
     "epochs": 4,
@@ -52,11 +51,7 @@ def met(entry: Mapping[str, Any]) -> bool | None:
 
 def render(entries: list[Entry]) -> RenderableType:
     """One row for each measurement."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("measured")
-    for heading in ("value", "reference", "ratio", "goal"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("")
+    table = new_table(("measured", "value", "reference", "ratio", "goal", ""), ("measured", ""))
     for entry in entries:
         if "failed" in entry:
             table.add_row(entry["name"], "", "", "", "", "[red]failed[/]")

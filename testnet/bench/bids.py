@@ -34,8 +34,7 @@ OTHER: Final = "auction"
 
 _OWNER: Final = "medusa://bench"
 BID: Final = Schema(
-    f"{_OWNER}/bid",
-    tuple(Field(name, FieldType.LONG) for name in ("auction", "bidder", "price")),
+    f"{_OWNER}/bid", tuple(Field(name, FieldType.LONG) for name in ("auction", "bidder", "price"))
 )
 AUCTION: Final = Schema(
     f"{_OWNER}/auction",

@@ -26,13 +26,7 @@ import pyarrow.parquet as pq
 import trio
 
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Filter,
-    Query,
-    QueryStatus,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query, QueryStatus
 from medusa.overlay.concurrency import one_error
 from medusa.testnet.bench import Entry, entry
 from medusa.testnet.bench.path import resident_bytes

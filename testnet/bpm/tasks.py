@@ -12,17 +12,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from medusa.contracts.market.events import (
-    Event,
-    GiveBack,
-    Move,
-    MoveEnded,
-    Recall,
-    TaskBack,
-    TaskGone,
-    TaskHere,
-    TaskOut,
-)
+from medusa.contracts.market import events
 from medusa.contracts.market.messages import Item
 from medusa.overlay.errors import InternalError
 from medusa.testnet.virtual.clock import Arguments, Clock
@@ -142,7 +132,7 @@ class Tasks:
         counts: list[int],
         peers: list[str],
         *,
-        tell: Callable[[int, Event], None],
+        tell: Callable[[int, events.Event], None],
         clock: Clock,
         tally: Tally,
         rng: random.Random,
@@ -179,18 +169,18 @@ class Tasks:
         owner = self._peers[self.owner[task]]
         return Item(f"{task:x}", self.loads[task], owner, COST_NS)
 
-    def start_node(self, node: int) -> Iterator[TaskHere]:
+    def start_node(self, node: int) -> Iterator[events.TaskHere]:
         """Let a node join, with its own tasks at home; returns the events for its Brain."""
         tasks = self.owned(node)
         self.at[tasks.start : tasks.stop] = array("i", [node]) * len(tasks)
         self.node_loads[node] = sum(self.loads[task] for task in tasks)
         self.running[node] = True
         self._tally.enter(self.node_loads[node])
-        return (TaskHere(self.item(task)) for task in tasks)
+        return (events.TaskHere(self.item(task)) for task in tasks)
 
     # -- the Brains' requests ----------------------------------------------------------------------
 
-    def move(self, source: int, move: Move) -> None:
+    def move(self, source: int, move: events.Move) -> None:
         """Begin a move; MoveEnded answers."""
         task, target = int(move.item.task, 16), int(move.to, 16)
         if target in {source, self.owner[task]}:
@@ -202,7 +192,7 @@ class Tasks:
         self._moving[task] = self._token
         self._later(self._arrive, source, target, task, move, self._token)
 
-    def recall(self, node: int, recall: Recall) -> None:
+    def recall(self, node: int, recall: events.Recall) -> None:
         """Take a task home, at its owner's request."""
         task = int(recall.task, 16)
         if self.owner[task] != node:
@@ -210,7 +200,7 @@ class Tasks:
         if task in self.away:
             self._later(self._come_home, task)
 
-    def give_back(self, node: int, wanted: GiveBack) -> None:
+    def give_back(self, node: int, wanted: events.GiveBack) -> None:
         """Take a task home, at its worker's request."""
         task = int(wanted.task, 16)
         if self.at[task] == node and task in self.away:
@@ -221,7 +211,7 @@ class Tasks:
 
     # -- carrying them out -------------------------------------------------------------------------
 
-    def _arrive(self, source: int, target: int, task: int, move: Move, token: int) -> None:
+    def _arrive(self, source: int, target: int, task: int, move: events.Move, token: int) -> None:
         if self._moving.get(task) != token:
             self._end(source, move, "it was taken home meanwhile")
             return
@@ -236,14 +226,14 @@ class Tasks:
         self._tally.moved(move.price)
         name = move.item.task
         self._tell(target, self._here(task))
-        self._tell(source, TaskGone(name))
+        self._tell(source, events.TaskGone(name))
         if source == self.owner[task]:
-            self._tell(source, TaskOut(self.item(task), move.to, move.contract, move.price))
-        self._tell(source, MoveEnded(name, ok=True))
+            self._tell(source, events.TaskOut(self.item(task), move.to, move.contract, move.price))
+        self._tell(source, events.MoveEnded(name, ok=True))
 
-    def _end(self, source: int, move: Move, reason: str) -> None:
+    def _end(self, source: int, move: events.Move, reason: str) -> None:
         self._tally.failed += 1
-        self._tell(source, MoveEnded(move.item.task, ok=False, reason=reason))
+        self._tell(source, events.MoveEnded(move.item.task, ok=False, reason=reason))
 
     def _come_home(self, task: int) -> None:
         if task not in self.away or not self.running[self.owner[task]]:
@@ -256,9 +246,9 @@ class Tasks:
         self._place(task, owner)
         self._tally.went_home()
         if worker != NOWHERE:
-            self._tell(worker, TaskGone(name))
-        self._tell(owner, TaskHere(self.item(task)))
-        self._tell(owner, TaskBack(name))
+            self._tell(worker, events.TaskGone(name))
+        self._tell(owner, events.TaskHere(self.item(task)))
+        self._tell(owner, events.TaskBack(name))
 
     def reload(self, task: int, load: float) -> None:
         """Change a task's load: its worker measures it, its owner learns of it."""
@@ -274,7 +264,7 @@ class Tasks:
         if not chain:
             return
         first = chain[0]
-        out = TaskOut(self.item(task), self._peers[first.payee], first.contract, first.price)
+        out = events.TaskOut(self.item(task), self._peers[first.payee], first.contract, first.price)
         self._tell(owner, out)
 
     # -- nodes that leave --------------------------------------------------------------------------
@@ -304,20 +294,20 @@ class Tasks:
             self._set_chain(task, ())
             self._place(task, NOWHERE)
             if worker != NOWHERE:
-                self._tell(worker, TaskGone(f"{task:x}"))
+                self._tell(worker, events.TaskGone(f"{task:x}"))
 
     def take_home(self, tasks: Iterable[int]) -> None:
         """Take tasks home whose owners have noticed that a node in between is gone."""
         for task in tasks:
             self._come_home(task)
 
-    def _here(self, task: int) -> TaskHere:
+    def _here(self, task: int) -> events.TaskHere:
         """The event by which a task's worker learns of it."""
         chain = self.away.get(task)
         if not chain:
-            return TaskHere(self.item(task))
+            return events.TaskHere(self.item(task))
         last = chain[-1]
-        return TaskHere(self.item(task), self._peers[last.payer], last.contract, last.price)
+        return events.TaskHere(self.item(task), self._peers[last.payer], last.contract, last.price)
 
     # -- the books ---------------------------------------------------------------------------------
 

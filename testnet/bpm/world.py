@@ -9,23 +9,10 @@ import random
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from medusa.contracts.market import events
 from medusa.contracts.market.brain import Brain
 from medusa.contracts.market.config import MarketConfig
 from medusa.contracts.market.cost import QueueingCost
-from medusa.contracts.market.events import (
-    Effect,
-    Event,
-    GiveBack,
-    Move,
-    Note,
-    Partner,
-    PartnersChanged,
-    Recall,
-    Received,
-    Send,
-    Tick,
-    Unreachable,
-)
 from medusa.contracts.market.messages import Message
 from medusa.contracts.market.prices import price_range
 from medusa.testnet.bpm.graph import Graph, sign
@@ -96,7 +83,7 @@ class BrainLike(Protocol):
     @property
     def wake_at(self) -> float: ...
 
-    def handle(self, event: Event, now: float) -> list[Effect]: ...
+    def handle(self, event: events.Event, now: float) -> list[events.Effect]: ...
 
 
 Maker = Callable[[str, int], BrainLike]
@@ -105,7 +92,7 @@ Terms = Callable[[int, int], tuple[int, int]]
 """The price range of the contract between two nodes, micros per unit and second."""
 
 
-class World(Nodes[BrainLike, Event]):
+class World(Nodes[BrainLike, events.Event]):
     """Nodes with Brains, contracts between them, and tasks."""
 
     def __init__(
@@ -123,7 +110,7 @@ class World(Nodes[BrainLike, Event]):
             counts: own tasks of each node. capacity: of each node, units.
         """
         nodes = len(graph)
-        super().__init__(nodes, Tick())
+        super().__init__(nodes, events.Tick())
         self.tally = Tally(capacity)
         self.graph = graph
         self.peers = [f"{node:040x}" for node in range(nodes)]
@@ -142,18 +129,18 @@ class World(Nodes[BrainLike, Event]):
         """Let a node join with its own tasks and its present contracts."""
         # offers continue the numbers of any earlier life: each number lasts a microsecond
         self.cores[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
-        self.tell(node, PartnersChanged(self.partners(node)))
+        self.tell(node, events.PartnersChanged(self.partners(node)))
         for event in self.tasks.start_node(node):
             self.tell(node, event)
 
-    def partners(self, node: int) -> tuple[Partner, ...]:
+    def partners(self, node: int) -> tuple[events.Partner, ...]:
         """A node's partners, as its Brain gets them."""
         partners = []
         # sorted, because the order of a set does not follow from the seed
         for other in sorted(self.graph[node]):
             low, high = sorted((node, other))
             partners.append(
-                Partner(self.peers[other], f"{low:x}-{high:x}", *self._terms(low, high))
+                events.Partner(self.peers[other], f"{low:x}-{high:x}", *self._terms(low, high))
             )
         return tuple(partners)
 
@@ -184,28 +171,28 @@ class World(Nodes[BrainLike, Event]):
 
     def _contracts_changed(self, nodes: Iterable[int]) -> None:
         for node in sorted(nodes):
-            self.tell(node, PartnersChanged(self.partners(node)))
+            self.tell(node, events.PartnersChanged(self.partners(node)))
 
     # -- Brains ------------------------------------------------------------------------------------
 
     def _due(self, core: BrainLike) -> float:
         return core.wake_at
 
-    def _handle(self, node: int, core: BrainLike, event: Event) -> None:
+    def _handle(self, node: int, core: BrainLike, event: events.Event) -> None:
         for effect in core.handle(event, self.clock.now):
             self._do(node, effect)
 
-    def _do(self, node: int, effect: Effect) -> None:
+    def _do(self, node: int, effect: events.Effect) -> None:
         match effect:
-            case Send(peer, message):
+            case events.Send(peer, message):
                 self._send(node, int(peer, 16), message)
-            case Move():
+            case events.Move():
                 self.tasks.move(node, effect)
-            case Recall():
+            case events.Recall():
                 self.tasks.recall(node, effect)
-            case GiveBack():
+            case events.GiveBack():
                 self.tasks.give_back(node, effect)
-            case Note():
+            case events.Note():
                 pass
 
     def _send(self, node: int, to: int, message: Message) -> None:
@@ -214,6 +201,6 @@ class World(Nodes[BrainLike, Event]):
 
     def _deliver(self, node: int, to: int, message: Message) -> None:
         if self.cores[to] is None:
-            self.tell(node, Unreachable(self.peers[to]))
+            self.tell(node, events.Unreachable(self.peers[to]))
         else:
-            self.tell(to, Received(self.peers[node], message))
+            self.tell(to, events.Received(self.peers[node], message))

@@ -74,11 +74,7 @@ class Namespaces:
         """Make the hub and our own link to it."""
         hub, ours = _namespace(self.slot, "hub"), _link(self.slot)
         await _ip("netns", "add", hub)
-        await _configure(
-            hub,
-            "link add bridge type bridge",
-            "link set bridge up",
-        )
+        await _configure(hub, "link add bridge type bridge", "link set bridge up")
         await _ip("link", "add", ours, "type", "veth", "peer", "name", "testnet", "netns", hub)
         await _configure(hub, "link set testnet master bridge up")
         await _ip("address", "add", f"{NETWORK.format(slot=self.slot)}.1/24", "dev", ours)
@@ -97,10 +93,7 @@ class Namespaces:
             f"link set peer{number} master bridge up",
         )
         await _configure(
-            namespace,
-            "link set lo up",
-            f"address add {host}/24 dev eth0",
-            "link set eth0 up",
+            namespace, "link set lo up", f"address add {host}/24 dev eth0", "link set eth0 up"
         )
         await self.lose(self._cuts)  # so that the others learn its MAC address
         return Launch(

@@ -26,10 +26,7 @@ class Sizes(click.ParamType[tuple[int, ...]]):
     name = "sizes"
 
     def convert(
-        self,
-        value: str | tuple[int, ...],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | tuple[int, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
         if isinstance(value, tuple):
             return value

@@ -258,11 +258,7 @@ def checks_of(result: Result) -> list[Check]:
         ("median time to detection", result.detect_median_s, expected.detect_median_s),
         ("p99 time to detection", result.detect_p99_s, expected.detect_p99_s),
         # a peer that runs a tenth of the time learns it late
-        (
-            "p99 time to dissemination",
-            result.disseminate_healthy_p99_s,
-            expected.disseminate_p99_s,
-        ),
+        ("p99 time to dissemination", result.disseminate_healthy_p99_s, expected.disseminate_p99_s),
     ):
         if value is not None:
             checks.append(Check(f"{name}, s", value, round(factor * prediction, 3)))

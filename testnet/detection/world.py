@@ -16,25 +16,10 @@ from typing import Final
 from msgspec import Struct
 
 from medusa.overlay.encoding import encode
+from medusa.overlay.gossip import events
 from medusa.overlay.gossip.claims import SIGNATURE_BYTES
 from medusa.overlay.gossip.config import GossipConfig, Preset
 from medusa.overlay.gossip.detector import Detector, Start
-from medusa.overlay.gossip.events import (
-    Changed,
-    Doubt,
-    Effect,
-    Event,
-    Health,
-    Persist,
-    PushPull,
-    Reach,
-    Reached,
-    Received,
-    Said,
-    Send,
-    Synced,
-    Tick,
-)
 from medusa.overlay.gossip.members import Roster
 from medusa.overlay.gossip.messages import Here, Knock, Packet, State
 from medusa.overlay.names import PeerId
@@ -206,7 +191,7 @@ class Traffic:
     datagrams: int = 0
 
 
-class World(Nodes[Detector, Event]):
+class World(Nodes[Detector, events.Event]):
     """Peers with Detectors, and their network.
 
     Attributes:
@@ -231,7 +216,7 @@ class World(Nodes[Detector, Event]):
             killed: a crash takes only the process: its machine refuses connections.
             streams: whether a probe may try a connection after unanswered datagrams.
         """
-        super().__init__(nodes, Tick())
+        super().__init__(nodes, events.Tick())
         self.tally = Tally(nodes)
         self.traffic = Traffic()
         self.rng = rng
@@ -283,7 +268,7 @@ class World(Nodes[Detector, Event]):
             )
         )
 
-    def health(self, observer: int, subject: int) -> Health | None:
+    def health(self, observer: int, subject: int) -> events.Health | None:
         """One live peer's belief about another; None: it is not live."""
         detector = self.cores[observer]
         return None if detector is None else detector.health(self._ids[subject])
@@ -307,7 +292,7 @@ class World(Nodes[Detector, Event]):
     def _due(self, core: Detector) -> float:
         return core.next_due()
 
-    def _handle(self, node: int, core: Detector, event: Event) -> None:
+    def _handle(self, node: int, core: Detector, event: events.Event) -> None:
         for effect in core.handle(event, self.clock.now):
             self._do(node, core, effect)
 
@@ -316,19 +301,19 @@ class World(Nodes[Detector, Event]):
 
     # -- effects -----------------------------------------------------------------------------------
 
-    def _do(self, node: int, detector: Detector, effect: Effect) -> None:
+    def _do(self, node: int, detector: Detector, effect: events.Effect) -> None:
         match effect:
-            case Send(peer, packet):
+            case events.Send(peer, packet):
                 self._send(node, peer, packet)
-            case Changed(peer, health):
+            case events.Changed(peer, health):
                 self._changed(node, int.from_bytes(peer), health)
-            case Reach(peer, number) if self._streams:
+            case events.Reach(peer, number) if self._streams:
                 self._later(int.from_bytes(peer), self._knock, node, int.from_bytes(peer), number)
-            case PushPull(peer):
+            case events.PushPull(peer):
                 state = detector.state()
                 self._count_stream(state)
                 self._later(int.from_bytes(peer), self._pull, int.from_bytes(peer), node, state)
-            case Persist() | Reach() | Said():
+            case events.Persist() | events.Reach() | events.Said():
                 pass
 
     def _send(self, node: int, peer: PeerId, packet: Packet) -> None:
@@ -336,19 +321,19 @@ class World(Nodes[Detector, Event]):
         self.traffic.datagrams += 1
         delay = self._network.delay()
         if delay is not None:
-            event = Received(self._ids[node], packet)
+            event = events.Received(self._ids[node], packet)
             self.clock.after(delay, self._arrive, int.from_bytes(peer), event)
 
-    def _arrive(self, node: int, event: Event) -> None:
+    def _arrive(self, node: int, event: events.Event) -> None:
         self._in_turn(node, self.tell, node, event)
 
-    def _changed(self, node: int, subject: int, health: Health) -> None:
+    def _changed(self, node: int, subject: int, health: events.Health) -> None:
         match health:
-            case Health.SUSPECT:
+            case events.Health.SUSPECT:
                 self.tally.suspect(node, subject, self.clock.now)
-            case Health.DEAD:
+            case events.Health.DEAD:
                 self.tally.dead(node, subject, self.clock.now)
-            case Health.ALIVE | Health.LEFT:
+            case events.Health.ALIVE | events.Health.LEFT:
                 self.tally.alive(node, subject, self.clock.now)
 
     # -- connections -------------------------------------------------------------------------------
@@ -361,9 +346,9 @@ class World(Nodes[Detector, Event]):
         self._count_stream(Knock())
         if self.cores[node] is not None:
             self._count_stream(Here())
-            self._later(asker, self.tell, asker, Reached(self._ids[node], number))
+            self._later(asker, self.tell, asker, events.Reached(self._ids[node], number))
         elif self._killed:
-            self._later(asker, self.tell, asker, Doubt(self._ids[node], gone=True))
+            self._later(asker, self.tell, asker, events.Doubt(self._ids[node], gone=True))
 
     def _pull(self, node: int, asker: int, state: State) -> None:
         detector = self.cores[node]
@@ -371,8 +356,8 @@ class World(Nodes[Detector, Event]):
             return
         answer = detector.state()
         self._count_stream(answer)
-        self._later(asker, self.tell, asker, Synced(self._ids[node], answer))
-        self.tell(node, Synced(self._ids[asker], state))
+        self._later(asker, self.tell, asker, events.Synced(self._ids[node], answer))
+        self.tell(node, events.Synced(self._ids[asker], state))
 
     def _count_stream(self, message: Struct) -> None:
         self.traffic.sent += len(encode(message)) + FRAME

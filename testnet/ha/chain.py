@@ -15,14 +15,7 @@ from msgspec import Struct
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import ANY, StreamDefinition
-from medusa.engine.objects.query import (
-    Aggregate,
-    AggregateCall,
-    Box,
-    Filter,
-    Map,
-    Query,
-)
+from medusa.engine.objects.query import Aggregate, AggregateCall, Box, Filter, Map, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.events import wall_clock

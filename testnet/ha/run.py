@@ -16,31 +16,8 @@ from medusa.engine.objects.schema import END, STIME
 from medusa.engine.replication.records.status import PeerStatus, Snapshot
 from medusa.overlay.errors import DeadlineError, MedusaError, UnavailableError
 from medusa.overlay.events import wall_clock
-from medusa.testnet.ha.chain import (
-    CHAIN_OWNER,
-    CLIENT_OWNER,
-    NONE,
-    RATE,
-    SCHEMA,
-    SERVERS,
-    SOURCE,
-    SOURCE_OWNER,
-    VARIANTS,
-    Variant,
-    answers_in,
-    expected,
-    output,
-    query,
-    source_sensor,
-)
-from medusa.testnet.ha.figures import (
-    Cost,
-    HaResult,
-    ModeResult,
-    Observations,
-    figures,
-    judge,
-)
+from medusa.testnet.ha import chain
+from medusa.testnet.ha.figures import Cost, HaResult, ModeResult, Observations, figures, judge
 from medusa.testnet.ha.screen import HaBoard, write_plot
 from medusa.testnet.kit.cast import all_at_once, cpu_seconds, enter, publish, until_status
 from medusa.testnet.kit.patience import until, while_moving
@@ -85,9 +62,9 @@ STANDBYS: Final = ("S1", "S2")
 """Peers with the secondaries, two each: fewer processes than servers, and none is killed."""
 
 ROLES: Final = {
-    "A": SOURCE_OWNER,
-    "client": CLIENT_OWNER,
-    **dict.fromkeys((*SERVERS, *STANDBYS), CHAIN_OWNER),
+    "A": chain.SOURCE_OWNER,
+    "client": chain.CLIENT_OWNER,
+    **dict.fromkeys((*chain.SERVERS, *STANDBYS), chain.CHAIN_OWNER),
 }
 """By role, its participant."""
 
@@ -119,15 +96,15 @@ class Cast:
         """Start all peers, and wait until they know each other."""
         peers = await enter(self._federation, ROLES, report)
         self.source, self.client = peers["A"], peers["client"]
-        self.primaries = {server: peers[server] for server in SERVERS}
+        self.primaries = {server: peers[server] for server in chain.SERVERS}
         self.standbys = [peers[standby] for standby in STANDBYS]
 
-    async def define(self, variant: Variant) -> None:
+    async def define(self, variant: chain.Variant) -> None:
         """Publish the source and a query on each server, and start all."""
-        await publish(self.source, (SCHEMA,), (SOURCE,))
+        await publish(self.source, (chain.SCHEMA,), (chain.SOURCE,))
         for number, (server, peer) in enumerate(self.primaries.items()):
             standby = self.standbys[number % len(self.standbys)]
-            work = query(server, variant.availability(standby.id))
+            work = chain.query(server, variant.availability(standby.id))
             await publish(peer, queries=(work,))
 
     async def progress(self) -> str:
@@ -142,12 +119,12 @@ class Cast:
             except MedusaError:
                 told[server] = f"{server} does not answer"
                 return
-            name = output(server)
+            name = chain.output(server)
             written = any(each.name == name and each.rows for each in status.streams)
             told[server] = f"{server}'s Spark is {status.spark}" + ", it answers" * written
 
         await all_at_once(partial(ask, *each) for each in self.primaries.items())
-        return "; ".join(told[server] for server in SERVERS)
+        return "; ".join(told[server] for server in chain.SERVERS)
 
     async def kill(self) -> None:
         """SIGKILL to B, C, D and E and to their JVMs, all at once."""
@@ -157,7 +134,7 @@ class Cast:
         """Start the killed peers again, in their homes."""
         await all_at_once(peer.restart for peer in self.primaries.values())
 
-    def returned(self, peers: Sequence[PeerStatus], variant: Variant) -> int:
+    def returned(self, peers: Sequence[PeerStatus], variant: chain.Variant) -> int:
         """Number of B, C, D and E that run again and do not believe that they are still primary."""
         ids = {peer.id for peer in self.primaries.values() if peer.alive}
         return sum(
@@ -240,7 +217,7 @@ class Play:
             open_medusa(self._cast.client.home.folder) as client,
             trio.open_nursery() as nursery,
         ):
-            sensor = source_sensor(poster, self._run.posted)
+            sensor = chain.source_sensor(poster, self._run.posted)
             nursery.start_soon(self._receive, client)
             nursery.start_soon(sensor.run)
             await self._before(client)
@@ -292,16 +269,20 @@ class Play:
                 await self._cast.restart()
                 await trio.sleep(self._lengths.return_s)
             await self._until_returned(client)
-            stage.detail = f"{run.returned} of {len(SERVERS)}; {run.secured} queries have a standby"
+            stage.detail = (
+                f"{run.returned} of {len(chain.SERVERS)}; {run.secured} queries have a standby"
+            )
 
     async def _receive(self, client: AsyncMedusaClient) -> None:
         """Receive the answers to their end; a final failure fails the run."""
         upto = None
         try:
-            async for epoch in client.subscribe(output(SERVERS[-1]), subscriber="testnet-ha"):
+            async for epoch in client.subscribe(
+                chain.output(chain.SERVERS[-1]), subscriber="testnet-ha"
+            ):
                 at = wall_clock()
                 stimes = epoch.table.column(STIME).to_pylist()
-                self._run.received(at, stimes, answers_in(epoch.table))
+                self._run.received(at, stimes, chain.answers_in(epoch.table))
                 upto = epoch.upto
         except MedusaError as error:
             self._fail(f"the subscription failed: {error}")
@@ -319,7 +300,7 @@ class Play:
         def all_secured(told: Snapshot) -> bool:
             nonlocal found
             found = secured(told.peers)
-            return found == len(SERVERS)
+            return found == len(chain.SERVERS)
 
         async with while_moving("until the standbys have caught up", lambda: f"{found} have"):
             await until_status(client, all_secured)
@@ -333,7 +314,7 @@ class Play:
         def all_returned(told: Snapshot) -> bool:
             run.returned = self._cast.returned(told.peers, run.variant)
             run.secured = secured(told.peers)
-            return run.returned == len(SERVERS)
+            return run.returned == len(chain.SERVERS)
 
         with suppress(DeadlineError):  # the run's figures have this number
             async with while_moving("until the killed are back", stands):
@@ -388,7 +369,7 @@ class Options:
         short: observe for a shorter time.
     """
 
-    variants: Sequence[Variant] = VARIANTS
+    variants: Sequence[chain.Variant] = chain.VARIANTS
     keep: bool = False
     plot: Path | None = None
     short: bool = False
@@ -403,7 +384,9 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
             fails, the result says so.
     """
     alone = len(options.variants) == 1
-    assert alone or options.variants[0] == NONE, "what it costs is more than without secondaries"
+    assert alone or options.variants[0] == chain.NONE, (
+        "what it costs is more than without secondaries"
+    )
     board.planned = options.variants
     folders: list[str] = []
     for variant in options.variants:
@@ -414,14 +397,14 @@ async def run_ha(options: Options, board: HaBoard) -> HaResult:
     return HaResult(
         modes=tuple(board.results),
         checks=judge(board.results),
-        rate=RATE,
+        rate=chain.RATE,
         seconds=round(board.now, 1),
         plot=plot,
         folders=tuple(folders),
     )
 
 
-async def _run(variant: Variant, options: Options, board: HaBoard) -> str:
+async def _run(variant: chain.Variant, options: Options, board: HaBoard) -> str:
     """Run one variant; returns the folder of its peers."""
     run = Observations(variant, began=wall_clock())
     board.begin(run)
@@ -441,4 +424,4 @@ async def _run(variant: Variant, options: Options, board: HaBoard) -> str:
 
 
 def _figures(run: Observations, earlier: Sequence[ModeResult]) -> ModeResult:
-    return figures(run, expected(run.posted), earlier[0] if earlier else None)
+    return figures(run, chain.expected(run.posted), earlier[0] if earlier else None)

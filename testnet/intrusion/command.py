@@ -22,10 +22,7 @@ class SpeedType(click.ParamType[float | None]):
     name = "speed"
 
     def convert(
-        self,
-        value: str | float | None,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | float | None, param: click.Parameter | None, ctx: click.Context | None
     ) -> float | None:
         if value is None or value == "max":
             return None

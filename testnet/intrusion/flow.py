@@ -155,11 +155,7 @@ class _Receiver:
 
 
 async def _post(
-    client: AsyncMedusaClient,
-    participant: str,
-    parts: Iterator[Part],
-    timing: Timing,
-    board: Board,
+    client: AsyncMedusaClient, participant: str, parts: Iterator[Part], timing: Timing, board: Board
 ) -> None:
     stream = source_stream(participant).name
     # Not in a thread: the files were read through before, so they are in the page cache.

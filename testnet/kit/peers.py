@@ -370,10 +370,7 @@ async def run_command(
     shown = " ".join((program, *arguments[:2]))
     async with while_moving(f"until `{shown}` ends"):
         done = await trio.run_process(
-            [_installed(program), *arguments],
-            capture_stdout=True,
-            capture_stderr=True,
-            check=False,
+            [_installed(program), *arguments], capture_stdout=True, capture_stderr=True, check=False
         )
     said = done.stderr.decode(errors="replace").strip()
     if said and log is not None:

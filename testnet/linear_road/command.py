@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import click
+import msgspec
 
 from medusa.testnet.kit.command import Scenario, json_option, number
 from medusa.testnet.kit.stages import Stages
@@ -20,15 +21,7 @@ from medusa.testnet.kit.stages import Stages
 @click.option("--rating", is_flag=True, help="Find how many expressways are answered in time.")
 @number("--live-seconds", 120, 1, 10_800, "With --rating, the last seconds, at the recorded speed.")
 @json_option
-def linear_road(  # noqa: PLR0917 - all are options
-    xways: int,
-    minutes: int,
-    cars_per_minute: int,
-    seed: int,
-    rating: bool,
-    live_seconds: int,
-    as_json: bool,
-) -> None:
+def linear_road(rating: bool, live_seconds: int, as_json: bool, **given: object) -> None:
     """Run the benchmark Linear Road at a peer with Spark, and check the messages to its cars.
 
     Cars report every 30 s. They are notified of tolls and accidents, and ask for balances and past
@@ -43,18 +36,18 @@ def linear_road(  # noqa: PLR0917 - all are options
     # late: --help and a mistyped option do not need it
     from medusa.testnet.linear_road.generate import Traffic
 
-    traffic = Traffic(seed, xways, minutes, cars_per_minute)
+    traffic = msgspec.convert(given, Traffic)
     if not rating:
         from medusa.testnet.linear_road.workload import linear_road_workload
         from medusa.testnet.workload.command import run_command
 
         run_command("linear-road", partial(linear_road_workload, traffic), as_json=as_json)
-    if live_seconds >= minutes * 60:
+    if live_seconds >= traffic.minutes * 60:
         raise click.UsageError(
-            f"--live-seconds {live_seconds} is not less than --minutes {minutes}"
+            f"--live-seconds {live_seconds} is not less than --minutes {traffic.minutes}"
         )
     from medusa.testnet.linear_road.rating import STAGES, rate, render_rating
 
     stages = Stages(STAGES, "linear-road")
-    run = partial(rate, traffic, live_seconds, xways, stages)
+    run = partial(rate, traffic, live_seconds, traffic.xways, stages)
     Scenario(stages, run, render_rating).play(as_json=as_json)

@@ -336,11 +336,7 @@ class Agreement:
         )
 
 
-AMONG_FOUNDERS: Final = (
-    Agreement(A, B, PRICE),
-    Agreement(A, C, PRICE),
-    Agreement(B, C, PRICE),
-)
+AMONG_FOUNDERS: Final = (Agreement(A, B, PRICE), Agreement(A, C, PRICE), Agreement(B, C, PRICE))
 WITH_D: Final = Agreement(C, D, PRICE * CHEAPER)
 
 

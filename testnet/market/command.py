@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from medusa.testnet.kit.command import json_option, number
 
@@ -22,14 +23,7 @@ from medusa.testnet.kit.command import json_option, number
     help="Trades from a Parquet file of TAQ (DT, SYMBOL, PRICE, SIZE); quotes are around them.",
 )
 @json_option
-def market(  # noqa: PLR0917 - all are options
-    minutes: int,
-    trades_per_minute: float,
-    quotes_per_minute: float,
-    seed: int,
-    file: Path | None,
-    as_json: bool,
-) -> None:
+def market(as_json: bool, **given: object) -> None:
     """Run a trader's queries at a peer with Spark, and check the answers.
 
     Trades give mean prices weighted by size (VWAP), bars of each minute, and pairs of symbols that
@@ -41,5 +35,5 @@ def market(  # noqa: PLR0917 - all are options
     from medusa.testnet.market.workload import Options, market_workload
     from medusa.testnet.workload.command import run_command
 
-    options = Options(seed, minutes, trades_per_minute, quotes_per_minute, file)
+    options = msgspec.convert(given, Options)
     run_command("market", partial(market_workload, options), as_json=as_json)

@@ -62,10 +62,7 @@ class Prices:
 
 
 def walk(
-    seed: int,
-    opening: Mapping[str, int] = OPENING,
-    seconds: int = DAY_S,
-    start_us: int = START_US,
+    seed: int, opening: Mapping[str, int] = OPENING, seconds: int = DAY_S, start_us: int = START_US
 ) -> Prices:
     """Prices that walk at random.
 

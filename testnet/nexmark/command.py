@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import click
+import msgspec
 
 from medusa.engine.spark.config import Profile
 from medusa.testnet.kit.command import choice, json_option, number
@@ -20,10 +21,7 @@ class Queries(click.ParamType[tuple[str, ...]]):
     name = "queries"
 
     def convert(
-        self,
-        value: str | tuple[str, ...],
-        param: click.Parameter | None,
-        ctx: click.Context | None,
+        self, value: str | tuple[str, ...], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, ...]:
         if isinstance(value, tuple):
             return value
@@ -58,15 +56,7 @@ class Queries(click.ParamType[tuple[str, ...]]):
     help="Then run the same queries in this system, over the same events.",
 )
 @json_option
-def nexmark(  # noqa: PLR0917 - each is an option
-    events: int,
-    rate: int,
-    seed: int,
-    queries: tuple[str, ...],
-    profile: Profile,
-    beside: str | None,
-    as_json: bool,
-) -> None:
+def nexmark(profile: Profile, beside: str | None, as_json: bool, **given: object) -> None:
     """Run the benchmark Nexmark's queries at a peer with Spark, and check the answers.
 
     The events are posted, then the queries run one after the other over them. DuckDB gives the
@@ -82,11 +72,11 @@ def nexmark(  # noqa: PLR0917 - each is an option
     from medusa.testnet.nexmark.workload import Options, nexmark_workload
     from medusa.testnet.workload.command import run_command
 
-    if events > rate * WITHIN_S:
+    options = msgspec.convert(given, Options)
+    if options.events > options.rate * WITHIN_S:
         raise click.UsageError(
             f"--events at --rate are longer than the {WITHIN_S} s that joins keep"
         )
-    options = Options(events, seed, rate, queries)
     run_command(
         "nexmark",
         partial(nexmark_workload, options),

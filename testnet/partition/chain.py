@@ -59,10 +59,7 @@ def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
         Source(
             number,
             StreamDefinition(
-                f"medusa://{owner}/readings{number}",
-                SCHEMA.name,
-                readers=(ANY,),
-                max_ahead_us=None,
+                f"medusa://{owner}/readings{number}", SCHEMA.name, readers=(ANY,), max_ahead_us=None
             ),
             share,
         )

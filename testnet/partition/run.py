@@ -149,12 +149,7 @@ class Play:
     """Carries out the run: fills `run`."""
 
     def __init__(
-        self,
-        options: Options,
-        cast: Cast,
-        links: Links,
-        run: Observations,
-        stages: Stages,
+        self, options: Options, cast: Cast, links: Links, run: Observations, stages: Stages
     ) -> None:
         self._options = options
         self._sources = sources(options.missing, replica=options.replica)

@@ -224,10 +224,7 @@ def messages_of(methods: Mapping[str, Method]) -> list[type[Struct]]:
 def _connections(made: Page) -> None:
     made.heading(2, "Connections")
     made.prose(CONNECTIONS)
-    made.table(
-        ("answer", "number"),
-        ((each.name, str(each.value)) for each in greeting.Answer),
-    )
+    made.table(("answer", "number"), ((each.name, str(each.value)) for each in greeting.Answer))
     made.prose("Then both sides send frames.")
     text = inspect.cleandoc(frames.__doc__ or "").partition("\n\n")[2]
     prose, _, kinds_of_frames = text.partition("\n\n")

@@ -11,14 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from medusa.overlay.names import SCHEME
-from medusa.testnet.kit.report import (
-    Check,
-    Column,
-    add_places,
-    new_table,
-    render_checks,
-    table_of,
-)
+from medusa.testnet.kit.report import Check, Column, add_places, new_table, render_checks, table_of
 from medusa.testnet.shared_intrusion.refusals import READ, Attempt
 
 
@@ -112,11 +105,7 @@ def render_result(result: Result) -> RenderableType:
     places = Text()
     add_places(places, None, result.folder)
     return Group(
-        _found(result),
-        _answers(result),
-        _rights(result),
-        render_checks(_checks(result)),
-        places,
+        _found(result), _answers(result), _rights(result), render_checks(_checks(result)), places
     )
 
 

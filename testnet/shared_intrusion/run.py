@@ -23,13 +23,7 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.testnet.kit.answers import to_its_end, tuples_in
 from medusa.testnet.kit.cast import all_at_once, enter, home
 from medusa.testnet.kit.patience import while_moving
-from medusa.testnet.kit.peers import (
-    CONFIG,
-    Launcher,
-    Peer,
-    open_federation,
-    run_command,
-)
+from medusa.testnet.kit.peers import CONFIG, Launcher, Peer, open_federation, run_command
 from medusa.testnet.kit.stages import Stages
 from medusa.testnet.kit.traffic import POST_ROWS
 from medusa.testnet.shared_intrusion.generate import (

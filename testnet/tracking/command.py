@@ -6,6 +6,7 @@ from functools import partial
 from typing import Final
 
 import click
+import msgspec
 
 from medusa.testnet.kit.command import json_option, number
 
@@ -22,7 +23,7 @@ MOST_SIGHTINGS: Final = 5_000_000
 @number("--hours", 2.0, 0.1, 24, "From 8:00 on.")
 @number("--seed", 1, 0, 2**32, "The same seed gives the same sightings.")
 @json_option
-def tracking(persons: int, buildings: int, hours: float, seed: int, as_json: bool) -> None:
+def tracking(persons: int, hours: float, as_json: bool, **given: object) -> None:
     """Track persons through buildings at a peer with Spark, and check the answers.
 
     The first paper's appendix follows Mr X: its schema and its query run as they are printed there.
@@ -39,5 +40,5 @@ def tracking(persons: int, buildings: int, hours: float, seed: int, as_json: boo
     from medusa.testnet.tracking.workload import Options, tracking_workload
     from medusa.testnet.workload.command import run_command
 
-    options = Options(seed, persons, buildings, hours)
+    options = msgspec.convert({**given, "persons": persons, "hours": hours}, Options)
     run_command("tracking", partial(tracking_workload, options), as_json=as_json)

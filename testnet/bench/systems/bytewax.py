@@ -25,20 +25,11 @@ from bytewax.inputs import DynamicSource, StatelessSourcePartition
 from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
-from medusa.testnet.bench.systems import (
-    ADVANCE_S,
-    FILTER,
-    LOW_PORT,
-    SIZE_S,
-    SOURCES,
-    System,
-    WrongAnswerError,
-    report,
-)
+from medusa.testnet.bench import systems
 
-ADVANCE_US = ADVANCE_S * 1_000_000
+ADVANCE_US = systems.ADVANCE_S * 1_000_000
 ALIGN = datetime(1970, 1, 1, tzinfo=UTC)
-NAMES = [f"10.0.0.{number}" for number in range(SOURCES)]
+NAMES = [f"10.0.0.{number}" for number in range(systems.SOURCES)]
 
 Pane = tuple[datetime, int, frozenset[int]]
 """A pane: when it begins, the number of its rows, their ports."""
@@ -110,7 +101,7 @@ class Sink(DynamicSink[Any]):  # type: ignore[misc]
         return _SinkPartition(self._epochs)
 
 
-class Bytewax(System):
+class Bytewax(systems.System):
     """Bytewax with one worker, because Python would not run several of its threads at the same
     time."""
 
@@ -120,7 +111,7 @@ class Bytewax(System):
 
     def results(self, query: str, rows: pa.Table) -> int:
         """How many results an epoch of these rows has, at least: a batch, or a row a source."""
-        return 1 if query == FILTER else SOURCES
+        return 1 if query == systems.FILTER else systems.SOURCES
 
     def run(self, query: str, files: Sequence[Path]) -> None:
         self._run(query, files)
@@ -132,14 +123,14 @@ class Bytewax(System):
         epochs = Epochs(files, partial(self.results, query))
         run_main(self.flow(query, epochs))
         if len(epochs.seconds) != len(files):
-            raise WrongAnswerError(f"{query}: results of {len(epochs.seconds)} epochs")
+            raise systems.WrongAnswerError(f"{query}: results of {len(epochs.seconds)} epochs")
         return epochs.seconds
 
 
 def _flow(query: str, epochs: Epochs) -> Dataflow:
     flow = Dataflow("others")
     rows = op.input("rows", flow, Source(epochs))
-    if query == FILTER:
+    if query == systems.FILTER:
         results: Any = op.map("low", rows, _low)
     else:
         windower = windower_of(query)
@@ -153,12 +144,12 @@ def _flow(query: str, epochs: Epochs) -> Dataflow:
 
 def windower_of(query: str) -> win.Windower:
     """The query's windows."""
-    size, advance = timedelta(seconds=SIZE_S[query]), timedelta(seconds=ADVANCE_S)
+    size, advance = timedelta(seconds=systems.SIZE_S[query]), timedelta(seconds=systems.ADVANCE_S)
     return win.SlidingWindower(length=size, offset=advance, align_to=ALIGN)
 
 
 def _low(rows: pa.Table) -> pa.Table:
-    return rows.filter(pc.less(rows["port"], LOW_PORT))
+    return rows.filter(pc.less(rows["port"], systems.LOW_PORT))
 
 
 def _pane_time(pane: Pane) -> datetime:
@@ -205,4 +196,4 @@ def count(result: tuple[str, tuple[int, Count]]) -> tuple[str, int, int, int]:
 
 
 if __name__ == "__main__":
-    report(Bytewax(), Path(sys.argv[1]))
+    systems.report(Bytewax(), Path(sys.argv[1]))

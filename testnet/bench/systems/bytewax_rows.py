@@ -14,19 +14,7 @@ import pyarrow.compute as pc
 from bytewax.dataflow import Dataflow
 
 from medusa.testnet.bench.systems import FILTER, LOW_PORT, SLIDING, SOURCES, report
-from medusa.testnet.bench.systems.bytewax import (
-    ALIGN,
-    NAMES,
-    Bytewax,
-    Count,
-    Epochs,
-    Sink,
-    Source,
-    count,
-    empty,
-    merge,
-    windower_of,
-)
+from medusa.testnet.bench.systems import bytewax as arrow
 
 Row = tuple[int, str, int, int]
 """A row: its time in microseconds, the source, the port, the bytes."""
@@ -37,22 +25,24 @@ time."""
 TIME = -1
 
 
-class BytewaxRows(Bytewax):
+class BytewaxRows(arrow.Bytewax):
     """Bytewax with one worker, row by row."""
 
     slow: tuple[str, ...] = (SLIDING,)
 
-    def flow(self, query: str, epochs: Epochs) -> Dataflow:
+    def flow(self, query: str, epochs: arrow.Epochs) -> Dataflow:
         flow = Dataflow("others")
-        batches = op.input("rows", flow, Source(epochs))
+        batches = op.input("rows", flow, arrow.Source(epochs))
         if query == FILTER:
             results = op.filter("low", op.flat_map("split", batches, _rows), _low)
         else:
             clock = win.EventClock(_time, wait_for_system_duration=timedelta(0))
             keyed = op.flat_map("split", batches, _keyed)
-            folded = win.fold_window("window", keyed, clock, windower_of(query), empty, _add, merge)
-            results = op.map("count", folded.down, count)
-        op.output("results", results, Sink(epochs))
+            folded = win.fold_window(
+                "window", keyed, clock, arrow.windower_of(query), arrow.empty, _add, arrow.merge
+            )
+            results = op.map("count", folded.down, arrow.count)
+        op.output("results", results, arrow.Sink(epochs))
         return flow
 
     def results(self, query: str, rows: pa.Table) -> int:
@@ -72,16 +62,16 @@ def _low(row: Row) -> bool:
 def _keyed(batch: pa.Table) -> list[Keyed]:
     """Each row, keyed by source; then an item that advances the time for all sources."""
     rows = _rows(batch)
-    now = ALIGN + timedelta(microseconds=rows[-1][0])
-    told = [(src, (ALIGN + timedelta(microseconds=at), port)) for at, src, port, _ in rows]
-    return [*told, *((name, (now, TIME)) for name in NAMES)]
+    now = arrow.ALIGN + timedelta(microseconds=rows[-1][0])
+    told = [(src, (arrow.ALIGN + timedelta(microseconds=at), port)) for at, src, port, _ in rows]
+    return [*told, *((name, (now, TIME)) for name in arrow.NAMES)]
 
 
 def _time(item: tuple[datetime, int]) -> datetime:
     return item[0]
 
 
-def _add(found: Count, item: tuple[datetime, int]) -> Count:
+def _add(found: arrow.Count, item: tuple[datetime, int]) -> arrow.Count:
     if item[1] == TIME:
         return found
     found[1].add(item[1])

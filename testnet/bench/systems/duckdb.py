@@ -9,19 +9,10 @@ from pathlib import Path
 
 import duckdb
 
-from medusa.testnet.bench.systems import (
-    ADVANCE_S,
-    FILTER,
-    LOW_PORT,
-    SIZE_S,
-    SOURCES,
-    System,
-    WrongAnswerError,
-    report,
-)
+from medusa.testnet.bench import systems
 
 
-class DuckDB(System):
+class DuckDB(systems.System):
     """The files of a query as one batch; small epochs: the files of one window."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
@@ -31,13 +22,13 @@ class DuckDB(System):
         self._compute(query, files)
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
-        reach = SIZE_S.get(query, ADVANCE_S) // ADVANCE_S
+        reach = systems.SIZE_S.get(query, systems.ADVANCE_S) // systems.ADVANCE_S
         for number in range(len(files)):
             began = time.perf_counter()
             rows = self._compute(query, files[max(0, number + 1 - reach) : number + 1], one=True)
             yield time.perf_counter() - began
-            if query != FILTER and rows < SOURCES:
-                raise WrongAnswerError(f"{query}: {rows} rows")
+            if query != systems.FILTER and rows < systems.SOURCES:
+                raise systems.WrongAnswerError(f"{query}: {rows} rows")
 
     def _compute(self, query: str, files: Sequence[Path], *, one: bool = False) -> int:
         source = f"read_parquet({[str(file) for file in files]})"
@@ -46,19 +37,19 @@ class DuckDB(System):
 
 def _sql(query: str, source: str, *, one: bool) -> str:
     """The SQL of a query over a source; one: whether its rows are those of one window."""
-    if query == FILTER:
-        return f"SELECT * FROM {source} WHERE port < {LOW_PORT}"  # noqa: S608
+    if query == systems.FILTER:
+        return f"SELECT * FROM {source} WHERE port < {systems.LOW_PORT}"  # noqa: S608
     if one:
         counts = "count(*) AS n, count(DISTINCT port) AS ports"
         return f"SELECT src, {counts} FROM {source} GROUP BY src"  # noqa: S608
-    panes = SIZE_S[query] // ADVANCE_S
+    panes = systems.SIZE_S[query] // systems.ADVANCE_S
     # one row for each value of a pane, which is in all windows that the pane is in
     return f"""
         SELECT pane - back AS window, src, sum(n) AS n, count(DISTINCT port) AS ports
-        FROM (SELECT ts // {ADVANCE_S * 1_000_000} AS pane, src, port, count(*) AS n
+        FROM (SELECT ts // {systems.ADVANCE_S * 1_000_000} AS pane, src, port, count(*) AS n
               FROM {source} GROUP BY ALL), range({panes}) AS backs(back)
         GROUP BY ALL"""  # noqa: S608
 
 
 if __name__ == "__main__":
-    report(DuckDB(duckdb.connect()), Path(sys.argv[1]))
+    systems.report(DuckDB(duckdb.connect()), Path(sys.argv[1]))

@@ -16,22 +16,13 @@ from pathlib import Path
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-from medusa.testnet.bench.systems import (
-    ADVANCE_S,
-    FILTER,
-    LOW_PORT,
-    SIZE_S,
-    SLIDING,
-    SOURCES,
-    System,
-    report,
-)
+from medusa.testnet.bench import systems
 
 LOOK_MS = 20
 """Milliseconds between two looks for files, and between two watermarks."""
 
 
-class Flink(System):
+class Flink(systems.System):
     """Flink. It reads a window's rows in order from one file: from several files, some rows would
     be late."""
 
@@ -72,7 +63,7 @@ class Flink(System):
 
     def _epoch(self, file: Path, source: Path, query: str) -> float:
         """Pass on one file; returns the seconds until the last of its results."""
-        wanted = _low_ports(file) if query == FILTER else SOURCES
+        wanted = _low_ports(file) if query == systems.FILTER else systems.SOURCES
         hidden = source / f".{file.name}"
         shutil.copyfile(file, hidden)
         began = time.perf_counter()
@@ -96,7 +87,7 @@ class Flink(System):
     def _sink(self, query: str, connector: str) -> None:
         self._tables.execute_sql("DROP TABLE IF EXISTS results")
         columns = "ts BIGINT, src STRING, port INT, `bytes` BIGINT"
-        if query != FILTER:
+        if query != systems.FILTER:
             columns = "w TIMESTAMP(3), src STRING, n BIGINT, ports BIGINT"
         self._tables.execute_sql(
             f"CREATE TABLE results ({columns}) WITH ('connector' = '{connector}')"
@@ -104,15 +95,18 @@ class Flink(System):
 
 
 def _low_ports(file: Path) -> int:
-    return sum(int(line.split(",")[2]) < LOW_PORT for line in file.read_text().splitlines())
+    return sum(int(line.split(",")[2]) < systems.LOW_PORT for line in file.read_text().splitlines())
 
 
 def _sql(query: str) -> str:
-    if query == FILTER:
-        return f"SELECT ts, src, port, `bytes` FROM flows WHERE port < {LOW_PORT}"  # noqa: S608
-    advance, size = f"INTERVAL '{ADVANCE_S}' SECOND", f"INTERVAL '{SIZE_S[query]}' SECOND(3)"
+    if query == systems.FILTER:
+        return f"SELECT ts, src, port, `bytes` FROM flows WHERE port < {systems.LOW_PORT}"  # noqa: S608
+    advance, size = (
+        f"INTERVAL '{systems.ADVANCE_S}' SECOND",
+        f"INTERVAL '{systems.SIZE_S[query]}' SECOND(3)",
+    )
     windows = f"HOP(TABLE flows, DESCRIPTOR(t), {advance}, {size})"
-    if query != SLIDING:
+    if query != systems.SLIDING:
         windows = f"TUMBLE(TABLE flows, DESCRIPTOR(t), {size})"
     return (
         "SELECT window_start, src, count(*), count(DISTINCT port) "  # noqa: S608
@@ -127,7 +121,7 @@ def _main(folder: Path) -> None:
     os.dup2(writes, 1)
     system = Flink(reads)
     os.dup2(lines, 1)
-    report(system, folder)
+    systems.report(system, folder)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,24 +27,7 @@ from medusa.engine.tasks.execution import Computation
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
 from medusa.overlay.events import Events
-from medusa.testnet.bench.flows import (
-    COUNT,
-    DISTINCT,
-    SCHEMA,
-    SECOND_US,
-    STREAM,
-    filtered,
-    windows,
-)
-from medusa.testnet.bench.systems import (
-    ADVANCE_S,
-    FILTER,
-    LOW_PORT,
-    SIZE_S,
-    System,
-    WrongAnswerError,
-    report,
-)
+from medusa.testnet.bench import flows, systems
 
 COLUMNS = ("ts", "src", "port", "bytes")
 
@@ -87,7 +70,7 @@ class Stage:
         self.log.append(EpochFile(after, upto, path))
 
 
-class Medusa(System):
+class Medusa(systems.System):
     """Medusa's executor. Args: portal: runs asynchronous calls."""
 
     def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
@@ -171,18 +154,18 @@ def check(query: str, result: pa.Table, files: Sequence[Path]) -> None:
     Raises:
         WrongAnswerError: it differs.
     """
-    size_s = SIZE_S.get(query, 0)
+    size_s = systems.SIZE_S.get(query, 0)
     # the rows of a window and one row before, because its last row is the window's first
-    used = files[-1 - size_s // ADVANCE_S :]
+    used = files[-1 - size_s // systems.ADVANCE_S :]
     rows = pa.concat_tables(pq.read_table(file, columns=list(COLUMNS)) for file in used)
-    if query == FILTER:
+    if query == systems.FILTER:
         names = list(COLUMNS)
-        expected = rows.filter(pc.less(rows["port"], LOW_PORT))
+        expected = rows.filter(pc.less(rows["port"], systems.LOW_PORT))
     else:
         names = ["src", "n", "ports"]
         end = rows["ts"][-1].as_py()  # the row that closes the window
         within = pc.and_(
-            pc.greater_equal(rows["ts"], end - size_s * SECOND_US), pc.less(rows["ts"], end)
+            pc.greater_equal(rows["ts"], end - size_s * flows.SECOND_US), pc.less(rows["ts"], end)
         )
         grouped = rows.filter(within).group_by("src")
         expected = grouped.aggregate([([], "count_all"), ("port", "count_distinct")])
@@ -190,7 +173,9 @@ def check(query: str, result: pa.Table, files: Sequence[Path]) -> None:
     if not _sorted(result.select(names)).equals(
         _sorted(expected).cast(result.select(names).schema)
     ):
-        raise WrongAnswerError(f"{query}: {result.num_rows} rows, not those that Arrow gives")
+        raise systems.WrongAnswerError(
+            f"{query}: {result.num_rows} rows, not those that Arrow gives"
+        )
 
 
 def _sorted(table: pa.Table) -> pa.Table:
@@ -199,24 +184,31 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 def query_of(query: str) -> Query:
     """The query as Medusa's boxes."""
-    if query == FILTER:
-        return filtered("others", f"port < {LOW_PORT}")
-    return windows("others", SIZE_S[query], ADVANCE_S, (COUNT, DISTINCT))
+    if query == systems.FILTER:
+        return flows.filtered("others", f"port < {systems.LOW_PORT}")
+    return flows.windows(
+        "others", systems.SIZE_S[query], systems.ADVANCE_S, (flows.COUNT, flows.DISTINCT)
+    )
 
 
 def _tasks(query: Query) -> tuple[Task, ...]:
     query = with_panes(query, MAX_BOXES)
-    given = {STREAM.name: SCHEMA}
+    given = {flows.STREAM.name: flows.SCHEMA}
     return plan(query, {**given, **check_query(query, given)})
 
 
-async def main(folder: Path, config: SparkConfig) -> None:
+async def main(make: Make, config: SparkConfig | None = None) -> None:
+    """Measure the system over the folder that the arguments name."""
     with tempfile.TemporaryDirectory() as logs:
         here = Path(logs)
-        async with open_executor(config, here / "warm-up", here, Events()) as executor:
-            system = Medusa(executor, trio.lowlevel.current_trio_token())
-            await trio.to_thread.run_sync(report, system, folder)
+        opened = open_executor(config or SparkConfig(), here / "warm-up", here, Events())
+        async with opened as executor:
+            system = make(executor, trio.lowlevel.current_trio_token())
+            await trio.to_thread.run_sync(systems.report, system, Path(sys.argv[1]))
 
+
+Make = Callable[[SparkExecutor, trio.lowlevel.TrioToken], systems.System]
+"""Makes the system, of the executor and the token of the loop in which it runs."""
 
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]), SparkConfig())
+    trio.run(main, Medusa)

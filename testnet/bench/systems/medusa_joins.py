@@ -3,7 +3,6 @@ state is the epoch files of both inputs that the next epoch needs again."""
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -12,15 +11,14 @@ from pathlib import Path
 import trio
 
 from medusa.engine.language.check import check_query
-from medusa.engine.spark.config import SparkConfig
-from medusa.engine.spark.executor import SparkExecutor, open_executor
+from medusa.engine.spark.executor import SparkExecutor
 from medusa.engine.streams.log.epochs import EpochWriter, path_of
 from medusa.engine.tasks.execution import Computation
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs, read_after, read_from
-from medusa.overlay.events import Events
 from medusa.testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
-from medusa.testnet.bench.systems import System, WrongAnswerError, report
+from medusa.testnet.bench.systems import System, WrongAnswerError
+from medusa.testnet.bench.systems.medusa import main
 
 
 class MedusaJoins(System):
@@ -98,13 +96,5 @@ async def _compute(  # noqa: PLR0917 - trio passes by position
     return int(table.num_rows)
 
 
-async def main(folder: Path, config: SparkConfig) -> None:
-    with tempfile.TemporaryDirectory() as logs:
-        here = Path(logs)
-        async with open_executor(config, here / "warm-up", here, Events()) as executor:
-            system = MedusaJoins(executor, trio.lowlevel.current_trio_token())
-            await trio.to_thread.run_sync(report, system, folder)
-
-
 if __name__ == "__main__":
-    trio.run(main, Path(sys.argv[1]), SparkConfig())
+    trio.run(main, MedusaJoins)

@@ -8,65 +8,99 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.session import Spark
-from medusa.testnet.bench.systems import (
-    ADVANCE_S,
-    FILTER,
-    LOW_PORT,
-    SIZE_S,
-    SLIDING,
-    System,
-    report,
-)
+from medusa.testnet.bench import systems
 
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 CONFIG = SparkConfig(
-    profile="throughput",
-    options={"spark.sql.streaming.stateStore.providerClass": STATE_STORE},
+    profile="throughput", options={"spark.sql.streaming.stateStore.providerClass": STATE_STORE}
 )
 COLUMNS = "stime BIGINT, seq BIGINT, ts BIGINT, src STRING, port INT, bytes BIGINT"
 
 
-class StructuredStreaming(System):
+class StructuredStreaming(systems.System):
     """Spark's own streaming. For throughput, all files exist at the start; latency is the time
-    until no batch is under way or due."""
+    until no batch is under way or due.
 
-    slow: tuple[str, ...] = (SLIDING,)
+    Attributes:
+        folders: for the files, in a temporary folder.
+    """
+
+    slow: tuple[str, ...] = (systems.SLIDING,)
+    folders: tuple[str, ...] = ("source",)
 
     def __init__(self, spark: Spark) -> None:
         self._spark = spark
 
     def run(self, query: str, files: Sequence[Path]) -> None:
-        with tempfile.TemporaryDirectory() as name:
-            source = Path(name) / "source"
-            source.mkdir()
+        with self._folder() as folder:
             for file in files:
-                put(file, source)
-            self._spark.run(partial(_to_the_end, query=query, folder=Path(name)))
+                self.put(file, folder)
+            running = self._spark.run(partial(self._start, query=query, folder=folder, once=True))
+            self.check(running, query, files)
 
     def epochs(self, query: str, files: Sequence[Path]) -> Iterator[float]:
-        with tempfile.TemporaryDirectory() as name:
-            source = Path(name) / "source"
-            source.mkdir()
-            running = self._spark.run(partial(_start, query=query, folder=Path(name)))
+        with self._folder() as folder:
+            running = self._spark.run(partial(self._start, query=query, folder=folder))
             running.processAllAvailable()
             try:
                 for file in files:
                     began = time.perf_counter()
-                    put(file, source)
+                    self.put(file, folder)
                     running.processAllAvailable()
                     yield time.perf_counter() - began
+                self.check(running, query, files)
             finally:
                 running.stop()
+
+    def put(self, file: Path, folder: Path) -> None:
+        """Give an epoch's rows."""
+        put(file, folder / "source")
+
+    def rows(self, session: SparkSession, query: str, folder: Path) -> DataFrame:
+        """The query's results."""
+        timed = read(session, folder / "source", COLUMNS).selectExpr(
+            "*", "timestamp_micros(ts) AS time"
+        )
+        timed.withWatermark("time", "0 seconds").createOrReplaceTempView("flows")
+        return session.sql(_sql(query))
+
+    def check(self, running: StreamingQuery, query: str, files: Sequence[Path]) -> None:
+        """Check the results over these files."""
+
+    @contextmanager
+    def _folder(self) -> Iterator[Path]:
+        with tempfile.TemporaryDirectory() as name:
+            for each in self.folders:
+                Path(name, each).mkdir()
+            yield Path(name)
+
+    def _start(
+        self, session: SparkSession, query: str, folder: Path, *, once: bool = False
+    ) -> StreamingQuery:
+        """Start the query; if once, wait until it has read what is there."""
+        writer = self.rows(session, query, folder).writeStream.format("noop")
+        writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+        if not once:
+            return writer.start()
+        running = writer.trigger(availableNow=True).start()
+        running.awaitTermination()
+        return running
+
+
+def read(session: SparkSession, folder: Path, schema: str) -> DataFrame:
+    """The files of a folder as they come, each a batch."""
+    reader = session.readStream.schema(schema).option("maxFilesPerTrigger", 1)
+    return reader.parquet(f"file://{folder}")
 
 
 def put(file: Path, folder: Path) -> None:
@@ -77,27 +111,10 @@ def put(file: Path, folder: Path) -> None:
     hidden.rename(folder / file.name)
 
 
-def _to_the_end(session: SparkSession, query: str, folder: Path) -> None:
-    _writer(session, query, folder).trigger(availableNow=True).start().awaitTermination()
-
-
-def _start(session: SparkSession, query: str, folder: Path) -> StreamingQuery:
-    return _writer(session, query, folder).start()
-
-
-def _writer(session: SparkSession, query: str, folder: Path) -> DataStreamWriter:
-    reader = session.readStream.schema(COLUMNS).option("maxFilesPerTrigger", 1)
-    rows = reader.parquet(f"file://{folder}/source")
-    timed = rows.selectExpr("*", "timestamp_micros(ts) AS time")
-    timed.withWatermark("time", "0 seconds").createOrReplaceTempView("flows")
-    made = session.sql(_sql(query))
-    return made.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint"))
-
-
 def _sql(query: str) -> str:
-    if query == FILTER:
-        return f"SELECT * FROM flows WHERE port < {LOW_PORT}"  # noqa: S608
-    window = f"window(time, '{SIZE_S[query]} seconds', '{ADVANCE_S} seconds')"
+    if query == systems.FILTER:
+        return f"SELECT * FROM flows WHERE port < {systems.LOW_PORT}"  # noqa: S608
+    window = f"window(time, '{systems.SIZE_S[query]} seconds', '{systems.ADVANCE_S} seconds')"
     # Structured Streaming has no count(DISTINCT); the size of a set is its exact equivalent
     return (
         f"SELECT {window} AS w, src, count(*) AS n, size(collect_set(port)) AS ports "  # noqa: S608
@@ -105,11 +122,16 @@ def _sql(query: str) -> str:
     )
 
 
-if __name__ == "__main__":
+def main(make: Callable[[Spark], systems.System]) -> None:
+    """Measure the system over the folder that the arguments name."""
     with tempfile.TemporaryDirectory() as logs:
         spark = Spark(CONFIG, Path(logs))
         spark.start()
         try:
-            report(StructuredStreaming(spark), Path(sys.argv[1]))
+            systems.report(make(spark), Path(sys.argv[1]))
         finally:
             spark.stop()
+
+
+if __name__ == "__main__":
+    main(StructuredStreaming)
