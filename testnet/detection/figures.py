@@ -165,10 +165,17 @@ class Figures:
     ) -> Result:
         """The result. seconds: of processor time; memory: bytes by which the process grew."""
         crashes = self.crashes
-        suspected = _after(crashes, lambda crash: crash.suspected)
-        declared = _after(crashes, lambda crash: crash.declared)
-        known = _after(crashes, lambda crash: crash.known)
-        known_healthy = _after(crashes, lambda crash: crash.known_healthy)
+        times = {
+            "suspect": _after(crashes, lambda crash: crash.suspected),
+            "detect": _after(crashes, lambda crash: crash.declared),
+            "disseminate": _after(crashes, lambda crash: crash.known),
+            "disseminate_healthy": _after(crashes, lambda crash: crash.known_healthy),
+        }
+        quantiles = {
+            f"{event}_{name}_s": _at(of_event, share)
+            for event, of_event in times.items()
+            for name, share in (("median", 0.5), ("p99", 0.99))
+        }
         quiet, busy = self.quiet.rates(), self.busy.rates()
         return Result(
             nodes=options.nodes,
@@ -179,15 +186,8 @@ class Figures:
             crashes=len(crashes),
             worlds=options.worlds,
             simulated_s=round(self.simulated, 3),
-            suspect_median_s=_at(suspected, 0.5),
-            suspect_p99_s=_at(suspected, 0.99),
-            detect_median_s=_at(declared, 0.5),
-            detect_p99_s=_at(declared, 0.99),
-            disseminate_median_s=_at(known, 0.5),
-            disseminate_p99_s=_at(known, 0.99),
-            disseminate_healthy_median_s=_at(known_healthy, 0.5),
-            disseminate_healthy_p99_s=_at(known_healthy, 0.99),
-            unknown=len(crashes) - len(known),
+            **quantiles,
+            unknown=len(crashes) - len(times["disseminate"]),
             suspicions=self.suspicions,
             false_positives=self.alarms[0],
             false_positive_pairs=self.alarms[1],

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa.testnet.linear_road.tables import SEGMENTS
+from medusa.testnet.workload.oracle import answer_of
 from medusa.testnet.workload.workload import Right
 
 TRUCKS_OF: Final = 20
@@ -63,22 +63,4 @@ def sightings(reports: pa.Table) -> pa.Table:
 
 def figure_answers(seen: pa.Table) -> dict[str, Right]:
     """The SQL of each answer, by its name. seen: the result of `sightings`."""
-    return {name: partial(_answer, sql, seen) for name, sql in _ANSWERS.items()}
-
-
-def _answer(sql: str, seen: pa.Table) -> pa.Table:
-    with duckdb.connect() as database:
-        # DuckDB shows times with a zone in the machine's
-        naive = seen.set_column(0, "time", seen.column("time").cast(pa.timestamp("us")))
-        database.register("sighting", naive)
-        answer = database.sql(sql).to_arrow_table()
-    return answer.cast(
-        pa.schema(
-            [
-                each.with_type(pa.timestamp("us", "UTC"))
-                if pa.types.is_timestamp(each.type)
-                else each
-                for each in answer.schema
-            ]
-        )
-    )
+    return {name: partial(answer_of, sql, {"sighting": seen}) for name, sql in _ANSWERS.items()}

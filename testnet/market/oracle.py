@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 
 from medusa.testnet.market.tables import EXCHANGES, TRADE
+from medusa.testnet.workload.oracle import answer_of
 
 _EXACT: Final = """
     CREATE VIEW trade AS SELECT place, time, time_bucket(INTERVAL 1 MINUTE, time) AS minute,
@@ -34,21 +34,21 @@ _BARS: Final = """
         CAST(low AS DOUBLE) AS low, CAST(close AS DOUBLE) AS close, volume
     FROM bar ORDER BY minute, symbol"""
 
-_QUOTED: Final = """
-    SELECT t.time, t.symbol, t.price, t.size,
-        n.bid AS newyork_bid, n.ask AS newyork_ask, c.bid AS chicago_bid, c.ask AS chicago_ask
+_AS_OF: Final = """
     FROM trade AS t
     ASOF LEFT JOIN newyork AS n ON t.symbol = n.symbol AND t.time >= n.time
     ASOF LEFT JOIN chicago AS c ON t.symbol = c.symbol AND t.time >= c.time
     ORDER BY t.time, t.place"""
 
-_BEST: Final = """
+_QUOTED: Final = f"""
+    SELECT t.time, t.symbol, t.price, t.size,
+        n.bid AS newyork_bid, n.ask AS newyork_ask, c.bid AS chicago_bid, c.ask AS chicago_ask
+    {_AS_OF}"""
+
+_BEST: Final = f"""
     SELECT t.time, t.symbol, t.price, t.size,
         greatest(n.bid, c.bid) AS bid, least(n.ask, c.ask) AS ask
-    FROM trade AS t
-    ASOF LEFT JOIN newyork AS n ON t.symbol = n.symbol AND t.time >= n.time
-    ASOF LEFT JOIN chicago AS c ON t.symbol = c.symbol AND t.time >= c.time
-    ORDER BY t.time, t.place"""
+    {_AS_OF}"""
 
 _CROSSED: Final = """
     SELECT n.time, n.symbol, 'newyork' AS buys, n.bid, c.ask
@@ -135,13 +135,8 @@ def together(trades: pa.Table, basis_points: int) -> pa.Table:
 def _answer(
     sql: str, tables: Mapping[str, pa.Table], parameters: Mapping[str, int] | None = None
 ) -> pa.Table:
-    with duckdb.connect() as database:
-        for name, table in tables.items():
-            places = pa.array(range(len(table)), pa.int64())
-            # DuckDB shows times with a zone in the machine's
-            naive = table.set_column(0, "time", table.column("time").cast(pa.timestamp("us")))
-            database.register(name, naive.append_column("place", places))
-        database.execute(_EXACT)
-        answer = database.sql(sql, params=dict(parameters or {})).to_arrow_table()
-    first = answer.column(0).cast(pa.timestamp("us")).cast(pa.timestamp("us", "UTC"))
-    return answer.set_column(0, answer.column_names[0], first)
+    placed = {
+        name: table.append_column("place", pa.array(range(len(table)), pa.int64()))
+        for name, table in tables.items()
+    }
+    return answer_of(sql, placed, _EXACT, parameters)

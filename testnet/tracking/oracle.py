@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import duckdb
 import pyarrow as pa
 
 from medusa.testnet.tracking.generate import MR_X, Tracked
+from medusa.testnet.workload.oracle import answer_of, in_order
 
 QUIET_S: Final = 60
 """Seconds without a stray sighting of a person in a room, after which the next one is a new
@@ -61,20 +61,5 @@ def alarms(tracked: Tracked, quiet_s: int = QUIET_S) -> pa.Table:
 
 
 def _answer(tracked: Tracked, sql: str, parameters: Mapping[str, int]) -> pa.Table:
-    with duckdb.connect() as database:
-        database.register("sighting", _in_zone(tracked.sightings, None))
-        database.register("permission", _in_zone(tracked.permissions, None))
-        database.execute(_STRAYS)
-        answer = database.sql(sql, params=dict(parameters)).to_arrow_table()
-    by_columns = [(name, "ascending") for name in answer.column_names]
-    return _in_zone(answer.sort_by(by_columns), "UTC")
-
-
-def _in_zone(table: pa.Table, zone: str | None) -> pa.Table:
-    """The table's times with or without a zone: DuckDB would convert times with a zone to the
-    machine's."""
-    fields = [
-        field.with_type(pa.timestamp("us", zone)) if pa.types.is_timestamp(field.type) else field
-        for field in table.schema
-    ]
-    return table.cast(pa.schema(fields))
+    tables = {"sighting": tracked.sightings, "permission": tracked.permissions}
+    return in_order(answer_of(sql, tables, _STRAYS, parameters))

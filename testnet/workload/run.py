@@ -155,7 +155,7 @@ async def _outcomes(
     seconds = time.perf_counter() - began
     return [
         await trio.to_thread.run_sync(
-            _judged, Outcome(name, input_rows, seconds=seconds), answers[name], right
+            compared, Outcome(name, input_rows, seconds=seconds), answers[name], right
         )
         for name, right in script.right.items()
     ]
@@ -201,7 +201,8 @@ def final_or_all(table: pa.Table, key: Sequence[str]) -> pa.Table:
     return final_state(table, key) if key else table
 
 
-def _judged(ran: Outcome, answer: pa.Table, right: Right) -> Outcome:
+def compared(ran: Outcome, answer: pa.Table, right: Right) -> Outcome:
+    """The outcome of a query that ran, its answer compared with the right one."""
     try:
         found = difference(answer, right())
     except ValueError as error:

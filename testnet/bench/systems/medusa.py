@@ -71,7 +71,7 @@ class Stage:
 
 
 class Medusa(systems.System):
-    """Medusa's executor. Args: portal: runs asynchronous calls."""
+    """Medusa's executor. Args: token: of the loop in which the executor runs."""
 
     def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
         self._executor = executor
@@ -197,6 +197,10 @@ def _tasks(query: Query) -> tuple[Task, ...]:
     return plan(query, {**given, **check_query(query, given)})
 
 
+Make = Callable[[SparkExecutor, trio.lowlevel.TrioToken], systems.System]
+"""Makes the system, of the executor and the token of the loop in which it runs."""
+
+
 async def main(make: Make, config: SparkConfig | None = None) -> None:
     """Measure the system over the folder that the arguments name."""
     with tempfile.TemporaryDirectory() as logs:
@@ -206,9 +210,6 @@ async def main(make: Make, config: SparkConfig | None = None) -> None:
             system = make(executor, trio.lowlevel.current_trio_token())
             await trio.to_thread.run_sync(systems.report, system, Path(sys.argv[1]))
 
-
-Make = Callable[[SparkExecutor, trio.lowlevel.TrioToken], systems.System]
-"""Makes the system, of the executor and the token of the loop in which it runs."""
 
 if __name__ == "__main__":
     trio.run(main, Medusa)

@@ -11,24 +11,19 @@ from pathlib import Path
 import trio
 
 from medusa.engine.language.check import check_query
-from medusa.engine.spark.executor import SparkExecutor
 from medusa.engine.streams.log.epochs import EpochWriter, path_of
 from medusa.engine.tasks.execution import Computation
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs, read_after, read_from
 from medusa.testnet.bench.bids import AUCTION, BID, JOINS, OTHER, pairs, query_of
-from medusa.testnet.bench.systems import System, WrongAnswerError
-from medusa.testnet.bench.systems.medusa import main
+from medusa.testnet.bench.systems import WrongAnswerError
+from medusa.testnet.bench.systems.medusa import Medusa, main
 
 
-class MedusaJoins(System):
-    """Medusa's executor, for joins. Args: token: of the loop in which the executor runs."""
+class MedusaJoins(Medusa):
+    """Medusa's executor, for joins."""
 
     queries: tuple[str, ...] = JOINS
-
-    def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
-        self._executor = executor
-        self._token = token
 
     def run(self, query: str, files: Sequence[Path]) -> None:
         for _ in self.epochs(query, files):

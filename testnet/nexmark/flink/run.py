@@ -26,7 +26,7 @@ from medusa.testnet.nexmark.flink.work import Limits, Ran, Text, Work, run_work
 from medusa.testnet.nexmark.generate import Events, generate
 from medusa.testnet.nexmark.oracle import QUERIES, reads
 from medusa.testnet.nexmark.workload import Options, tables_of
-from medusa.testnet.workload.comparison import difference
+from medusa.testnet.workload.run import compared
 from medusa.testnet.workload.workload import Beside, Outcome
 
 SYSTEM: Final = "Flink"
@@ -114,16 +114,7 @@ def judged(ran: Ran, input_rows: int, folder: Path, events: Events) -> Outcome:
     right = right_answer(ran.query, events)
     try:
         answer = read_answer(folder / ran.query, right.schema)
-        found = difference(answer, right)
     except ValueError as error:
         return replace(outcome, failed=str(error))
-    return replace(
-        outcome,
-        rows=answer.num_rows,
-        missing=found.missing,
-        extra=found.extra,
-        exact=not (found.missing or found.extra),
-        seconds=ran.seconds,
-        rows_per_s=input_rows / ran.seconds,
-        job_s=ran.job_s,
-    )
+    timed = replace(outcome, seconds=ran.seconds, job_s=ran.job_s)
+    return compared(timed, answer, lambda: right)
