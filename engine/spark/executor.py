@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import trio
 
-from medusa.engine.operators.aggregate.step import AggregateStep
-from medusa.engine.operators.cumulate import CumulateStep
-from medusa.engine.operators.filter import FilterStep
-from medusa.engine.operators.join.step import JoinStep
-from medusa.engine.operators.map import MapStep
-from medusa.engine.operators.match.step import MatchStep
-from medusa.engine.operators.rank import RankStep
-from medusa.engine.operators.registry import AnyStep
-from medusa.engine.operators.sessions import SessionsStep
-from medusa.engine.operators.shared.step import Interval
-from medusa.engine.operators.top import TopStep
-from medusa.engine.operators.totals.step import TotalsStep
-from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
+from medusa.engine.operators.shared.step import Interval, JobSharing
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.sharing import Sharing
 from medusa.engine.spark.workforce import LOOK_S, Workforce
@@ -358,19 +346,17 @@ def kind_of(task: Task) -> Kind | None:
     if task.sided:
         return None  # its inputs have different fields
     fields = rows.merged_fields(task.input_schemas)
-    state = [step for step in task.steps if step.reach is not None or step.recalls]
-    match cast("AnyStep | None", state[0] if state else None):
-        case None | FilterStep() | MapStep():
-            if not shared_rows.fits(task):
-                return None
-            return (fields, task.inputs), lambda: shared_rows.SharedRows(task)
-        case AggregateStep():
+    state = next((step for step in task.steps if step.reach is not None or step.recalls), None)
+    if state is None:
+        if not shared_rows.fits(task):
+            return None
+        return (fields, task.inputs), lambda: shared_rows.SharedRows(task)
+    match state.sharing:
+        case JobSharing.WINDOWS:
             key = (fields, shared_panes.what(task), by_arrival(task))
             return key, lambda: shared_panes.SharedWindows(task)
-        case MatchStep():
+        case JobSharing.MATCHES:
             pattern = (fields, task.steps, by_arrival(task))
             return pattern, lambda: shared_matches.SharedMatches(task)
-        case SessionsStep() | CumulateStep() | RankStep() | JoinStep():
-            return None
-        case TotalsStep() | TopStep() | TupleWindowsStep():
+        case JobSharing.NONE:
             return None

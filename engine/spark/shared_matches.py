@@ -7,7 +7,7 @@ more field that the pattern's tuples are partitioned by. So the plan knows neith
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,7 @@ from medusa.engine.dataframes.rows import fields_made, merged_fields, row_schema
 from medusa.engine.objects.schema import STIME, Field
 from medusa.engine.operators.match.spark import Matches
 from medusa.engine.operators.match.step import MatchStep
+from medusa.engine.operators.shared.step import JobSharing
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from medusa.engine.spark.stages import Given, stage_of
@@ -77,8 +78,10 @@ class SharedMatches:
     def _build(self, frame: DataFrame) -> DataFrame:
         fields: Sequence[Field] = self._fields
         for step in self._steps:
-            if isinstance(step, MatchStep):
-                matches = Matches(step, fields, by_arrival=self._by_arrival, tags=[TASK])
+            if step.sharing is JobSharing.MATCHES:
+                matches = Matches(
+                    cast("MatchStep", step), fields, by_arrival=self._by_arrival, tags=[TASK]
+                )
                 frame = matches.all(frame)
                 continue
             frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, [TASK])

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from medusa.engine.dataframes.rows import fields_made, merged_fields, row_schema
 from medusa.engine.objects.schema import STIME, Field
 from medusa.engine.operators.aggregate.spark import TaggedWindows, names_made
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
-from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.shared.step import JobSharing, Step
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
 from medusa.engine.spark.stages import Given, stage_of
@@ -57,7 +57,11 @@ def what(task: Task) -> tuple[Step, ...]:
 
 def aggregate_of(task: Task) -> AggregateStep:
     """The aggregate step of a task."""
-    return next(step for step in task.steps if isinstance(step, AggregateStep))
+    return next(found for step in task.steps if (found := _windows(step)) is not None)
+
+
+def _windows(step: Step) -> AggregateStep | None:
+    return cast("AggregateStep", step) if step.sharing is JobSharing.WINDOWS else None
 
 
 class SharedWindows:
@@ -138,10 +142,10 @@ class SharedWindows:
     def _build(self, frame: DataFrame) -> DataFrame:
         fields: Sequence[Field] = self._fields
         for step in self._steps:
-            if isinstance(step, AggregateStep):
-                windows = TaggedWindows(step, fields, TAGS, by_arrival=self._by_arrival)
+            if (window := _windows(step)) is not None:
+                windows = TaggedWindows(window, fields, TAGS, by_arrival=self._by_arrival)
                 frame = windows.apply(frame)
-                if step.form is not Form.PARTIAL:
+                if window.form is not Form.PARTIAL:
                     frame = frame.withColumn(STIME, quoted(LAST))
                 continue
             frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, TAGS)
@@ -164,8 +168,8 @@ class SharedWindows:
         for step in order.task.steps:
             if step.mapping is not None:
                 names = [name for name, _ in step.mapping]
-            elif isinstance(step, AggregateStep):
-                names = names_made(step)
+            elif (window := _windows(step)) is not None:
+                names = names_made(window)
         made = pa.table([stime, *payload], names=[STIME, *names])
         return canonical(made.select(schema.names), schema)
 

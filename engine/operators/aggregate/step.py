@@ -14,7 +14,13 @@ from medusa.engine.operators.shared.aggregation import (
     nodes_of_groups,
 )
 from medusa.engine.operators.shared.panes import layout, panes_name
-from medusa.engine.operators.shared.step import CASE, Part, Step, Windows
+from medusa.engine.operators.shared.step import (
+    CASE,
+    JobSharing,
+    Part,
+    Step,
+    Windows,
+)
 
 
 class Form(Enum):
@@ -49,6 +55,7 @@ class AggregateStep(Step):
     former_after: int = END
 
     word: ClassVar[str] = "aggregate"
+    sharing: ClassVar[JobSharing] = JobSharing.WINDOWS
 
     def nodes(self, before: Mapping[str, int]) -> int:
         return nodes_of_all(self.functions, before)

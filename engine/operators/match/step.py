@@ -10,7 +10,12 @@ from medusa.engine.expressions.typed import Expression, FieldRef
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.shared.aggregation import nodes_of_groups
-from medusa.engine.operators.shared.step import CASE, Near, Step
+from medusa.engine.operators.shared.step import (
+    CASE,
+    JobSharing,
+    Near,
+    Step,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,7 @@ class MatchStep(Step):
     measures: tuple[TypedMeasure, ...]
 
     word: ClassVar[str] = "match"
+    sharing: ClassVar[JobSharing] = JobSharing.MATCHES
 
     def nodes(self, before: Mapping[str, int]) -> int:
         del before  # it has collected the tuples

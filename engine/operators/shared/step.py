@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import ClassVar, Final, Self
 
 from medusa.engine.expressions.typed import Call, Expression, FieldRef, calls_in
@@ -85,6 +86,14 @@ class Part:
     kept: bool = False
 
 
+class JobSharing(Enum):
+    """How tasks of a stateful step share jobs with others of their kind (ADR 31)."""
+
+    NONE = auto()
+    WINDOWS = auto()
+    MATCHES = auto()
+
+
 class Step(ABC):
     """The computation of one output of a box, with typed expressions.
 
@@ -92,7 +101,7 @@ class Step(ABC):
         word: the kind of box, as contracts name it.
         recalls: whether it reads its task's former output, as a table: see
             `medusa.engine.operators.totals.step`. sided: whether its inputs are not merged; then it
-            is the first step of its task.
+            is the first step of its task. sharing: how its tasks share jobs.
     """
 
     __slots__ = ()
@@ -100,6 +109,7 @@ class Step(ABC):
     word: ClassVar[str]
     recalls: ClassVar[bool] = False
     sided: ClassVar[bool] = False
+    sharing: ClassVar[JobSharing] = JobSharing.NONE
 
     @abstractmethod
     def nodes(self, before: Mapping[str, int]) -> int:

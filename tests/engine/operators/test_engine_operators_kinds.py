@@ -18,8 +18,8 @@ FOLDERS: Final = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
 NAMES: Final = {kind.__name__ for kind in (*get_args(Box), *get_args(AnyStep))}
 WHERE: Final = ("objects.query", "operators.")
 
-MOST_FUNCTIONS: Final = 6
-MOST_FILES: Final = 6
+MOST_FUNCTIONS: Final = 5
+MOST_FILES: Final = 5
 """Of those that ask: fewer is better. Both only go down."""
 
 
@@ -117,7 +117,7 @@ def test_every_kind_has_an_operator() -> None:
 
 def test_only_the_parts_of_spark_import_pyspark() -> None:
     """PySpark comes with the first job: what imports it is imported late, by the executor."""
-    allowed = re.compile(r"engine/(spark/\w+|operators/\w+/spark(_\w+)?)\.py")
+    allowed = re.compile(r"engine/((spark|dataframes)/\w+|operators/\w+/spark(_\w+)?)\.py")
     found = [
         str(path.relative_to(ROOT))
         for folder in FOLDERS[:-1]
