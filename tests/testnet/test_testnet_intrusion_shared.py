@@ -3,7 +3,6 @@ against the oracle; and the permissions to read."""
 
 from __future__ import annotations
 
-import io
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ import pytest
 import trio
 from click.testing import CliRunner
 from deadline import DEADLINE_S
-from rich.console import Console
+from screens import text_of, words_of
 from shared_intrusion_traces import TRACED, traces_in
 
 from medusa.engine.language.folding import with_panes
@@ -212,7 +211,7 @@ async def test_three_peers_give_the_oracles_answers_and_nobody_sees_the_others_r
     options = Options(connections=400, seed=3)
     result = await run_shared_intrusion(options, Stages(STAGES), Interpreting())
     check(result)
-    shown = text_of(result)
+    shown = text_of(render_result(result), 110)
     for words in ("exact", "refused", "198.51.100.200", "lab-b", "planted"):
         assert words in shown
 
@@ -269,12 +268,6 @@ def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
     assert said in ended.output
 
 
-def text_of(result: Result) -> str:
-    console = Console(width=110, record=True, file=io.StringIO())
-    console.print(render_result(result))
-    return console.export_text()
-
-
 # -- the figures -----------------------------------------------------------------------------------
 
 
@@ -295,4 +288,6 @@ def test_a_wrong_answer_or_a_row_that_leaks_is_not_good() -> None:
         assert not worse.good
     leaked = replace(right, who="a", allowed=True)
     other = Attempt("b", "medusa://b/conns", READ, allowed=True, right=True)
-    assert "a got medusa://b/conns by read" in text_of(replace(good, attempts=(leaked, other)))
+    assert "a got medusa://b/conns by read" in words_of(
+        render_result(replace(good, attempts=(leaked, other))), 110
+    )

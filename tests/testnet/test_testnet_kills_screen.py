@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 
 import msgspec
 import pytest
 import trio
 from click.testing import CliRunner
-from rich.console import Console
+from screens import text_of, words_of
 
 import medusa.testnet.intrusion.kills
 from medusa.engine.objects.availability import Mode
@@ -20,15 +19,6 @@ from medusa.testnet.intrusion.kills import FIRST_S, SECONDS_A_KILL, KillsResult,
 from medusa.testnet.intrusion.run import Disturbance, Options, Result, compare
 from medusa.testnet.intrusion.screen import render_result
 from medusa.testnet.kit.answers import Received
-
-
-def shown(renderable: object, width: int) -> str:
-    console = Console(width=width, height=40, file=io.StringIO(), color_system=None)
-    console.print(renderable)
-    assert isinstance(console.file, io.StringIO)
-    text = console.file.getvalue()
-    assert all(len(line) <= width for line in text.splitlines())
-    return text
 
 
 def plain(*, exact: bool = True) -> Result:
@@ -69,27 +59,27 @@ def test_the_screen_says_how_many_and_who_is_down(width: int) -> None:
     board = Board(seconds=lambda: 1.0)
     board.posting = {"mit.edu": Posting(1, 2)}
     board.answers = {"busy": 17, "scan": 4, "cluster": 0}
-    assert "kills" not in shown(board.screen(width, 40), width)
+    assert "kills" not in text_of(board.screen(width, 40), width)
     board.toll = Toll(20)
-    assert "0 of 20 kills, 0 restarts; all peers are up" in shown(board.screen(width, 40), width)
+    assert "0 of 20 kills, 0 restarts; all peers are up" in text_of(board.screen(width, 40), width)
     board.killed("utah.edu")
     board.killed("brown.edu")
     board.restarted("utah.edu")
-    text = shown(board.screen(width, 40), width)
+    text = text_of(board.screen(width, 40), width)
     assert "2 of 20 kills, 1 restart;" in text
     assert "utah.edu starting, brown" in text
     assert "17" in text
     board.up("utah.edu")
-    assert "; brown.edu down" in shown(board.screen(width, 40), width)
+    assert "; brown.edu down" in text_of(board.screen(width, 40), width)
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_the_summary_has_the_kills(width: int) -> None:
-    text = " ".join(shown(render_result(with_kills()), width).split())
+    text = words_of(render_result(with_kills()), width)
     assert "20 kills, 20 restarts; an answer stood still for at most 12.2 s" in text
-    assert "kills" not in shown(render_result(plain()), width)
+    assert "kills" not in text_of(render_result(plain()), width)
     fault = "brown.edu was dead, and java (17) went on"
-    assert fault in shown(render_result(with_kills(fault, exact=False)), width)
+    assert fault in text_of(render_result(with_kills(fault, exact=False)), width)
 
 
 def test_a_script_gets_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
+from screens import text_of
 
 from medusa.engine.objects.schema import END, STIME
 from medusa.engine.streams.revisions.corrections import Change, Corrections, Kind
@@ -131,11 +131,7 @@ def test_the_answer_is_plain_arithmetic() -> None:
 def test_the_result_is_shown_beside_the_original(tmp_path: Path) -> None:
     run = seen(*GOOD, posted=19)
     result = judged(run)
-    console = Console(width=80, record=True, color_system=None)
-    console.print(render_result(result))
-    text = console.export_text()
-    assert "Borealis" in text
-    assert all(len(line) <= 80 for line in text.splitlines())
+    assert "Borealis" in text_of(render_result(result), 80)
     write_plot(tmp_path / "split.png", run, result)
     assert (tmp_path / "split.png").stat().st_size > 10_000
 

@@ -8,22 +8,17 @@ import msgspec
 import pytest
 import trio
 from rich.console import Console
+from screens import pipe, said, text_of, words_of
 
-from medusa.testnet.intrusion.board import STAGES, Board, Posting
+from medusa.overlay.errors import UnavailableError
+from medusa.testnet.ha.chain import NONE
+from medusa.testnet.ha.figures import Observations
+from medusa.testnet.ha.screen import HaBoard
+from medusa.testnet.intrusion.board import Board, Posting
 from medusa.testnet.intrusion.run import AnswerResult, Result, compare
 from medusa.testnet.intrusion.screen import render_result
-from medusa.testnet.kit.stages import State, open_screen
-
-
-def console(width: int = 80, *, terminal: bool = False) -> Console:
-    return Console(
-        width=width, height=30, file=io.StringIO(), force_terminal=terminal, color_system=None
-    )
-
-
-def text_of(output: Console) -> str:
-    assert isinstance(output.file, io.StringIO)
-    return output.file.getvalue()
+from medusa.testnet.kit.stages import Stages, State, open_screen
+from medusa.testnet.load.board import Load, LoadBoard
 
 
 def running_board() -> Board:
@@ -60,10 +55,7 @@ def result(*, exact: bool = True) -> Result:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_live_screen_fits(width: int) -> None:
-    output = console(width)
-    output.print(running_board().screen(width, 30))
-    text = text_of(output)
-    assert all(len(line) <= width for line in text.splitlines())
+    text = text_of(running_board().screen(width, 30), width, 30)
     assert "post the connections" in text
     assert "40,000 of 200,000" in text
     assert "utah.edu" in text
@@ -72,10 +64,7 @@ def test_live_screen_fits(width: int) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_summary_fits(width: int) -> None:
-    output = console(width)
-    output.print(render_result(result()))
-    text = text_of(output)
-    assert all(len(line) <= width for line in text.splitlines())
+    text = text_of(render_result(result()), width)
     assert text.count("equal") == 3
     assert "50,000 rows/s" in text
     assert "12.3 s" in text
@@ -83,9 +72,7 @@ def test_summary_fits(width: int) -> None:
 
 
 def test_summary_shows_differences() -> None:
-    output = console()
-    output.print(render_result(result(exact=False)))
-    text = text_of(output)
+    text = text_of(render_result(result(exact=False)), 80)
     assert "different" in text
     assert "busy: missing (60, 'b', 102)" in text
     assert "busy: not expected (60, 'a', 101)" in text
@@ -108,31 +95,58 @@ def test_result_is_json() -> None:
     assert decoded["answers"]["busy"]["rows"] == 1
 
 
-async def test_a_line_per_stage_without_a_terminal() -> None:
-    board, output = Board(), console()
-    with pytest.raises(RuntimeError):  # noqa: PT012 - what is shown meanwhile is the point
-        async with open_screen(board, output):
-            with board.stage("traces") as stage:
-                stage.detail = "3 rows"
-            with board.stage("start"):
-                raise RuntimeError
-    lines = text_of(output).splitlines()
-    assert lines[0] == f"{STAGES['traces']} ..."
-    assert lines[1].startswith(f"{STAGES['traces']} done in 0.0 s: 3 rows")
-    assert lines[3].startswith(f"{STAGES['start']} failed in")
+def running_ha() -> HaBoard:
+    board = HaBoard()
+    board.begin(Observations(NONE))
+    return board
+
+
+def sample(board: Stages) -> None:
+    if isinstance(board, LoadBoard):
+        board.sampled({"mit.edu": Load(12.34, 15.0)})
+
+
+@pytest.mark.parametrize(
+    ("board", "began", "failed", "around"),
+    [
+        (Board(), "traces", "start", ("", "", "")),
+        (running_ha(), "start", "kill", ("none: ", "", "")),
+        (LoadBoard(), "start", "shed", ("", ", about 7 minutes left", " (A 12.3/15), about ")),
+    ],
+)
+async def test_in_a_pipe_there_is_a_line_a_stage(
+    board: Stages, began: str, failed: str, around: tuple[str, str, str]
+) -> None:
+    before, after, at_last = around
+    console = pipe()
+    with pytest.raises(UnavailableError):  # noqa: PT012 - what is shown meanwhile is the point
+        async with open_screen(board, console):
+            with board.stage(began) as stage:
+                stage.detail = "8 of 8 peers"
+            sample(board)
+            with board.stage(failed):
+                raise UnavailableError("gone")
+    lines = said(console).splitlines()
+    one, other = (f"{before}{board.words[name]}" for name in (began, failed))
+    beginnings = [f"{one} ...", f"{one} done", f"{other} ...", f"{other} failed"]
+    assert [line.split(" in 0.0 s")[0] for line in lines] == beginnings
+    assert lines[1].endswith(f": 8 of 8 peers{after}")
+    assert at_last in lines[3]
+    assert board.stages[failed].state is State.FAILED
 
 
 async def test_the_live_screen_leaves_the_stages(autojump_clock: trio.testing.MockClock) -> None:
-    board, output = running_board(), console(terminal=True)
+    board = running_board()
+    output = Console(width=80, height=30, file=io.StringIO(), force_terminal=True)
     async with open_screen(board, output):
         await trio.sleep(1)
-    text = text_of(output)
+    text = said(output)
     assert text.count("medusa-testnet intrusion") > 2, "it was drawn again and again"
     assert "read the traces" in text.split("medusa-testnet intrusion")[-1]
 
 
 def test_a_failures_words_are_printed_as_they_are() -> None:
-    board, output = Board(), console(200)
+    board, output = Board(), pipe()
     board.print_each(output)
     words = "[Errno 28] No space left on device [/bold]"
 
@@ -143,13 +157,11 @@ def test_a_failures_words_are_printed_as_they_are() -> None:
 
     with pytest.raises(OSError, match="No space"):
         fail()
-    assert words in text_of(output)
+    assert words in said(output)
 
 
 def test_generated_traffic_is_called_so_and_its_finds_are_shown_with_their_reason() -> None:
-    output = console(100)
-    output.print(render_result(result()))
-    text = " ".join(text_of(output).split())
+    text = words_of(render_result(result()), 100)
     assert "200,000 generated connections posted" in text
     assert "busy a 00:01 opened 101 connections in that minute" in text
     assert "intrusion --trace your_conn.log" in text
@@ -158,6 +170,4 @@ def test_generated_traffic_is_called_so_and_its_finds_are_shown_with_their_reaso
 
 def test_of_real_traces_and_of_wrong_answers_no_demonstration_is_made() -> None:
     for each in (msgspec.structs.replace(result(), generated=False), result(exact=False)):
-        output = console(100)
-        output.print(render_result(each))
-        assert "next" not in text_of(output)
+        assert "next" not in text_of(render_result(each), 100)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import decimal
-import io
 
 import pyarrow as pa
 import pytest
-from rich.console import Console
+from screens import text_of
 
 from medusa.testnet.workload.comparison import Difference, difference, final_state
 from medusa.testnet.workload.workload import Beside, Outcome, Result, render_result, with_beside
@@ -64,15 +63,9 @@ def test_results_are_good_failed_and_rendered() -> None:
     assert not Result("ten rows", 0.5, (exact, wrong)).good
     assert Result("ten rows", 0.5, (exact, failed)).failed
     bad = Result("ten rows", 0.5, (exact, wrong, refused, failed))
-    text = shown(bad)
+    text = text_of(render_result(bad), 100)
     for words in ("q0", "exact", "1 missing, 2 wrong", "q6 cannot run: no OVER", "q7 failed: it"):
         assert words in text
-
-
-def shown(result: Result) -> str:
-    console = Console(width=100, record=True, file=io.StringIO())
-    console.print(render_result(result))
-    return console.export_text()
 
 
 def test_another_system_is_beside_ours_with_ratios_of_what_ran_in_both() -> None:
@@ -91,11 +84,13 @@ def test_another_system_is_beside_ours_with_ratios_of_what_ran_in_both() -> None
     assert (result.beside.ratios, result.beside.job_ratios) == ({"q0": 2.0}, {"q0": 0.5})
     assert result.good
     assert not result.failed
-    text = shown(result)
+    text = text_of(render_result(result), 100)
     assert "The same in Riverdb" in text
     assert "q2 failed: it did not end within 5 s" in text
     assert ["q0", "9", "exact", "2", "2.00", "10", "0.50"] in [
         line.split() for line in text.splitlines()
     ]
     skipped = Result("Nexmark", 1.0, ours, Beside("Riverdb", skipped="it is not installed"))
-    assert "The same in Riverdb was skipped: it is not installed" in shown(skipped)
+    assert "The same in Riverdb was skipped: it is not installed" in text_of(
+        render_result(skipped), 100
+    )
