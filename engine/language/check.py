@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Final
 
-from medusa.engine.expressions.user_functions import (
-    check_declared,
-    declared,
-)
-from medusa.engine.language.classes import check_availability
+import msgspec
+
+from medusa.engine.expressions.user_functions import check_declared, declared
+from medusa.engine.language.classes import applied, check_availability
 from medusa.engine.language.folding import check_panes
 from medusa.engine.language.history_range import check_history_range
+from medusa.engine.objects.availability import AvailabilityRequest
 from medusa.engine.objects.query import (
     Box,
     Query,
     streams_read,
     streams_written,
 )
-from medusa.engine.objects.schema import Schema
+from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.operators.shared.operator import about, refuse_repeated
 from medusa.engine.operators.typing import check_shape, type_box
 from medusa.overlay.errors import InvalidInputError
@@ -71,6 +71,28 @@ def inputs_of_checked(query: Query, known: Mapping[str, Schema]) -> dict[str, Sc
             raise InvalidInputError(f"query {query.name}: there is no stream {name}")
         schemas[name] = known[name]
     return schemas
+
+
+def completed(
+    query: Query,
+    request: AvailabilityRequest,
+    *,
+    after: int = BEGINNING,
+    until: int = END,
+    version: int = 0,
+) -> Query:
+    """The query of a text, with its availability and its part of the past. Its types are checked
+    when it is created.
+
+    Raises:
+        InvalidInputError: the network's shape is wrong, whatever the schemas, the availability is
+            more than its boxes allow, or there is no such part.
+    """
+    ordered_boxes(query)
+    query = applied(query, request)
+    query = msgspec.structs.replace(query, after=after, until=until, version=version)
+    check_history_range(query)
+    return query
 
 
 def ordered_boxes(query: Query) -> list[Box]:

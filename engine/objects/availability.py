@@ -87,6 +87,23 @@ class AvailabilityRequest(Struct, frozen=True):
     secondary: str | None = None
 
 
+def requested(
+    ha: str | None,
+    recovery: str | None,
+    bound_us: int | None,
+    checkpoint_us: int | None,
+    secondary: str | None,
+) -> AvailabilityRequest:
+    """The request of a text, in its words. Raises: InvalidInputError: a word is none of ours."""
+    return AvailabilityRequest(
+        None if ha is None else parse_mode(ha),
+        None if recovery is None else parse_recovery(recovery),
+        None if bound_us is None else bound_us / 1e6,
+        None if checkpoint_us is None else checkpoint_us / 1e6,
+        secondary,
+    )
+
+
 def parse_mode(text: str) -> Mode:
     """The mode that a word names. Raises: InvalidInputError."""
     if text not in MODE_WORDS:

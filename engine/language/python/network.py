@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from medusa.engine.expressions.spans import Span, span_us
-from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.classes import applied
-from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.check import completed
 from medusa.engine.language.python.building import Step, Stream, step_of
-from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.availability import requested
 from medusa.engine.objects.query import Box, Query
 from medusa.engine.objects.schema import BEGINNING, END
-from medusa.engine.operators.typing import check_shape
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import ObjectName
 
@@ -57,24 +54,13 @@ def query(
         network.name,
         boxes,
         tuple(dict.fromkeys(each for each in outputs if each in read)),
-        after=after,
-        until=until,
-        version=version,
         readers=network.readers(),
     )
-    ordered_boxes(found)
-    for box in found.boxes:
-        check_shape(box)
-    request = AvailabilityRequest(
-        None if ha is None else parse_mode(ha),
-        None if recovery is None else parse_recovery(recovery),
-        None if bound is None else span_us(bound) / 1e6,
-        None if checkpoint is None else span_us(checkpoint) / 1e6,
-        secondary,
+    bound_us, checkpoint_us = (
+        None if each is None else span_us(each) for each in (bound, checkpoint)
     )
-    found = applied(found, request)
-    check_history_range(found)
-    return found
+    request = requested(ha, recovery, bound_us, checkpoint_us, secondary)
+    return completed(found, request, after=after, until=until, version=version)
 
 
 class _Network:

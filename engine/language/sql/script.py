@@ -12,11 +12,9 @@ from sqlglot import exp
 from medusa.engine.expressions.printing import name_text
 from medusa.engine.expressions.unread import read_whole_parts, watch
 from medusa.engine.expressions.user_functions import without_unused
-from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.classes import applied
+from medusa.engine.language.check import completed
 from medusa.engine.language.document import Document
 from medusa.engine.language.gaps import gaps
-from medusa.engine.language.history_range import check_history_range
 from medusa.engine.language.sql.definitions import (
     SCHEMA_OF,
     Options,
@@ -33,7 +31,7 @@ from medusa.engine.language.sql.ranking import NUMBERED_BY
 from medusa.engine.language.sql.relation import HIDDEN, Relation
 from medusa.engine.language.sql.select import FROM_TAKES, Resolve, Selecting
 from medusa.engine.language.sql.within import Within
-from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.availability import requested
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.functions import UserFunction
 from medusa.engine.objects.query import Query
@@ -280,10 +278,7 @@ class _Definer:
                 readers=tuple(readers.items()),
                 functions=tuple(self._functions.values()),
             )
-            ordered_boxes(query)
-            query = without_unused(query)
-            query = _with_options(applied(query, _request(options)), options)
-            check_history_range(query)
+            query = _completed(without_unused(query), options)
         options.finish()
         boxes.note_typed(self._typed)
         self._known, self._tables = boxes.schemas, boxes.tables
@@ -357,24 +352,17 @@ def _readers(options: Options, streams: Sequence[str]) -> dict[str, tuple[str, .
     return found
 
 
-def _request(options: Options) -> AvailabilityRequest:
-    mode, recovery = options.text("ha", ""), options.text("recovery", "")
-    bound, checkpoint = options.us("bound"), options.us("checkpoint")
-    secondary = options.text("secondary", "")
-    return AvailabilityRequest(
-        parse_mode(mode) if mode else None,
-        parse_recovery(recovery) if recovery else None,
-        None if bound is None else bound / 1e6,
-        None if checkpoint is None else checkpoint / 1e6,
-        secondary or None,
+def _completed(query: Query, options: Options) -> Query:
+    """The query with the availability and the part of the past that its options say: FROM and UNTIL
+    are seconds since 1970."""
+    ha, recovery, secondary = (
+        options.text(name, "") or None for name in ("ha", "recovery", "secondary")
     )
-
-
-def _with_options(query: Query, options: Options) -> Query:
-    """A query over a part of the past: FROM and UNTIL, seconds since 1970."""
+    bound, checkpoint = options.us("bound"), options.us("checkpoint")
     after, until = options.us("from"), options.us("until")
-    return msgspec.structs.replace(
+    return completed(
         query,
+        requested(ha, recovery, bound, checkpoint, secondary),
         after=BEGINNING if after is None else after,
         until=END if until is None else until,
         version=options.number("version", 0),

@@ -42,14 +42,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import msgspec
 from msgspec import UNSET
 
-from medusa.engine.language.check import ordered_boxes
-from medusa.engine.language.classes import applied
-from medusa.engine.language.history_range import check_history_range
+from medusa.engine.language.check import completed
 from medusa.engine.language.labels import Readers
-from medusa.engine.objects.availability import AvailabilityRequest, parse_mode, parse_recovery
+from medusa.engine.objects.availability import requested
 from medusa.engine.objects.definitions import (
     DEFAULT_HISTORY_US,
     DEFAULT_IDLE_TIMEOUT_US,
@@ -117,10 +114,8 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
     idle = given.get("idle", Idle.EXPLICIT)
     if idle not in set(Idle):
         raise node.error(f"idle is {' or '.join(Idle)}, not {idle[:40]!a}")
-    history, k_safety = given.get("history"), given.get("k_safety", "0")
-    ahead, idle_timeout = given.get("max_ahead"), given.get("idle_timeout")
-    if not (k_safety.isascii() and k_safety.isdigit() and len(k_safety) == 1):
-        raise node.error(f"k_safety {k_safety[:40]!a} is not a number of peers")
+    history, ahead = given.get("history"), given.get("max_ahead")
+    idle_timeout = given.get("idle_timeout")
     with node.about():
         stream = StreamDefinition(
             name=qualify(given["name"]),
@@ -132,7 +127,7 @@ def read_stream(node: Node, qualify: Qualify) -> StreamDefinition:
             writers=members(given.get("writers", "")),
             declassify=members(given.get("declassify", "")),
             leader=given.get("leader", ""),
-            k_safety=int(k_safety),
+            k_safety=_number(given.get("k_safety", "0"), "k_safety ", 1, " of peers"),
             max_ahead_us=DEFAULT_MAX_AHEAD_US if ahead is None else max_ahead(ahead),
             table=given.get("table", "0") in {"1", "true"},
             lateness_us=seconds_to_us(given.get("lateness", "0")),
@@ -186,8 +181,17 @@ def made_query(
         query = Query(
             qualify(given["name"]), tuple(boxes), tuple(outputs), readers=tuple(readers.items())
         )
-        ordered_boxes(query)
-        return over_history(applied(query, read_request(given)), given)
+        bound_us, checkpoint_us = (_us(given, name) for name in ("bound", "checkpoint"))
+        ha, recovery, secondary = map(given.get, ("ha", "recovery", "secondary"))
+        request = requested(ha, recovery, bound_us, checkpoint_us, secondary)
+        after, until = (_us(given, name, ", since 1970") for name in ("from", "until"))
+        return completed(
+            query,
+            request,
+            after=BEGINNING if after is None else after,
+            until=END if until is None else until,
+            version=_number(given.get("version", "0"), "version ", 9),
+        )
 
 
 def _read_field(node: Node) -> Field:
@@ -196,16 +200,14 @@ def _read_field(node: Node) -> Field:
     if given["type"] not in set(FieldType):
         known = ", ".join(FieldType)
         raise node.error(f"unknown type {given['type'][:40]!a}; there are {known}")
-    size = given.get("size")
-    if size is not None and not (size.isascii() and size.isdigit() and len(size) <= 9):
-        raise node.error(f"size {size[:40]!a} is not a number of bytes")
-    nullable = given.get("nullable", "0")
-    if nullable not in {"0", "1", "true", "false"}:
-        raise node.error("nullable must be 0 or 1")
+    size = None
+    if "size" in given:
+        with node.about():
+            size = _number(given["size"], "size ", 9, " of bytes")
     type_ = FieldType(given["type"])
     # the first paper gives sizes to strings alone, Borealis' files sometimes to numbers as well
-    state = int(size) if size is not None and type_ is FieldType.STRING else None
-    return Field(given["name"], type_, state, nullable in {"1", "true"})
+    size = size if type_ is FieldType.STRING else None
+    return Field(given["name"], type_, size, _flag(node, "nullable"))
 
 
 def _read_box(node: Node, qualify: Qualify) -> Box:
@@ -231,47 +233,37 @@ def _read_box(node: Node, qualify: Qualify) -> Box:
 def _read_port(node: Node, qualify: Qualify) -> tuple[int, str]:
     node.childless()
     given = node.checked(("port", "stream"))
-    port = given["port"]
-    if not (port.isascii() and port.isdigit() and len(port) <= 4):
-        raise node.error(f"port {port[:40]!a} is not a number from 1")
     with node.about():
-        return int(port), qualify(given["stream"])
+        return _number(given["port"], "port ", 4, " from 1"), qualify(given["stream"])
 
 
-def read_request(given: Mapping[str, str]) -> AvailabilityRequest:
-    """The requested availability in the attributes of a query.
-
-    Args:
-        given: the attributes of a query, all of which are known ones.
-
-    Raises:
-        InvalidInputError: names the attribute and the reason.
-    """
-    mode, recovery = given.get("ha"), given.get("recovery")
-    return AvailabilityRequest(
-        None if mode is None else parse_mode(mode),
-        None if recovery is None else parse_recovery(recovery),
-        _seconds(given, "bound"),
-        _seconds(given, "checkpoint"),
-        given.get("secondary"),
-    )
-
-
-def _seconds(given: Mapping[str, str], name: str) -> float | None:
+def _us(given: Mapping[str, str], name: str, since: str = "") -> int | None:
+    """Microseconds; None: there is no such attribute."""
     if name not in given:
         return None
     try:
-        return seconds_to_us(given[name]) / 1e6
+        return seconds_to_us(given[name])
     except InvalidInputError as error:
-        raise InvalidInputError(f"{name}: {error}") from None
+        raise InvalidInputError(f"{name}: {error}{since}") from None
+
+
+def _number(text: str, name: str, digits: int, of: str = "") -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= digits):
+        raise InvalidInputError(f"{name}{text[:40]!a} is not a number{of}")
+    return int(text)
+
+
+def _flag(node: Node, name: str) -> bool:
+    said = node.attributes.get(name, "0")
+    if said not in {"0", "1", "true", "false"}:
+        raise node.error(f"{name} must be 0 or 1")
+    return said in {"1", "true"}
 
 
 def read_view(node: Node, qualify: Callable[[str], str]) -> View:
     """The view in an element. Raises: InvalidInputError: names line and reason."""
     given = node.checked(("name", "stream"), ("frozen",))
-    frozen = given.get("frozen", "0")
-    if frozen not in {"0", "1", "true", "false"}:
-        raise node.error("frozen must be 0 or 1")
+    frozen = _flag(node, "frozen")
     children = _children(node)
     order_on = ""
     if (order := children.pop("order", None)) is not None:
@@ -284,7 +276,7 @@ def read_view(node: Node, qualify: Callable[[str], str]) -> View:
             qualify(given["name"]),
             qualify(given["stream"]),
             shows,
-            frozen in {"1", "true"} or isinstance(shows, Range),
+            frozen or isinstance(shows, Range),
             order_on,
         )
         check_view(view)
@@ -317,37 +309,8 @@ def _shown(node: Node, children: Mapping[str, Node], *, ordered: bool) -> Shows:
         )
     value = size.checked(("value",))["value"]
     with size.about():
-        return Recent(seconds_to_us(value)) if ordered else Last(_count(value))
-
-
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise InvalidInputError(f"{text[:40]!a} is not a number of tuples, like 100")
-    return int(text)
-
-
-def over_history(query: Query, given: Mapping[str, str]) -> Query:
-    """The query over the part of the past that its attributes name.
-
-    Args:
-        given: the attributes of the query, all of which are known ones.
-
-    Raises:
-        InvalidInputError: names the attribute and the reason.
-    """
-    after, until = _moment(given, "from", BEGINNING), _moment(given, "until", END)
-    version = given.get("version", "0")
-    if not (version.isascii() and version.isdigit() and len(version) <= 9):
-        raise InvalidInputError(f"version {version[:40]!a} is not a number")
-    query = msgspec.structs.replace(query, after=after, until=until, version=int(version))
-    check_history_range(query)
-    return query
-
-
-def _moment(given: Mapping[str, str], name: str, default: int) -> int:
-    if name not in given:
-        return default
-    try:
-        return seconds_to_us(given[name])
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{name}: {error}, since 1970") from None
+        return (
+            Recent(seconds_to_us(value))
+            if ordered
+            else Last(_number(value, "", 18, " of tuples, like 100"))
+        )

@@ -99,8 +99,7 @@ class Step(ABC):
 
     Attributes:
         word: the kind of box, as contracts name it.
-        recalls: whether it reads its task's former output, as a table: see
-            `medusa.engine.operators.totals.step`. sided: whether its inputs are not merged; then it
+        recalls: whether it is a `RecallingStep`. sided: whether its inputs are not merged; then it
             is the first step of its task. sharing: how its tasks share jobs.
     """
 
@@ -212,3 +211,22 @@ class Step(ABC):
         task. source: the input. Raises: InvalidInputError: it cannot.
         """
         del output, source
+
+
+class RecallingStep(Step):
+    """A step that reads its task's former output, as a table: see
+    `medusa.engine.operators.totals.step`."""
+
+    __slots__ = ()
+
+    recalls: ClassVar[bool] = True
+
+    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
+        return {}
+
+    @property
+    def reach(self) -> None:
+        return None
+
+    def by_case(self) -> Self:
+        raise AssertionError("what reads its own output is not revised")

@@ -15,7 +15,7 @@ from medusa.engine.operators.shared.operator import BoxClass, Inputs, Operator, 
 from medusa.engine.operators.shared.order import check_order, newest_first
 from medusa.engine.operators.shared.parameters import Parameters, Written, order_written, read_order
 from medusa.engine.operators.shared.python import first_python
-from medusa.engine.operators.shared.step import Step
+from medusa.engine.operators.shared.step import RecallingStep
 from medusa.engine.operators.shared.texts import order_text
 from medusa.overlay.errors import InvalidInputError
 
@@ -24,7 +24,7 @@ MOST_PLACES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
-class TopStep(Step):
+class TopStep(RecallingStep):
     """The first tuples of partitions: see `medusa.engine.objects.query.Top`.
 
     Attributes:
@@ -40,25 +40,14 @@ class TopStep(Step):
     newest_first: bool
 
     word: ClassVar[str] = "top"
-    recalls: ClassVar[bool] = True
 
     def nodes(self, before: Mapping[str, int]) -> int:
         del before
         return self.most * len(self.fields)
 
-    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
-        return {}
-
     @property
     def in_order(self) -> bool:
         return True
-
-    @property
-    def reach(self) -> None:
-        return None
-
-    def by_case(self) -> TopStep:
-        raise AssertionError("what reads its own output is not revised")
 
     def check_unrevised(self, output: str, source: str) -> None:
         raise InvalidInputError(

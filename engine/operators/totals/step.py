@@ -24,13 +24,13 @@ from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of_all
 from medusa.engine.operators.shared.panes import made_of_table, panes_name
-from medusa.engine.operators.shared.step import Part, Step
+from medusa.engine.operators.shared.step import Part, RecallingStep
 from medusa.engine.scalars.type_rules import FLOATS
 from medusa.overlay.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
-class TotalsStep(Step):
+class TotalsStep(RecallingStep):
     """Totals of groups, with the state that they are computed from.
 
     Attributes:
@@ -44,24 +44,13 @@ class TotalsStep(Step):
     deleted: str = ""
 
     word: ClassVar[str] = "totals"
-    recalls: ClassVar[bool] = True
 
     def nodes(self, before: Mapping[str, int]) -> int:
         return nodes_of_all(self.functions, before)
 
-    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
-        return {}
-
     @property
     def in_order(self) -> bool:
         return False
-
-    @property
-    def reach(self) -> None:
-        return None
-
-    def by_case(self) -> TotalsStep:
-        raise AssertionError("what reads its own output is not revised")
 
     def tables(self, inputs: Sequence[str]) -> frozenset[str]:
         return frozenset(inputs) if self.changes else frozenset()

@@ -26,12 +26,12 @@ from medusa.engine.operators.filter import FilterStep
 from medusa.engine.operators.map import MapStep
 from medusa.engine.operators.shared.aggregation import TypedAggregate, nodes_of_all
 from medusa.engine.operators.shared.panes import made_of_table, panes_name
-from medusa.engine.operators.shared.step import Part, Step
+from medusa.engine.operators.shared.step import Part, RecallingStep, Step
 from medusa.overlay.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
-class TupleWindowsStep(Step):
+class TupleWindowsStep(RecallingStep):
     """Windows of a number of tuples: see `medusa.engine.objects.query.TupleWindows`. Its output
     also has the input's tuples. Attributes: fields: the fields of the input that the functions
     take.
@@ -46,24 +46,13 @@ class TupleWindowsStep(Step):
     number: str = ""
 
     word: ClassVar[str] = "aggregate"
-    recalls: ClassVar[bool] = True
 
     def nodes(self, before: Mapping[str, int]) -> int:
         return nodes_of_all(self.functions, before)
 
-    def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
-        return {}
-
     @property
     def in_order(self) -> bool:
         return True
-
-    @property
-    def reach(self) -> None:
-        return None
-
-    def by_case(self) -> TupleWindowsStep:
-        raise AssertionError("what reads its own output is not revised")
 
     def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:
         name = panes_name(stream)
