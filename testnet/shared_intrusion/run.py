@@ -33,10 +33,10 @@ from medusa.testnet.shared_intrusion.generate import (
     Records,
     connection_table,
     generate,
+    recorded,
     threat_table,
 )
 from medusa.testnet.shared_intrusion.oracle import WINDOW_US, found_beacons, right_answers
-from medusa.testnet.shared_intrusion.recorded import recorded
 from medusa.testnet.shared_intrusion.refusals import attempts
 from medusa.testnet.shared_intrusion.results import Answer, Found, Result, Update
 from medusa.testnet.shared_intrusion.scripts import (

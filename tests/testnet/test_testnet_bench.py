@@ -12,7 +12,7 @@ import trio
 import trio.testing
 from click.testing import CliRunner, Result
 from deadline import DEADLINE_S
-from rich.console import Console
+from screens import text_of
 
 from medusa.testnet.bench import __main__ as bench
 from medusa.testnet.bench import fanout
@@ -44,10 +44,7 @@ def test_goals(given: dict[str, Any], met: bool | None) -> None:
 
 
 def test_table_says_met_or_missed() -> None:
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    with console.file:
-        console.print(bench.render([entry(goal="< 6"), entry(goal="< 5"), entry()]))
-    text = console.export_text()
+    text = text_of(bench.render([entry(goal="< 6"), entry(goal="< 5"), entry()]), 100)
     assert text.count(" met") == 1
     assert text.count("missed") == 1
 

@@ -21,6 +21,7 @@ from medusa.testnet.shared_intrusion.generate import (
     Threat,
     connection_table,
     generate,
+    recorded,
     threat_table,
 )
 from medusa.testnet.shared_intrusion.oracle import (
@@ -29,7 +30,6 @@ from medusa.testnet.shared_intrusion.oracle import (
     listed_at,
     right_answers,
 )
-from medusa.testnet.shared_intrusion.recorded import recorded
 
 SECOND = 1_000_000
 

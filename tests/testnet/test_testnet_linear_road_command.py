@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from typing import Any, Final
 
 import duckdb
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from msgspec import json
-from rich.console import Console
+from screens import text_of
 
 from medusa.testnet.command import main
 from medusa.testnet.linear_road import rating
@@ -100,9 +99,7 @@ def test_a_rating_is_good_if_all_answers_are_right_and_is_rendered() -> None:
     assert Rating(180, 120, 1, (late,)).good
     assert not Rating(180, 120, 1, (Drive(2, 9, 9.0, 9.0, delays, True, False),)).good
     for width in (80, 120):
-        console = Console(width=width, record=True, file=io.StringIO())
-        console.print(render_rating(Rating(180, 120, 1, (late,))))
-        text = console.export_text()
+        text = text_of(render_rating(Rating(180, 120, 1, (late,))), width)
         for words in ("rated 1, by the last 120 s of 180 min", "1.25/6.5", "too late", "≤ 5 s"):
             assert words in text
         assert "…" not in text
