@@ -21,9 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import trio
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from medusa.engine.language.document import Document
@@ -31,6 +29,7 @@ from medusa.engine.spark.config import Profile
 from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.names import SCHEME
+from medusa.testnet.kit.report import new_table
 from medusa.testnet.kit.stages import Stages
 from medusa.testnet.linear_road.generate import Road, Traffic, whole
 from medusa.testnet.linear_road.tables import START_S
@@ -280,13 +279,8 @@ def _is_exact(heard: Heard, right: pa.Table) -> bool:
 
 def render_rating(rating: Rating) -> RenderableType:
     """The drives for people: a row for each, with the greatest delays."""
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("xways", justify="right", no_wrap=True)
-    table.add_column("reports/s", justify="right", no_wrap=True)
-    for name in ANSWERS:
-        limit = f"≤ {ANSWER_WITHIN_S[name]:.0f} s"
-        table.add_column(f"{name}\n{limit}", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
+    limits = [f"{name}\n≤ {ANSWER_WITHIN_S[name]:.0f} s" for name in ANSWERS]
+    table = new_table(("xways", "reports/s", *limits, ""), ("",))
     for drive in rating.drives:
         delays = [drive.delays[name] for name in ANSWERS]
         in_time = "in time" if drive.in_time else "too late"

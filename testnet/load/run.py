@@ -30,6 +30,7 @@ from medusa.testnet.kit.cast import agree
 from medusa.testnet.kit.patience import while_moving
 from medusa.testnet.kit.peers import Federation, Peer, open_federation
 from medusa.testnet.kit.picture import draw
+from medusa.testnet.load import script
 from medusa.testnet.load.board import (
     Load,
     LoadBoard,
@@ -42,25 +43,6 @@ from medusa.testnet.load.board import (
     is_overload,
 )
 from medusa.testnet.load.screen import write_plot
-from medusa.testnet.load.script import (
-    AHEAD_S,
-    EVERYBODY,
-    OVERLOAD,
-    RAISE,
-    RAISES,
-    SENSORS,
-    TASK_UNITS,
-    WITH_D,
-    Agreement,
-    B,
-    D,
-    Place,
-    Player,
-    Script,
-    Tape,
-    Watch,
-    expected,
-)
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 STEP_S: Final = 150.0
@@ -89,7 +71,7 @@ class Options:
     step_s: float = STEP_S
 
 
-async def run_load(options: Options, board: LoadBoard, script: Script) -> LoadResult:
+async def run_load(options: Options, board: LoadBoard, course: script.Script) -> LoadResult:
     """Run the demonstration from nothing to the comparison, and stop everything.
 
     Raises:
@@ -97,19 +79,21 @@ async def run_load(options: Options, board: LoadBoard, script: Script) -> LoadRe
         MedusaError: a peer or a call failed; a note has the ends of the peers' logs.
     """
     async with open_federation(keep=options.keep) as federation:
-        return await _run(federation, options, board, script)
+        return await _run(federation, options, board, course)
 
 
 async def _run(
-    federation: Federation, options: Options, board: LoadBoard, script: Script
+    federation: Federation, options: Options, board: LoadBoard, course: script.Script
 ) -> LoadResult:
-    traces = await trio.to_thread.run_sync(generate, options.seed, len(EVERYBODY) * SENSORS, ROWS)
+    traces = await trio.to_thread.run_sync(
+        generate, options.seed, len(script.EVERYBODY) * script.SENSORS, ROWS
+    )
     async with trio.open_nursery() as nursery, AsyncExitStack() as closing:
         cast = Cast(federation, closing, nursery, board)
         observer = Observer(cast.clients, board)
-        play = Play(script, cast, observer, board, options.step_s)
+        play = Play(course, cast, observer, board, options.step_s)
         speed = await play.prepare(traces, nursery)
-        steps = await play.steps(traces[-SENSORS:], speed)
+        steps = await play.steps(traces[-script.SENSORS :], speed)
         with board.stage("end"):
             await cast.finish()
         nursery.cancel_scope.cancel()
@@ -153,15 +137,15 @@ class Cast:
         self._nursery = nursery
         self._board = board
         self.clients: dict[str, AsyncMedusaClient] = {}
-        self.players: dict[str, list[Player]] = {}
+        self.players: dict[str, list[script.Player]] = {}
         self._peers: dict[str, Peer] = {}
-        self._answers: dict[Watch, list[Row]] = {}
-        self._ended: dict[Watch, trio.Event] = {}
+        self._answers: dict[script.Watch, list[Row]] = {}
+        self._ended: dict[script.Watch, trio.Event] = {}
 
-    def peer(self, place: Place) -> Peer:
+    def peer(self, place: script.Place) -> Peer:
         return self._peers[place.participant]
 
-    async def enter(self, place: Place) -> None:
+    async def enter(self, place: script.Place) -> None:
         """Start the peer of a place: the first one founds the federation."""
         self._federation.config = place.config
         make = self._federation.admit if self._federation.peers else self._federation.found
@@ -172,7 +156,7 @@ class Cast:
         self.clients[place.participant] = client
         await self._federation.together()
 
-    async def perform(self, place: Place, traces: Sequence[pa.Table], speed: float) -> None:
+    async def perform(self, place: script.Place, traces: Sequence[pa.Table], speed: float) -> None:
         """Publish its streams, start its queries, receive their answers, and post.
 
         Args:
@@ -190,12 +174,12 @@ class Cast:
             self._nursery.start_soon(self._receive, client, watch)
         self.players[place.participant] = []
         for number, (trace, stream) in enumerate(zip(traces, streams, strict=True)):
-            tape = Tape(trace, number * AHEAD_S)
-            player = Player(tape, client, stream.name, speed, self._count)
+            tape = script.Tape(trace, number * script.AHEAD_S)
+            player = script.Player(tape, client, stream.name, speed, self._count)
             self.players[place.participant].append(player)
             self._nursery.start_soon(player.run)
 
-    async def _receive(self, client: AsyncMedusaClient, watch: Watch) -> None:
+    async def _receive(self, client: AsyncMedusaClient, watch: script.Watch) -> None:
         async for epoch in to_its_end(client, watch.answer, subscriber="testnet-load"):
             rows = watch.rows_of(epoch.table)
             self._answers[watch] += rows
@@ -234,7 +218,7 @@ class Cast:
             for sensor, player in enumerate(players):
                 place = (participant, sensor)
                 watches = [each for each in self._answers if (each.owner, each.sensor) == place]
-                wanted = expected(player.posted, watches)
+                wanted = script.expected(player.posted, watches)
                 found += [
                     each.answer for each in watches if sorted(self._answers[each]) != wanted[each]
                 ]
@@ -245,9 +229,9 @@ class Play:
     """The steps, one after the other."""
 
     def __init__(
-        self, script: Script, cast: Cast, observer: Observer, board: LoadBoard, step_s: float
+        self, course: script.Script, cast: Cast, observer: Observer, board: LoadBoard, step_s: float
     ) -> None:
-        self._script = script
+        self._course = course
         self._cast = cast
         self._observer = observer
         self._board = board
@@ -255,16 +239,16 @@ class Play:
 
     async def prepare(self, traces: list[pa.Table], nursery: trio.Nursery) -> float:
         """Run the founders with their own load, without contracts; returns the traffic's speed."""
-        founders = self._script.founders
+        founders = self._course.founders
         with self._board.stage("start"):
             for place in founders:
                 await self._cast.enter(place)
                 self._board.say("start", f"{place.letter} is {place.participant}")
         with self._board.stage("define"):
             for index, place in enumerate(founders):
-                theirs = traces[index * SENSORS : (index + 1) * SENSORS]
+                theirs = traces[index * script.SENSORS : (index + 1) * script.SENSORS]
                 await self._cast.perform(place, theirs, FIRST_SPEED)
-            streams = len(founders) * SENSORS
+            streams = len(founders) * script.SENSORS
             self._board.say("define", f"{self._cast.questions} queries over {streams} streams")
         nursery.start_soon(self._observer.run)
         with self._board.stage("calibrate"):
@@ -273,21 +257,21 @@ class Play:
     async def _calibrate(self) -> float:
         """Choose the speed of the traffic so that a task's load is `TASK_UNITS`."""
         speed = FIRST_SPEED
-        tasks = sum(place.tasks for place in self._script.founders)
-        await self._until_work(*self._script.founders)
-        for _ in range(self._script.rounds):
+        tasks = sum(place.tasks for place in self._course.founders)
+        await self._until_work(*self._course.founders)
+        for _ in range(self._course.rounds):
             await self._fresh_means()
             load = sum(load.load for load in self._board.recent.means().values()) / tasks
             self._board.say("calibrate", f"a task is {load:.2f} units at {speed:.0f} s of trace/s")
-            if abs(load / TASK_UNITS - 1) <= CLOSE:
+            if abs(load / script.TASK_UNITS - 1) <= CLOSE:
                 break
             # at most doubled or halved at once, because the measurement may still be settling
-            speed *= min(max(TASK_UNITS / max(load, 0.01), 0.5), 2.0)
-            for place in self._script.founders:
+            speed *= min(max(script.TASK_UNITS / max(load, 0.01), 0.5), 2.0)
+            for place in self._course.founders:
                 self._play(place, speed)
         return speed
 
-    async def _until_work(self, *places: Place) -> None:
+    async def _until_work(self, *places: script.Place) -> None:
         """Wait until their JVMs run, have done some work, and are warm."""
 
         def idle() -> str:
@@ -296,13 +280,13 @@ class Play:
         async with while_moving("until a task has worked at each peer", idle):
             while idle():
                 await self._observer.next_look()
-        await trio.sleep(self._script.warm_s)
+        await trio.sleep(self._course.warm_s)
 
-    def _has_worked(self, place: Place) -> bool:
+    def _has_worked(self, place: script.Place) -> bool:
         sample = self._board.samples[-1] if self._board.samples else Sample(0.0, {})
         return place.participant in sample.loads and sample.loads[place.participant].load > 0
 
-    def _play(self, place: Place, speed: float) -> None:
+    def _play(self, place: script.Place, speed: float) -> None:
         for player in self._cast.players[place.participant]:
             player.speed = speed
 
@@ -321,19 +305,19 @@ class Play:
         """
 
         async def sign() -> None:
-            for agreement in self._script.agreements:
+            for agreement in self._course.agreements:
                 await self._agree(agreement)
 
         async def join() -> None:
-            await self._cast.enter(D)
-            await self._cast.perform(D, traces, speed)
-            await self._until_work(D)
+            await self._cast.enter(script.D)
+            await self._cast.perform(script.D, traces, speed)
+            await self._until_work(script.D)
 
         async def sign_with_d() -> None:
-            await self._agree(WITH_D)
+            await self._agree(script.WITH_D)
 
         shed = await self._step("shed", sign, is_relieved)
-        if not self._script.whole:
+        if not self._course.whole:
             return (shed,)
         return (
             shed,
@@ -344,15 +328,17 @@ class Play:
 
     async def _raise(self, speed: float) -> None:
         """Play B's traffic faster and faster, until all peers together are overloaded."""
-        for power in range(1, RAISES + 1):
-            self._play(B, speed * RAISE**power)
-            self._board.say("rise", f"{speed * RAISE**power:.0f} s of trace/s")
+        for power in range(1, script.RAISES + 1):
+            self._play(script.B, speed * script.RAISE**power)
+            self._board.say("rise", f"{speed * script.RAISE**power:.0f} s of trace/s")
             await self._fresh_means()
             loads = self._board.recent.means().values()
-            if sum(load.load for load in loads) > OVERLOAD * sum(load.capacity for load in loads):
+            if sum(load.load for load in loads) > script.OVERLOAD * sum(
+                load.capacity for load in loads
+            ):
                 return
 
-    async def _agree(self, agreement: Agreement) -> None:
+    async def _agree(self, agreement: script.Agreement) -> None:
         one, other = self._cast.peer(agreement.one), self._cast.peer(agreement.other)
         await agree(one, other, *agreement.proposal())
 
@@ -388,7 +374,7 @@ class Play:
         )
 
     async def _until(self, wanted: Callable[[tuple[Load, ...]], bool]) -> None:
-        settling = Settling(self._script.hold_s)
+        settling = Settling(self._course.hold_s)
         # the first means are of few samples, and smoothed load lags its cause
         await trio.sleep(self._board.mean_s)
         while True:

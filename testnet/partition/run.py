@@ -18,16 +18,7 @@ from medusa.testnet.kit.patience import until, while_moving
 from medusa.testnet.kit.peers import CONFIG, Federation, Peer, open_federation
 from medusa.testnet.kit.picture import draw
 from medusa.testnet.kit.stages import Stages
-from medusa.testnet.partition.chain import (
-    FAR_OWNER,
-    NEAR_OWNER,
-    SCHEMA,
-    Source,
-    output,
-    query,
-    sensor_of,
-    sources,
-)
+from medusa.testnet.partition import chain
 from medusa.testnet.partition.figures import (
     REPLICA,
     Heard,
@@ -70,6 +61,7 @@ class Cast:
     """The peers of the demonstration.
 
     Args:
+        length: of the chain.
         replica: the first server is on the far side as well, with a replica on the near one: the
             poster's B and R, where the sources are at A and the client asks C.
 
@@ -78,10 +70,10 @@ class Cast:
         servers: in the order of the chain; the client asks the last. replica: that of the first.
     """
 
-    def __init__(self, federation: Federation, chain: int, *, replica: bool) -> None:
+    def __init__(self, federation: Federation, length: int, *, replica: bool) -> None:
         self._federation = federation
-        self._federation.config = f"{PEER_CONFIG}{EPOCH_S * (chain + 1 + replica):.2f}\n"
-        self._chain = chain
+        self._federation.config = f"{PEER_CONFIG}{EPOCH_S * (length + 1 + replica):.2f}\n"
+        self._length = length
         self._replicated = replica
         self.source: Peer
         self.servers: list[Peer] = []
@@ -106,25 +98,25 @@ class Cast:
     @property
     def answers(self) -> str:
         """The last server's output stream."""
-        return output(self._chain - 1)
+        return chain.output(self._length - 1)
 
     async def enter(self, report: Callable[[str], None]) -> None:
         """Start all peers, and wait until they know each other."""
-        servers = [f"server{number + 1}" for number in range(self._chain)]
+        servers = [f"server{number + 1}" for number in range(self._length)]
         near = [*servers, REPLICA] if self._replicated else servers
-        roles = {"source": FAR_OWNER, **dict.fromkeys(near, NEAR_OWNER)}
+        roles = {"source": chain.FAR_OWNER, **dict.fromkeys(near, chain.NEAR_OWNER)}
         peers = await enter(self._federation, roles, report)
         self.source, self.replica = peers["source"], peers.get(REPLICA)
         self.servers = [peers[name] for name in servers]
 
-    async def define(self, sources: tuple[Source, ...], bound_s: float) -> None:
+    async def define(self, sources: tuple[chain.Source, ...], bound_s: float) -> None:
         """Publish the sources and a query on each server, and start all."""
-        await publish(self.source, (SCHEMA,))
+        await publish(self.source, (chain.SCHEMA,))
         for source, peer in zip(sources, self.homes, strict=True):
             await publish(peer, streams=(source.stream,))
         for number, peer in enumerate(self.servers):
             standby = self.replica if not number else None
-            work = query(number, bound_s, "" if standby is None else standby.id)
+            work = chain.query(number, bound_s, "" if standby is None else standby.id)
             await publish(peer, queries=(work,))
 
     async def replica_is_ready(self) -> None:
@@ -141,7 +133,7 @@ class Cast:
         async with open_medusa(self.servers[-1].home.folder) as client:
             (last,) = (await client.status(federation=False)).peers
         producers = {each.name: each.producer for each in last.streams if each.role == "follower"}
-        wanted = producers.get(output(self._chain - 2), "")
+        wanted = producers.get(chain.output(self._length - 2), "")
         return next((peer for peer in self.all if peer.id == wanted), None)
 
 
@@ -152,7 +144,7 @@ class Play:
         self, options: Options, cast: Cast, links: Links, run: Observations, stages: Stages
     ) -> None:
         self._options = options
-        self._sources = sources(options.missing, replica=options.replica)
+        self._sources = chain.sources(options.missing, replica=options.replica)
         self._cast = cast
         self._links = links
         self._run = run
@@ -176,7 +168,7 @@ class Play:
             trio.open_nursery() as nursery,
         ):
             sensors = [
-                sensor_of(poster, source, self._run.posted)
+                chain.sensor_of(poster, source, self._run.posted)
                 for poster, source in zip((far, near, near), self._sources, strict=True)
             ]
             nursery.start_soon(self._follow, client)
