@@ -177,4 +177,4 @@ __all__ = [
 
 for _public in list(globals().values()):
     if isinstance(_public, type) and issubclass(_public, MedusaError):
-        _public.__module__ = "medusa"  # as tracebacks show them: `medusa.NotFoundError`
+        _public.__module__ = "medusa"  # tracebacks show the name `medusa.NotFoundError`

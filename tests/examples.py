@@ -6,6 +6,6 @@ from hypothesis import settings
 
 
 def examples(few: int, *, soak: int) -> int:
-    """Return the number of examples. few: in `make test`; soak: in `make soak`, which looks for new
-    ones."""
+    """Return the number of examples. few: the number in `make test`; soak: the number in `make
+    soak`, which looks for new examples."""
     return soak if settings.get_current_profile_name() == "soak" else few

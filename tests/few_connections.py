@@ -8,7 +8,8 @@ from medusa.testnet.connections.generate import generate
 from medusa.testnet.connections.traces import write_trace
 
 ROWS = 50_000
-"""With a hundred answers, some of each kind; a demonstration has four times as many."""
+"""The number of rows: they give a hundred answers, some of each kind; a demonstration has four
+times as many rows."""
 
 
 def few_connections(folder: Path, seed: int, networks: int) -> tuple[Path, ...]:

@@ -7,6 +7,6 @@ from medusa.overlay.clients import Clients
 
 
 def owner_clients(token: bytes) -> Clients:
-    """Return the holders of that one token, which allows everything."""
+    """Return the holders of that one token, which gives all rights."""
     tokens = (ClientToken.of(OWNER, token),)
     return Clients(lambda: tokens)

@@ -9,10 +9,10 @@ if TYPE_CHECKING:
     from medusa.engine.spark.session import Spark
 
 SHARED: Final[list[Spark]] = []
-"""It, once a test has taken it."""
+"""The shared Spark, once a test has taken it."""
 
 
 def stop_shared() -> None:
-    """Stop it, if it runs; the next test that takes it starts it again."""
+    """Stop the shared Spark, if it runs; the next test that takes it starts it again."""
     for spark in SHARED:
         spark.stop()

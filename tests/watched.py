@@ -23,7 +23,7 @@ class Watched(Events):
         self.tell()
 
     def tell(self) -> None:
-        """Wake the waiting tasks after a change that is no event."""
+        """Wake the waiting tasks after a change that is not an event."""
         self._noted.set()
         self._noted = trio.Event()
 
@@ -38,5 +38,5 @@ class Watched(Events):
         return any(text in event.text for event in self.recent())
 
     async def saw(self, text: str) -> None:
-        """Returns once an event contains the text."""
+        """Return once an event contains the text."""
         await self.until(lambda: self.told(text))

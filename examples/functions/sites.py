@@ -7,6 +7,6 @@ NETWORKS = [(ipaddress.ip_network(network), city) for network, city in OFFICES.i
 
 
 def site(address: str) -> str | None:
-    """The city of an address; null: none of ours."""
+    """Return the city of an address; null if the address is not one of ours."""
     parsed = ipaddress.ip_address(address)
     return next((city for network, city in NETWORKS if parsed in network), None)

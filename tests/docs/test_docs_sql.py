@@ -23,7 +23,8 @@ from medusa.tools.commands.in_text import InTextError, in_file
 
 REPOSITORY: Final = Path(__file__).parents[2]
 NAMES: Final = ("queries", "streams", "windows", "joins", "functions", "history", "availability")
-"""In the order in which a reader takes them: an example reads streams of those before."""
+"""The streams' names in the order in which a reader takes them: an example may read the streams of
+earlier examples."""
 
 PAGE: Final = "\n".join((REPOSITORY / f"docs/reference/{name}.md").read_text() for name in NAMES)
 BASE: Final = "medusa://mit.edu"
@@ -38,7 +39,8 @@ ROWS: Final = [re.match(r"\| (`+) ?(.*?) ?\1 \|", row) for row in TABLE.splitlin
 
 
 class Reader:
-    """Reads the blocks of the pages in order: each may read the streams of those before."""
+    """Reads the blocks of the pages in order: each block may read the streams of the earlier
+    blocks."""
 
     def __init__(self) -> None:
         self.streams: dict[str, Schema] = {}

@@ -35,7 +35,7 @@ def spark(shared_spark: Spark) -> Spark:
 
 @pytest.fixture
 def spark_stopped(shared_spark: Spark) -> None:
-    """Stop the shared Spark for a test that starts one of its own."""
+    """Stop the shared Spark for a test that starts another one."""
     shared_spark.stop()
 
 

@@ -30,7 +30,7 @@ class Order(msgspec.Struct, frozen=True):
 
     Attributes:
         when: before the step runs, or after it has returned.
-        call: which one since this order was given, 1 for the next.
+        call: the number of the call since the order was written, 1 for the next call.
     """
 
     point: Failpoint
@@ -64,7 +64,8 @@ def disarm(home: Path) -> None:
 
 
 class Crasher:
-    """Ends the process by the order in a peer's home. kill: in a real peer it never returns."""
+    """Ends the process according to the order in a peer's home. kill: ends the process; in a real
+    peer it never returns."""
 
     def __init__(self, home: Path, kill: Callable[[], Any]) -> None:
         self._file = home / FILE
@@ -72,7 +73,7 @@ class Crasher:
         self._calls: Counter[tuple[Order, int]] = Counter()
 
     def reach(self, point: Failpoint, when: When) -> None:
-        """Die here, if the order says so."""
+        """Kill the process here, if the order says so."""
         try:
             given = self._file.stat().st_mtime_ns
             order = msgspec.json.decode(self._file.read_bytes(), type=Order)
@@ -87,7 +88,7 @@ class Crasher:
 
 
 def die() -> NoReturn:
-    """Die as by a signal from outside, without a chance to clean up."""
+    """Kill the process as a signal from outside does, without a chance to clean up."""
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("SIGKILL was survived")
 

@@ -40,7 +40,8 @@ from medusa.tools.home.founding import make_peer, make_sibling
 PATIENCE_S = 10.0
 
 LOOK_S, LONGER, LONGEST_S = 0.005, 1.2, 0.04
-"""The first pause between two looks at a state, by how much each is longer, and the longest."""
+"""The first pause between two looks at a state, the factor by which each pause is longer than the
+one before, and the longest pause."""
 
 T = TypeVar("T")
 
@@ -203,7 +204,8 @@ class Place:
 
 
 Switch = tuple[trio.Event, trio.Event]
-"""Told to end, and over."""
+"""Two events for the task of a context: the first tells it to leave the context, the second is set
+once it has left."""
 
 
 async def _close(switch: Switch) -> None:
@@ -258,8 +260,8 @@ class Cluster:
         return place
 
     async def settle_all(self, *participants: str) -> list[Place]:
-        """Start a peer for each name, until they know each other; a repeated name gives a
-        sibling."""
+        """Start a peer for each name, and wait until the peers know each other; a repeated name
+        gives a sibling."""
         places: list[Place] = []
         for participant in participants:
             known = any(place.participant == participant for place in places)
@@ -315,7 +317,8 @@ class Cluster:
             await _close(self._clients.pop())
 
     async def _enter(self, opened: AbstractAsyncContextManager[T]) -> tuple[T, Switch]:
-        """Enter the context in a task of its own, which leaves it when the first event is set."""
+        """Enter the context in a task of its own, which leaves the context when the first event is
+        set."""
         told, over = switch = trio.Event(), trio.Event()
 
         async def run(task_status: trio.TaskStatus[T]) -> None:

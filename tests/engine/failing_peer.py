@@ -46,7 +46,7 @@ _NUMBERS: Final = {
     "renameat2": 316,
     "pwritev2": 328,
 }
-"""Of x86-64."""
+"""Numbers of system calls on x86-64."""
 
 _SECCOMP: Final = 317
 _NO_NEW_PRIVILEGES: Final = 38
@@ -65,12 +65,13 @@ class Order(msgspec.Struct, frozen=True):
 
 
 def possible() -> bool:
-    """Whether this machine can run such a peer."""
+    """Whether this machine can run a peer whose system calls fail."""
     return sys.platform == "linux" and platform.machine() == "x86_64"
 
 
 def fail(home: Path, order: Order) -> None:
-    """Let the disk of the peer that runs in `home` fail; it fails once the file has disappeared."""
+    """Let the disk of the peer that runs in `home` fail; the disk fails once the file of the order
+    has disappeared."""
     file = home / FILE
     file.with_suffix(".new").write_bytes(msgspec.json.encode(order))
     file.with_suffix(".new").rename(file)
@@ -82,7 +83,7 @@ def install(order: Order) -> None:
     plain = [_NUMBERS[call] for call in order.calls if call != "write"]
     for place, number in enumerate(plain):
         program.append((_EQUAL, len(plain) - place + 3, 0, number))
-    # what is written to standard output and error is nobody's file
+    # writes to standard output and standard error do not fail
     program.append((_EQUAL, 0, 2, _NUMBERS["write"] if "write" in order.calls else 0xFFFF))
     program.append((_LOAD, 0, 0, _FIRST_ARGUMENT_AT))
     program.append((_ABOVE, 1, 0, _STANDARD_ERROR))

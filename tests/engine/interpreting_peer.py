@@ -15,11 +15,11 @@ import crashing_peer
 from medusa.overlay.events import Events
 
 ROW_S: Final = "MEDUSA_TEST_ROW_S"
-"""In the environment: the CPU seconds that each row is said to have taken."""
+"""An environment variable: the CPU seconds that each row is reported to have taken."""
 
 
 def main() -> None:
-    # In place of the module that imports PySpark.
+    # This module takes the place of the module that imports PySpark.
     name = "medusa.engine.spark.executor"
     sys.modules[name] = ModuleType(name)
     sys.modules[name].open_executor = open_executor  # type: ignore[attr-defined]

@@ -31,10 +31,11 @@ MOVES: Final[dict[tuple[At, At], list[Order]]] = {
     ],
     ("worker", "owner"): [*both(Failpoint.MOVE_RELEASE), *both(Failpoint.ASSIGNMENT_DROP)],
 }
-"""Who is killed, and where the task is being moved: from its owner to the worker, or back."""
+"""The killed peer, and where the task is being moved: from its owner to the worker, or back."""
 
 FORGETTING: Final = both(Failpoint.LOG_FORGET)
-"""The owner of a task, while it drops rows that it needs no more: they are where the task is."""
+"""The owner of a task is killed while it drops rows that it no longer needs, since the task runs
+elsewhere."""
 
 MODIFYING: Final[list[tuple[Role, Order]]] = [
     *(("primary", order) for order in both(Failpoint.MODIFICATION_DECIDE)),
@@ -110,4 +111,4 @@ SWEEPS: Final[dict[str, list[Order]]] = {
     "making views": MAKING_VIEWS,
     "deleting views": DELETING_VIEWS,
 }
-"""All of them: each order of a sweep kills a peer, or the sweep fails."""
+"""All sweeps: each order of a sweep kills a peer, or the sweep fails."""

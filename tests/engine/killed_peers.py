@@ -21,8 +21,8 @@ def let_crash(folder: Path, monkeypatch: pytest.MonkeyPatch, *, interpreting: bo
     """Let every `medusa-peer` obey orders to die from now on.
 
     Args:
-        folder: for its program.
-        interpreting: it has no JVM, see `interpreting_peer`.
+        folder: where the program is put.
+        interpreting: the peers have no JVM, see `interpreting_peer`.
     """
     name = "interpreting_peer.py" if interpreting else "crashing_peer.py"
     script = folder / "medusa-peer"
@@ -43,7 +43,7 @@ class Victim:
         arm(self._peer.home.folder, order)
 
     async def revive(self) -> None:
-        """Start the peer again once it has died of the order."""
+        """Start the peer again once it has died of its order."""
         assert self._peer.process is not None
         with trio.fail_after(DEADLINE_S):
             await self._peer.process.wait()
@@ -62,8 +62,8 @@ QUIET_S = 1.0
 
 
 async def who_is_home(peers: list[Peer], stream: str = STREAM) -> Peer | None:
-    """Return the leader by the peers' own reports; if two claim to be leader, the later one is the
-    one that took over from the other."""
+    """Return the leader by the peers' own reports; if two claim to be leader, return the one of the
+    later term."""
     for peer in peers:
         if not peer.alive:
             continue

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 INTERVALS: Final = "MEDUSA_TEST_INTERVALS"
-"""In the environment: what `intervals` gives."""
+"""The environment variable with the value of `intervals`."""
 
 
 def intervals(**sections: object) -> str:

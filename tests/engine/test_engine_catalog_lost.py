@@ -54,7 +54,7 @@ def make_folder(path: Path) -> None:
 
 
 WIDE = tuple(Field(f"field_number_{number}", FieldType.LONG) for number in range(60))
-"""Its record cannot hold it: its body is fetched."""
+"""A description that is too long for a record: peers fetch its body."""
 
 
 async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, set[str]]:
@@ -77,8 +77,8 @@ async def found_by(client: AsyncMedusaClient, name: str) -> None:
         while True:
             try:
                 found = await client.lookup_object(name)
-                assert found.entries or found.private  # a schema that no stream has yet
-            except MedusaError:  # until its publisher has told of it again
+                assert found.entries or found.private  # a schema that no stream uses yet
+            except MedusaError:  # until its publisher has published it again
                 await trio.sleep(0.05)
             else:
                 return
@@ -93,7 +93,7 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client:
         owned = await own_something(mit, client)
-    for place in (utah, mit):  # nobody else remembers it either
+    for place in (utah, mit):  # the other peer does not remember it, either
         await cluster.stop(place)
         damage(catalog_of(place))
     for place in (mit, utah):
@@ -120,7 +120,7 @@ async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_ove
     late = Schema(one.name("x"), (Field("late", FieldType.LONG),))
     await cluster.stop(two)
     for place, other, schema in ((one, two, early), (two, one, late)):
-        # as if it could not know that there is another that may have defined it
+        # as if the peer could not rule out that another peer defined it
         place.up.engine.catalog._finder._is_ours_to_deny = _denied
         async with place.client() as client:
             await client.create_schema(schema)

@@ -73,7 +73,7 @@ async def knows_its_own(place: Place, boundary: int) -> None:
         assert place.name("unused") in listed["schema"]
         for path in ("s", "odds", "odd", "unused"):
             assert (await client.lookup_object(place.name(path))).entries
-        # the same definition again is no error, another one is
+        # creating the same definition again is no error, another definition is an error
         await client.create_stream(StreamDefinition(place.name("s"), place.name("event")))
         await client.post_event(place.name("s"), rows([(boundary - 1, 7)]), boundary=boundary)
         await client.flush()
@@ -96,7 +96,7 @@ async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
         await cluster.start(mit)
         await knows_its_own(mit, boundary)
         told = [text for text in mit.errors() if "clock" in text]
-        if off_s < earlier_s:  # behind what it published
+        if off_s < earlier_s:  # behind the boundary that it published
             assert any("set it" in text and shown(mit.wall())[:13] in text for text in told)
 
 
@@ -125,7 +125,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
         assert await received(subscription, 1) == [(after, 2 * after + 1)]
         assert mit.name("s") in (await far.list_objects()).names["stream"]
         assert (await far.lookup_object(mit.name("ticking"))).entries
-    # what others agree with is followed
+    # the peer follows the time on which other peers agree
     until_s = mit.wall() + 1 + (wrong_s if abs(wrong_s) <= AGREE_S else 0)
     arrived = await received(client.subscribe(mit.name("arriving")), 4)
     assert begun - 1 <= arrived[0][0] / 1e6 <= arrived[-1][0] / 1e6 <= until_s
@@ -173,7 +173,8 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
     mit.clock_off_s = -50 * MINUTE
     await cluster.start(mit)
     await until(lambda: any("whose clock" in text for text in mit.errors()))
-    async with mit.client(patience_s=0.5) as doubtful:  # it does not say that there is none
+    # the peer does not claim that there is no such stream
+    async with mit.client(patience_s=0.5) as doubtful:
         with pytest.raises(UnavailableError, match=r"other clocks contradict ours.*set it"):
             await doubtful.lookup_object(utah.name("there"))
         assert (await doubtful.lookup_object(mit.name("s"))).entries
@@ -181,7 +182,7 @@ async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
     assert shown(mit.wall())[:13] in error
     assert shown(utah.wall())[:13] in error
     assert "set the one that is wrong" in error
-    # and when it is set, what it says is believed again, though it said so before
+    # and once the clock is set, the peer trusts it again, although it named the same time before
     mit.clock_off_s = 0.0
     await until(lambda: abs(mit.up.engine.overlay.clock() - mit.wall()) < 1)
     client = await cluster.open(mit.client(producer="q"))
@@ -251,13 +252,13 @@ async def test_a_stream_far_behind_its_clock_is_not_taken_there_before_it_is_con
         await trio.sleep(0.3)
     now_us = int(mit.wall() * 1e6)
     assert mit.state("ticking").log.boundary <= now_us
-    # a clock that has stood for long enough is believed
+    # a peer trusts a clock that has not moved for long enough
     await cluster.stop(mit)
     mit.overlay_timing = dataclasses.replace(QUICK, clock_hold_s=0.2)
     mit.clock_off_s = 2 * DAY
     await cluster.start(mit)
     await until(lambda: mit.state("ticking").log.boundary > now_us + 1.9 * DAY * 1e6)
-    # and one whose boundary is ahead of the clock says so
+    # and a stream whose boundary is ahead of the clock reports it
     await cluster.stop(mit)
     mit.clock_off_s = 0.0
     await cluster.start(mit)

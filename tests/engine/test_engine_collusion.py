@@ -23,7 +23,7 @@ ACCUSED_S = 4.0
 
 
 ATTEMPTS = 5
-"""How often the scenario is tried, if a busy machine makes peers lose each other."""
+"""The number of tries of the scenario, since peers may lose each other on a busy machine."""
 LOOK_S = 0.02
 PAUSE_S = 0.2
 """One probe interval of the `local` preset: if all peers stand still for longer, they may lose one

@@ -38,8 +38,8 @@ def place(folder: Path, *, found: str | None = "cluster") -> Place:
 
 
 async def refused(place: Place, kind: type[MedusaError], text: str, **listen: Address) -> None:
-    """Check that the peer does not start, that one line says why, and that no trace of a running
-    peer remains."""
+    """Check that the peer does not start, that one line gives the reason, and that no trace of a
+    running peer remains."""
     config = place.config
     overlay = dataclasses.replace(config.overlay, listen=listen.get("overlay", ("127.0.0.1", 0)))
     client = dataclasses.replace(config.client, listen=listen.get("client", ("127.0.0.1", 0)))
@@ -179,7 +179,7 @@ async def test_status_and_lists_with_a_peer_away(cluster: Cluster) -> None:
     assert gone in listed.unreachable
     assert own in listed.names["stream"]
     assert set(found.entries) == {"stream", "producer"}
-    # what is there but cannot be reached is not called unknown
+    # an existing object that cannot be reached is not called unknown
     with pytest.raises(UnavailableError), trio.fail_after(DEADLINE_S):
         async with mit.client(patience_s=0.2) as impatient:
             await anext(impatient.subscribe(theirs))

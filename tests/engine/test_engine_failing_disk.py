@@ -101,7 +101,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
         writes_fail = order.calls in (WRITES, EVERYTHING)
         syncs_fail = fsync and set(SYNCS) <= set(order.calls)
         assert refusals == (2 if writes_fail or syncs_fail else 0)
-        # it goes on to serve, to be asked, and to refuse
+        # the peer goes on to serve streams, to answer questions, and to refuse posts
         with pytest.raises(MedusaError):
             await client.create_stream(StreamDefinition(f"{STREAM}2", schema_of("mit.edu").name))
         async with client.subscribe(STREAM) as reader:
@@ -130,7 +130,8 @@ async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
         for number in range(5):
             await client.post_event(STREAM, rows([(number, number)]), boundary=number)
             await client.flush()
-        with trio.fail_after(DEADLINE_S):  # what is in the journal alone is read before it fails
+        # rows that only the journal has are read before the disk fails
+        with trio.fail_after(DEADLINE_S):
             rows_in_log = partial(peer.home.folder.glob, "data/streams/*/log/*_4.parquet")
             while not list(rows_in_log()):  # noqa: ASYNC110 - the disk tells nobody
                 await trio.sleep(0.01)

@@ -15,7 +15,7 @@ from tools_xmlrpc import OpenStock, stock_clients
 
 @pytest.fixture(scope="session")
 def siege() -> Iterator[Siege]:
-    """Give the siege: its peers are processes, and a thread drives it."""
+    """Give a siege; its peers are processes, and a thread drives it."""
     opened: SimpleQueue[tuple[Siege, trio.lowlevel.TrioToken, trio.Event] | BaseException]
     opened = SimpleQueue()
 

@@ -34,7 +34,8 @@ def message(
     metadata: Mapping[str, str] | None = None,
     compression: int | None = None,
 ) -> bytes:
-    """Return a record batch message with any claims. nodes: (length, null count) by column."""
+    """Return a record batch message whose metadata is as given, true or not. nodes: (length, null
+    count) by column."""
     builder = flatbuffers.Builder(1024)
     pairs = _key_values(builder, metadata or {})
     codec = None
@@ -69,9 +70,9 @@ def stream(schema: pa.Schema, messages: Iterable[bytes]) -> bytes:
 
 
 def bomb(schema: pa.Schema, rows: int, codec: str = "zstd") -> bytes:
-    """Return a body whose columns of zeros are compressed as in Arrow 0.17: a V4 message that says
-    so in its custom metadata, with an empty slot `compression`. All fields have a fixed width and
-    are not nullable."""
+    """Return a body whose columns of zeros are compressed as in Arrow 0.17: a V4 message that names
+    the codec in its custom metadata, with an empty slot `compression`. All fields have a fixed
+    width and are not nullable."""
     body = bytearray()
     buffers: list[Span] = []
     for field in schema:
@@ -95,8 +96,8 @@ def overlapping(schema: pa.Schema, rows: int) -> bytes:
 
 
 def padded(table: pa.Table, size: int) -> bytes:
-    """Return the table's one batch in a message body of at least `size` bytes, most of them
-    unused."""
+    """Return the table's one batch in a message body of at least `size` bytes, most of them without
+    use."""
     (batch,) = table.combine_chunks().to_batches()
     body = bytearray()
     buffers: list[Span] = []

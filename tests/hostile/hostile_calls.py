@@ -25,13 +25,13 @@ from medusa.overlay.errors import InternalError, MedusaError
 from medusa.overlay.rpc import EndOfCall, Service
 
 ANSWER_S: Final = 2.0
-"""How long a call may take that waits for nothing, seconds."""
+"""The greatest duration of a call that waits for nothing, in seconds."""
 
 TRIES: Final = 5
-"""How often a late call is made again, alone: the machine may have been slow."""
+"""How often a late call is repeated alone, since the machine may have been slow."""
 
 LOOK_S: Final = 1.0
-"""How long a call is looked at that may wait for longer, seconds."""
+"""How long the test watches a call that may wait for longer, in seconds."""
 
 WAITS: Final = "waits"
 
@@ -75,14 +75,14 @@ TEXTS: Final = (
 
 WAITING: Final = frozenset(
     {
-        "post_event",  # for the next post
+        "post_event",  # waits for the next post
         "subscribe",  # for ever
-        "task.input",  # until the worker has all of it
-        "replica.read",  # for the next checkpoint
-        "leader.follow",  # for what the leader ships
-        "create_stream",  # for the voters of a stream with k_safety, `homes.FOUND_S`
-        "move_task",  # for the new worker, `Timing.prepare_s`
-        "locate",  # for the first epoch of a stream, `locating.FIRST_S`
+        "task.input",  # waits until the worker has the whole input
+        "replica.read",  # waits for the next checkpoint
+        "leader.follow",  # waits for the entries that the leader ships
+        "create_stream",  # waits for the voters of a stream with k_safety, `homes.FOUND_S`
+        "move_task",  # waits for the new worker, `Timing.prepare_s`
+        "locate",  # waits for the first epoch of a stream, `locating.FIRST_S`
     }
 )
 """Methods whose calls may wait by design, as a pull does; they end when their caller leaves."""
@@ -94,16 +94,16 @@ FOLLOWING: Final[Mapping[str, tuple[type[Struct], ...]]] = {
     "replica.read": (Acknowledge,),
     "leader.follow": (Plan, Shipped),
 }
-"""What the caller of a streaming method says after its request."""
+"""The messages that the caller of a streaming method sends after its request."""
 
 
 class Generator:
     """
     Args:
-        names: of things that exist: objects, peers (hex), participants, contracts.
-        blobs: bytes that mean something: documents, digests, ids.
-        samples: messages, and parts of them, that make sense: most of those drawn are one of these
-            with other values in two fields at most.
+        names: names of existing things: objects, peers (hex), participants, contracts.
+        blobs: meaningful bytes: documents, digests, ids.
+        samples: meaningful messages, and parts of messages: most drawn messages are samples with
+            other values in two fields at most.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Generator:
         return made
 
     def body(self) -> bytes:
-        """Draw the bytes beside a message: mostly none."""
+        """Draw the bytes that accompany a message: mostly none."""
         size = self._rng.choice((0, 0, 0, 0, 1, 100, 5_000))
         return self._rng.randbytes(size)
 
@@ -209,7 +209,7 @@ def methods_of(service: Service) -> dict[str, type[Struct]]:
 
 @dataclass(frozen=True)
 class Call:
-    """One call before it is made. who: the name of the caller's connection. said: the messages that
+    """A call before it is made. who: the name of the caller's connection. said: the messages that
     follow the request. finishes: whether the caller announces that no further message follows."""
 
     who: str
@@ -221,7 +221,7 @@ class Call:
 
     @property
     def may_wait(self) -> bool:
-        """Whether it may take longer than `ANSWER_S`."""
+        """Whether the call may take longer than `ANSWER_S`."""
         pulls = isinstance(self.request, ReceiveEvents) and self.request.timeout_s > 0
         return pulls or self.method in WAITING
 
@@ -259,13 +259,13 @@ def drawn(
 
 @dataclass
 class Outcome:
-    """What came of many calls.
+    """The result of many calls.
 
     Attributes:
-        answers: how many calls ended so, by (caller, method, "answer" or "waits" or an error's
-            code).
-        late: calls that were not answered in time in any try. faults: calls that failed inside the
-            peer.
+        answers: the number of calls by (caller, method, result); the result is "answer", "waits" or
+            an error's code.
+        late: calls that were not answered in time in any try.
+        faults: calls that failed inside the peer.
     """
 
     answers: Counter[tuple[str, str, str]] = field(default_factory=Counter)
@@ -274,10 +274,11 @@ class Outcome:
 
 
 async def make(calls: Iterable[Call], connect: Connect, *, at_once: int = 4) -> Outcome:
-    """Make the calls, so many at once, each over its caller's connection. See `TRIES`.
+    """Make the calls, `at_once` of them concurrently, each over its caller's connection. See
+    `TRIES`.
 
     Args:
-        connect: the connection of a caller by its name, dialled again if it broke.
+        connect: returns the connection of the caller of a name, and dials again if it broke.
     """
     outcome, left = Outcome(), iter(calls)
 

@@ -15,8 +15,8 @@ from medusa.tools.daemon.peer import Peer
 async def accuse_for_ever(
     liars: Sequence[Peer], victim: bytes, listeners: Sequence[bytes], every_s: float = 0.02
 ) -> None:
-    """Let each of them send to all peers, again and again, its own claims and those that the others
-    sign."""
+    """Let each of them send to all peers, again and again, its own claims and the claims that the
+    other liars sign."""
     while True:
         heard = max(
             liar.engine.overlay.gossip._detector.members.incarnation(victim) for liar in liars

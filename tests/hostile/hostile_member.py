@@ -36,8 +36,7 @@ _LENGTHS = Layout("!II")
 class HostileMember:
     """
     Attributes:
-        root: its own, which was admitted.
-        membership: of the federation.
+        root: the member's own root, which was admitted. membership: the federation's members.
     """
 
     root: Root
@@ -55,7 +54,7 @@ class HostilePeer:
 
     @asynccontextmanager
     async def wire(self, address: Address) -> AsyncIterator[Wire]:
-        """Connect to the peer at that address, to write any bytes."""
+        """Connect to the peer at that address, to write arbitrary bytes."""
         async with await trio.open_tcp_stream(*address) as socket:
             wire = Wire(await self._greet(socket))
             async with trio.open_nursery() as nursery:
@@ -92,13 +91,13 @@ class HostilePeer:
 
 @dataclass
 class Wire:
-    """Frames written as they are, answers read and counted.
+    """Writes frames unchanged, and reads and counts the answers.
 
     Attributes:
         received: bytes of DATA by stream.
         ended: streams that the other side has reset or finished, with the frame's payload.
-        over: the other side has ended the connection.
-        reads: the socket is read only while this is set.
+        over: whether the other side has ended the connection. reads: the wire reads the socket only
+            while this event is set.
     """
 
     tls: TlsStream
@@ -115,12 +114,12 @@ class Wire:
         await self.tls.send_all(b"".join(frames))
 
     async def call(self, method: str, request: msgspec.Struct, body: bytes = b"") -> int:
-        """Open a call with its request; returns the number of its stream."""
+        """Open a call with its request; return the number of its stream."""
         said = pack(request)
         return await self.announce(method, _LENGTHS.pack(len(said), len(body)) + said + body)
 
     async def announce(self, method: str, data: bytes) -> int:
-        """Open a call with any bytes; returns the number of its stream."""
+        """Open a call with arbitrary bytes; return the number of its stream."""
         self._last += 2
         await self.write(encode(Kind.OPEN, self._last, pack(Opening(method, 16, ""))))
         await self.data(self._last, data)
@@ -141,7 +140,7 @@ class Wire:
             await self.write(encode_header(stream, len(piece)), piece)
 
     async def credit(self, stream: int, limit: int) -> None:
-        """Let the other side send so many bytes on the stream since it was opened."""
+        """Let the other side send so many bytes on the stream in total."""
         await self.write(encode(Kind.CREDIT, stream, LIMIT.pack(limit)))
 
     async def drain(self) -> None:

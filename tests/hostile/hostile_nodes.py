@@ -22,7 +22,7 @@ ID_BITS = 160
 
 
 class Lie(Enum):
-    """The answer to a question."""
+    """How a hostile node answers a question."""
 
     NOTHING = "there are no neighbours and no values; what is stored is thrown away"
     EACH_OTHER = "the nearest are all of us, and there are no values"
@@ -34,8 +34,8 @@ class Lie(Enum):
 
 
 def ids_near(point: bytes, count: int, rng: Random, *, shared_bits: int = 40) -> list[bytes]:
-    """Return ids that begin like `point`, a key or another node's id. In the real world each costs
-    some 2**shared_bits tries; here it costs nothing."""
+    """Return ids that begin like `point`, a key or another node's id. In a real federation each id
+    costs some 2**shared_bits tries; this function takes them without any."""
     free = ID_BITS - shared_bits
     prefix = int.from_bytes(point) >> free << free
     return [(prefix | rng.getrandbits(free)).to_bytes(ID_BITS // 8) for _ in range(count)]
@@ -71,7 +71,7 @@ class Gang:
         return self.members
 
     async def crowd(self, victims: Iterable[Address], every_s: float = 15.0) -> None:
-        """Ping these nodes for ever: each ping is a sign of life of one more node of the gang."""
+        """Ping these nodes for ever: each ping introduces one more node of the gang."""
         victims = list(victims)
         while True:
             for peer_id, wired in self._wires.items():
@@ -100,7 +100,7 @@ class Gang:
     def _reply(self, question: wire.Request) -> wire.Reply | None:
         match question:
             case wire.Ping():
-                return wire.Pong()  # or nobody would keep it
+                return wire.Pong()  # a node that does not answer pings is dropped
             case _ if self.lie is Lie.SILENCE:
                 return None
             case wire.Store(key, value):
@@ -118,7 +118,7 @@ class Gang:
             return []
         target = int.from_bytes(key)
         nearest = sorted(self.members, key=lambda peer: int.from_bytes(peer) ^ target)
-        if self.lie is Lie.CLOSER:  # from the far end on
+        if self.lie is Lie.CLOSER:  # closer to the key, from the far end on
             return nearest[max(0, len(nearest) - self.asked) :][: wire.MAX_NODES]
         return nearest[: wire.MAX_NODES]
 

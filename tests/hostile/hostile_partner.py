@@ -36,10 +36,10 @@ def say(peer: Peer, method: str, *messages: Struct | bytes) -> None:
 
 
 class Bookkeeper:
-    """The settlement of a peer that lies about money: what it is billed, it answers as told.
+    """The settlement of a peer that lies about money: it answers bills as the test says.
 
     Attributes:
-        billed: the receipts that were proposed to it. heard: every letter that came, with its
+        billed: the receipts that were proposed to it. heard: every received letter, with its
             sender.
     """
 
@@ -53,7 +53,7 @@ class Bookkeeper:
         vars(self._settler)["handle"] = self._listen
 
     def answer(self, lie: Callable[[Proposal, Receipt], list[Message]]) -> None:
-        """Let it answer each bill so from now on."""
+        """Let the peer answer each bill in this way from now on."""
 
         def proposed(payee: bytes, proposal: Proposal, _: float) -> list[Effect]:
             receipt = read_receipt(proposal.payload)
@@ -72,6 +72,6 @@ class Bookkeeper:
 
 
 def refusal(receipt: Receipt, **said: object) -> Refusal:
-    """Return a refusal of that receipt. said: the reason, instead of "not to be paid now"."""
+    """Return a refusal of that receipt. said: the reason, in place of "not to be paid now"."""
     fields = {"have": receipt.number - 1, "reason": "no money today"} | said
     return Refusal(receipt.contract, receipt.task, receipt.term_number, **fields)  # type: ignore[arg-type]

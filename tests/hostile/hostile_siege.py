@@ -32,15 +32,16 @@ from medusa.tools.client.async_client import open_medusa
 from medusa.tools.home.folder import Home
 
 MEMORY_BYTES = 384 * 2**20
-"""overlay.memory_bytes of the honest peers."""
+"""The setting overlay.memory_bytes of the honest peers."""
 SLACK_BYTES = 64 * 2**20
-"""The resident memory of a process may exceed that by so much."""
+"""The bytes by which the resident memory of a process may exceed that setting."""
 P99_S = 1.0
 """Seconds within which 99 of 100 honest posts are answered."""
 MEASURED_S = 10.0
-"""Of a shorter attack, what else the machine does decides how fast honest posts are."""
+"""The shortest attack for which the speed of honest posts is measured: in a shorter one the other
+load of the machine decides it."""
 FILES = 900
-"""Most open files of a process. As many connections as a peer may accept would be 1,024 more."""
+"""Most open files of a process. Connections up to a peer's limit would be 1,024 more."""
 
 PRESET = '[overlay]\npreset = "local"\nlisten = "127.0.0.1:0"\n'
 CONFIG = f"{PRESET}memory_bytes = {MEMORY_BYTES}\n"
@@ -51,12 +52,13 @@ STREAM = "medusa://mit.edu/honest"
 
 @dataclass
 class Watch:
-    """What was seen during an attack.
+    """The observations during an attack.
 
     Attributes:
-        attack_s: how long it was to last; it takes longer on a busy machine.
-        rss: most resident bytes of an honest peer's process. files: most open files of it.
-        seen: what the honest clients saw.
+        attack_s: the intended duration; the attack takes longer on a busy machine.
+        rss: the most resident bytes of an honest peer's process.
+        files: the most open files of such a process.
+        seen: the observations of the honest clients.
     """
 
     attack_s: float
@@ -79,7 +81,7 @@ class Watch:
         return max(self.seen.deliveries, default=math.inf)
 
     def check(self) -> None:
-        """Check the bars that hold in every attack."""
+        """Check the limits that hold in every attack."""
         assert len(self.seen.posts) > 1, f"{len(self.seen.posts)} honest posts were answered"
         assert self.is_brief or self.p99_s < P99_S, f"honest posts took {self.p99_s:.2f} s (p99)"
         assert self.rss <= MEMORY_BYTES + SLACK_BYTES, f"{self.rss / 2**20:.0f} MiB resident"
@@ -160,12 +162,12 @@ class Siege:
                     said = await self._tell_honest(END_OF_BRIEF if watch.is_brief else END)
                 nursery.cancel_scope.cancel()
         except BaseException:
-            self.release()  # who knows what the honest clients wait for
+            self.release()  # the honest clients may wait for anything
             raise
         watch.seen = msgspec.json.decode(said, type=Seen)
 
     async def _tell_honest(self, what: str) -> str:
-        """Send the honest clients their next order; start them when they are first needed."""
+        """Send the honest clients their next order; start them before the first order."""
         process = self._honest = self._honest or self._start_honest()
 
         def tell() -> str:
@@ -179,7 +181,7 @@ class Siege:
 
     def _start_honest(self) -> subprocess.Popen[str]:
         homes = (str(peer.home.folder) for peer in (self.mit, self.utah))
-        self._first += 10_000_000  # beyond what those before have posted
+        self._first += 10_000_000  # later than the posts of earlier clients
         return subprocess.Popen(
             [sys.executable, WATCH, *homes, STREAM, str(self._first)],
             stdin=subprocess.PIPE,
@@ -188,7 +190,7 @@ class Siege:
         )
 
     def release(self) -> None:
-        """End the honest clients, if there are any."""
+        """End the honest clients, if any run."""
         if self._honest is not None:
             self._honest.kill()
             self._honest.communicate()

@@ -31,8 +31,10 @@ BEGIN, END, END_OF_BRIEF = "begin", "end", "end brief"
 class Seen(msgspec.Struct):
     """
     Attributes:
-        posts: seconds until each was answered. deliveries: from a post until its tuple was read.
-        refused: errors of posts. dead: what an honest peer took for dead, and who did.
+        posts: seconds until each post was answered.
+        deliveries: seconds from a post until its tuple was read.
+        refused: errors of posts.
+        dead: the peers that an honest peer declared dead, each with the observer.
     """
 
     posts: list[float] = []
@@ -42,7 +44,7 @@ class Seen(msgspec.Struct):
 
     @property
     def suffices(self) -> bool:
-        """Whether it has two answered posts, the least for a p99, and a delivery."""
+        """Whether it has two answered posts, the least number for a p99, and a delivery."""
         return len(self.posts) > 1 and bool(self.deliveries)
 
 
@@ -50,8 +52,9 @@ class Seen(msgspec.Struct):
 class Honest:
     """
     Attributes:
-        seen: since it was told to begin. posted: when tuples were that have not been read.
-        delivered: set by each tuple that is read, and anew.
+        seen: the observations since the order to begin.
+        posted: the times at which unread tuples were posted.
+        delivered: an event that the next read tuple sets; it is then replaced.
         last: the number of the last tuple.
     """
 
@@ -69,7 +72,7 @@ class Honest:
             self.seen = Seen()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._post)
-                await self.delivered.wait()  # the first ones connect, and look the stream up
+                await self.delivered.wait()  # the first posts connect, and look the stream up
                 self.seen = Seen()
                 nursery.start_soon(self._ask, self.poster)
                 nursery.start_soon(self._ask, self.reader)

@@ -28,11 +28,11 @@ WIDE = Schema(
     (Field("t", FieldType.LONG), *(Field(f"v{n}", FieldType.LONG) for n in range(63))),
     time="t",
 )
-"""64 columns of eight bytes: what one buffer is multiplied by."""
+"""64 columns of eight bytes: the factor by which the size of one buffer is multiplied."""
 
 
 async def public_stream(siege: Siege, path: str, schema: Schema, slack_us: int = 0) -> str:
-    """Give a stream of mit.edu that everybody may read and post to."""
+    """Give a stream of mit.edu that every peer may read and post to."""
     name = f"medusa://mit.edu/{path}"
     async with open_medusa(siege.mit.home.folder) as client:
         await client.create_schema(schema)
@@ -120,7 +120,7 @@ async def test_errors_that_nobody_reads(siege: Siege, seconds: float) -> None:
                 async with siege.evil.peer().wire(siege.address) as wire:
                     wire.reads = trio.Event()
                     with suppress(trio.BrokenResourceError), trio.move_on_after(1.0):
-                        while not wire.over:  # until it is given up, or is stuck
+                        while not wire.over:  # until the peer ends the connection, or it is stuck
                             await wire.call("no_such_method" * 8, Subscribe(STREAM))
 
         for _ in range(20):

@@ -61,7 +61,7 @@ def task(_siege: Siege) -> Callable[[int], Said]:
 
 
 def contracts(siege: Siege) -> Callable[[int], Said]:
-    """Send as many documents as one message may have, with wrong signatures."""
+    """Send as many documents as one message may have, all with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
 
     def said(number: int) -> Said:
@@ -72,7 +72,7 @@ def contracts(siege: Siege) -> Callable[[int], Said]:
 
 
 def statements(siege: Siege) -> Callable[[int], Said]:
-    """Send as many statements as one message may have, with wrong signatures."""
+    """Send as many statements as one message may have, all with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
     count = MAX_SENT // (len(whole) + 8)
 
@@ -84,7 +84,7 @@ def statements(siege: Siege) -> Callable[[int], Said]:
 
 
 def exchanges(_siege: Siege) -> Callable[[int], Said]:
-    """Send lists of 25,000 peer records that it claims to have."""
+    """Send lists of 25,000 peer records that the sender claims to have."""
     stamps = tuple(Stamp(number.to_bytes(20, "big"), number, 1) for number in range(25_000))
     return lambda number: (EXCHANGE, Offer((), (*stamps, Stamp(bytes(20), number, 1))))
 

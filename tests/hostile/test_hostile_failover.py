@@ -64,14 +64,15 @@ class Besieger:
     """Attacks every peer of a federation for as long as peers are killed.
 
     Attributes:
-        killer: kills them. calls: those that are made; None before the first.
+        killer: kills the peers.
+        calls: the random calls; None before the first.
     """
 
     def __init__(self, killer: Killer, service: Service, mortal: int, pause_s: float) -> None:
         """
         Args:
-            mortal: how many peers, counted from the last, may be killed; 0: all.
-            pause_s: after each call, seconds.
+            mortal: the number of peers, counted from the last, that may be killed; 0: all.
+            pause_s: seconds after each call.
         """
         self.killer = killer
         self._pause_s = pause_s
@@ -90,7 +91,7 @@ class Besieger:
         async with trio.open_nursery() as nursery:
             for peer in federation.peers:
                 assert peer.running is not None
-                address = peer.running.overlay  # it comes back there
+                address = peer.running.overlay  # the peer restarts at that address
                 nursery.start_soon(self._annoy, evil, address, calls)
                 nursery.start_soon(self._subscribe, evil, address, streams)
             mortal = federation.peers[-self._mortal :]

@@ -62,7 +62,8 @@ async def test_more_subscriptions_than_a_participant_may_have(siege: Siege, seco
         for _ in range(10):
             await nursery.start(subscribe)
         await trio.sleep(seconds)
-        with trio.fail_after(DEADLINE_S):  # one participant's calls are taken at its pace
+        # the peer handles the calls of one participant at that participant's pace
+        with trio.fail_after(DEADLINE_S):
             while sum(1_000 - len(wire.ended) for wire in wires) > MAX_OF_PARTICIPANT:  # noqa: ASYNC110
                 await trio.sleep(0.1)
         nursery.cancel_scope.cancel()

@@ -87,7 +87,7 @@ ABOUT_STREAMS: Final = frozenset(
         *("task.give_back", "task.input", "content.begin", "content.over", "catalog.body"),
     }
 )
-"""Methods that may be called, and must refuse or say nothing."""
+"""Methods that any peer may call, and that must refuse or reveal nothing."""
 
 ABOUT_OTHER_THINGS: Final = frozenset(
     {
@@ -96,26 +96,26 @@ ABOUT_OTHER_THINGS: Final = frozenset(
         *("contract.settle", "market.tell"),
     }
 )
-"""Methods that answer everybody, about what everybody may know."""
+"""Methods that answer every peer, about public things."""
 
 FIELD, VALUE, CONSTANT = "hiddenfield", "hiddenvalue", "hiddenconstant"
 STIMES = (1_612_345_678_901_234, 1_612_345_678_905_678, 1_612_345_679_999_001)
-"""Microseconds: of the tuples, and so of the boundaries."""
+"""Microseconds of the tuples, and so of the boundaries."""
 
 DRAWN: Final = 6
-"""Random calls of each method at each peer."""
+"""The number of random calls of each method at each peer."""
 
 LOOK_S: Final = 5.0
-"""How long an answer is waited for that may wait by design, seconds."""
+"""How long the test waits for an answer that may take long by design, in seconds."""
 
 CONNECTIONS: Final = 3
-"""Over how many a call is tried: none may break each of them."""
+"""The number of connections over which a call is tried: the call must not break all of them."""
 
 RETRY_S: Final = 0.1
 
 
 def marks() -> dict[str, bytes]:
-    """Return the marks that must not be found, by the secret that each would reveal."""
+    """Return the marks that the test must not find, by the secret that each would reveal."""
     found = {text: text.encode() for text in (FIELD, VALUE, CONSTANT)}
     for stime in STIMES:
         found[f"{stime} in MessagePack"] = b"\xcf" + stime.to_bytes(8, "big")
@@ -128,9 +128,10 @@ def marks() -> dict[str, bytes]:
 class Scene:
     """
     Attributes:
-        served: the peers of others that have anything to do with the streams.
-        names: of all that is secret. schemas, queries: among them.
-        heard: every byte that evil.org was sent, with what it had asked.
+        served: the peers of other participants that deal with the streams.
+        names: the names of all secret objects.
+        schemas, queries: the names of secret schemas and queries, which `names` has, too.
+        heard: every byte that evil.org received, with its question.
     """
 
     cluster: Cluster
@@ -173,13 +174,14 @@ def sieve(name: str, source: str, output: str, **asked: Any) -> Query:
 
 @asynccontextmanager
 async def staged(folder: Path) -> AsyncIterator[Scene]:
-    """Derive everything that can be derived from a stream: late tuples, revisions, outputs, one
-    with a standby, one at a worker, views, copies, streams of utah.edu; and make a source with
-    replicas."""
+    """Derive everything that can be derived from a stream: late tuples, revisions, outputs (one
+    with a standby, one at a worker), views, copies, and streams of utah.edu; and create a source
+    with replicas."""
     async with open_cluster(folder) as cluster, AsyncExitStack() as stack:
         mit = await cluster.settle("mit.edu")
         sibling = await cluster.settle("mit.edu", sibling=True)
-        third = await cluster.settle("mit.edu", sibling=True)  # for a source with replicas
+        # a third peer for a source with replicas
+        third = await cluster.settle("mit.edu", sibling=True)
         utah = await cluster.settle("utah.edu")
         evil = await cluster.settle("evil.org")
         await cluster.acquainted(mit, sibling, third, utah, evil)
@@ -189,7 +191,7 @@ async def staged(folder: Path) -> AsyncIterator[Scene]:
         }
         scene = Scene(cluster, mit, sibling, utah, evil, clients)
         await _define(scene)
-        for place in scene.served:  # as for a partner with whom there is a contract for load
+        for place in scene.served:  # the peer has a contract for load with evil.org
             place.up.engine.assignments.expect = lambda *_: None
             place.up.engine.assignments.admit = lambda *_: None
         yield scene
@@ -236,7 +238,7 @@ async def _define(scene: Scene) -> None:
     await until(lambda: scene.sibling.up.engine.standbys.rendition(held) is not None)
 
 
-# -- what evil.org asks ----------------------------------------------------------------------------
+# -- the questions of evil.org ---------------------------------------------------------------------
 
 
 def asked_on_purpose(scene: Scene) -> Iterator[tuple[str, Struct]]:
@@ -288,7 +290,7 @@ def drawn(scene: Scene, rng: random.Random, methods: Iterable[str]) -> Iterator[
 
 
 def bodies_known(evil: Place) -> Iterator[tuple[str, BodyRequest]]:
-    """Ask for the body of every record that the DHT has left with it."""
+    """Ask for the body of every record that the DHT has stored at evil.org's peer."""
     for _, data in evil.up.engine.catalog._store.everything():
         record, _ = read_record(data)
         if isinstance(record.body, Pointer):
@@ -296,8 +298,9 @@ def bodies_known(evil: Place) -> Iterator[tuple[str, BodyRequest]]:
 
 
 async def ask(scene: Scene, at: Place, method: str, request: Struct) -> None:
-    """Make one call and keep all that comes, also texts of errors. If the connection breaks, repeat
-    the call over another one: on a busy machine others may take a peer for dead for a moment."""
+    """Make one call and keep every received byte, with texts of errors. If the connection breaks,
+    repeat the call over another connection: on a busy machine peers may declare a peer dead for a
+    moment."""
     answer = BrokenError.code
     for _ in range(CONNECTIONS):
         answer = await answer_to(scene, at, method, request)
@@ -365,7 +368,7 @@ async def test_evil_learns_names_and_owners_alone(tmp_path: Path) -> None:
         assert scene.leaks() == []
         _check_answers(scene)
         assert all(_held_by(scene.evil, mark) == [] for mark in (FIELD, VALUE, CONSTANT))
-        # what moves meanwhile is not told either
+        # nor does evil.org receive the objects that move meanwhile
         for path in ("s", "safe"):
             client = scene.clients["mit.edu"]
             await client.post_event(scene.mit.name(path), table(STIMES[2]), boundary=STIMES[2])
@@ -398,7 +401,7 @@ def _check_answers(scene: Scene) -> None:
     for (method, answer), count in scene.answers.items():
         assert answer not in {InternalError.code, BrokenError.code}, (method, count)
         if method in FOR_OWN_PEERS | FOR_OWN_CLIENTS:
-            too_long = InvalidInputError.code  # of what is drawn: its own side does not send it
+            too_long = InvalidInputError.code  # a drawn call that its own side does not send
             assert answer in {NotAuthorisedError.code, too_long}, (method, answer)
         if method in {"subscribe", "receive_events", "log.lend", "task.input", "catalog.body"}:
             assert answer not in {"answer", "waits"}, (method, answer)
@@ -409,12 +412,12 @@ def _check_answers(scene: Scene) -> None:
         *ABOUT_OTHER_THINGS,
     }
     for asked, data in scene.heard:
-        if asked.startswith("peer_status"):  # a stream's rate would stand beside its name
+        if asked.startswith("peer_status"):  # a stream's rate would appear beside its name
             assert not [name for name in scene.names if name.encode() in data], asked
 
 
 async def _use_its_own_client(scene: Scene) -> None:
-    """Ask its own peer, which asks the others."""
+    """Ask evil.org's own peer, which asks the other peers."""
     client, evil = scene.clients["evil.org"], scene.evil
     for name in scene.names:
         found = await client.lookup_object(name) if _is_object(name) else None
@@ -440,7 +443,8 @@ async def _use_its_own_client(scene: Scene) -> None:
 
 
 def _is_object(name: str) -> bool:
-    """Whether the catalog has it: that of a query's revisions is not there, where none may come."""
+    """Whether the catalog has the name: the catalog lacks a query's revisions where no revisions
+    may arrive."""
     return not name.endswith(("/revisions", "/late"))
 
 
@@ -451,8 +455,8 @@ def _held_by(evil: Place, mark: str) -> list[Path]:
 
 
 async def _utah_finds_all_of_it(scene: Scene) -> None:
-    """Check that the marks are where the test looks for them: a permitted reader receives every one
-    of them."""
+    """Check that the marks occur where the test looks for them: a permitted reader receives every
+    mark."""
     friend = Scene(scene.cluster, scene.mit, scene.sibling, scene.utah, scene.utah, scene.clients)
     for method, request in (
         ("receive_events", ReceiveEvents(scene.mit.name("s"), BEGINNING)),

@@ -29,10 +29,10 @@ BASE = "medusa://mit.edu/"
 PLACE = re.compile(r", at line (\d+), column (\d+)$")
 
 REFUSED_S = 1.0
-"""Seconds of CPU that a text may take before it is refused, or compiled."""
+"""The CPU seconds within which a text must be refused, or compiled."""
 
 MESSAGE = 1_000
-"""Characters of an error: it repeats no long text."""
+"""The greatest length of an error in characters: it repeats no long text."""
 
 
 def schema(name: str) -> Schema:
@@ -62,7 +62,7 @@ def compiled(text: str) -> Document | None:
 
 
 def check_refusal(text: str, refused: str) -> None:
-    """Check that the refusal is short, and names a place in the text."""
+    """Check that the refusal is short, and that it names a place in the text."""
     place = PLACE.search(refused)
     assert place is not None, f"it does not say where: {refused}"
     line, column = int(place[1]), int(place[2])
@@ -166,7 +166,7 @@ def test_no_script_with_it_compiles(part: str) -> None:
         assert compiled(text) is None, text[:200]
 
 
-# -- a part that sqlglot reads and we do not: it must not be dropped in silence --------------------
+# -- parts that sqlglot reads and Medusa does not: they must not be dropped in silence -------------
 
 DROPPED = (
     "SELECT n FROM s UNION ALL SELECT n FROM t LIMIT 3",

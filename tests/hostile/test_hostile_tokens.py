@@ -27,13 +27,14 @@ from medusa.tools.home.token_file import TokenFile
 from medusa.tools.xmlrpc import listener
 
 USUAL_S: Final = 3.0
-"""Seconds for a call of another client: some times what it takes on a busy machine."""
+"""The seconds that a call of another client may take: a multiple of its duration on a busy
+machine."""
 
 ATTEMPTS: Final = ConnectionLimits().per_holder + 20
 
 
 async def hostile(place: Place) -> tuple[str, str]:
-    """Two tokens of the peer: the attacker's, and another one."""
+    """Return two tokens of the peer: the attacker's, and another one."""
     return token_for(place, Scope.READ), token_for(place, Scope.READ, Scope.POST)
 
 

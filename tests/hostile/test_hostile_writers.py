@@ -22,9 +22,9 @@ from medusa.tools.home.config import load_config
 
 IDLE_S = 2.0
 FAR_US = 3_590 * 1_000_000
-"""As far ahead as a stream takes by default, nearly."""
+"""A time nearly as far ahead as a stream accepts by default, in microseconds."""
 BUSY_S = 10.0
-"""How much later a delivery may be on a busy machine."""
+"""The additional delay of a delivery on a busy machine, in seconds."""
 
 numbers = itertools.count()
 
@@ -83,7 +83,8 @@ async def posts_far(evil: Evil) -> None:
 
 
 async def crawls(evil: Evil) -> None:
-    """Post under ever new names, each a microsecond farther than the last, and never finish."""
+    """Post under ever new producer names, each a microsecond farther ahead than the last, and never
+    finish."""
     first = now_us()
     for number in itertools.count():
         await evil.post(first + number, producer=f"p{number}")

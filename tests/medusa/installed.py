@@ -20,7 +20,7 @@ BUILD = "import sys; from setuptools import build_meta as b; print(b.build_{kind
 
 
 def build_sdist(folder: Path) -> Path:
-    """The sdist of this checkout, built beside a copy of it."""
+    """Build the sdist of this checkout in a copy of it, and return it."""
     copytree(ROOT, folder / "checkout", symlinks=True, ignore=LEFT_OUT)
     return _build("sdist", folder / "checkout", folder)
 
@@ -55,7 +55,7 @@ def _build(kind: str, project: Path, into: Path) -> Path:
 
 
 def _closure(of: Distribution, extras: Iterable[str]) -> set[str]:
-    """Return the names of the distributions that pip would install along with one."""
+    """Return the names of the distributions that pip would install along with this one."""
     names: set[str] = set()
     todo = [(of, extra) for extra in extras]
     seen = set()

@@ -31,7 +31,7 @@ QUICK = Timing(maintenance_s=0.02)
 MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "queries.md"
 QUERY = "medusa://mit.edu/busy_sources"
 BEGIN_S = 1_521_900_000
-"""2018-03-24T14:00:00Z."""
+"""2018-03-24T14:00:00Z, in seconds since 1970."""
 
 
 @pytest.fixture(autouse=True)
@@ -49,14 +49,15 @@ def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
 
     def place(item: tuple[str, Callable[..., object]]) -> tuple[bool, str, int]:
         code = inspect.unwrap(item[1]).__code__
-        posts = code.co_filename.endswith("async_client.py")  # to what the others define
+        # posts to the streams that the other examples define
+        posts = code.co_filename.endswith("async_client.py")
         return posts, code.co_filename, code.co_firstlineno
 
     yield from sorted(found, key=place)
 
 
 def examples(kind: type) -> Iterator[tuple[str, doctest.Example]]:
-    """Return the examples of its opening and of its calls."""
+    """Return the examples of the page's opening and of its calls."""
     opened = MedusaClient if kind is MedusaClient else open_medusa
     for name, call in [("opened", opened), *public(kind)]:
         for example in doctest.DocTestParser().get_examples(call.__doc__ or ""):
@@ -100,7 +101,7 @@ async def run_awaited(client: AsyncMedusaClient, home: Path) -> int:
 
 @contextlib.contextmanager
 def shown() -> Iterator[io.StringIO]:
-    """Return what Python's prompt prints."""
+    """Return the output of Python's prompt."""
     before, sys.displayhook = sys.displayhook, sys.__displayhook__
     try:
         with contextlib.redirect_stdout(io.StringIO()) as out:
@@ -138,7 +139,8 @@ async def test_they_run_under_asyncio(tmp_path: Path) -> None:
             return await run_awaited(client, place.home.folder)
 
     def run_loop(place: Place) -> int:
-        # Named, and in a context of its own: by ours, trio-asyncio would have trio run it.
+        # The class is named, and runs in a context of its own: within ours trio-asyncio would let
+        # trio run it.
         with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
             return runner.run(main(place), context=contextvars.Context())
 

@@ -60,7 +60,8 @@ def test_both_clients_have_the_same_calls() -> None:
         members = inspect.getmembers(kind, inspect.isfunction)
         return {name for name, _ in members if not name.startswith("_")}
 
-    apart = {"poster", "close"}  # of the one that runs under trio alone; of the one that blocks
+    # the documented differences of the client that runs under trio only; of the client that blocks
+    apart = {"poster", "close"}
     assert names(MedusaClient) ^ names(AsyncMedusaClient) <= apart
 
 

@@ -14,15 +14,15 @@ ROOT = Path(__file__).parents[2]
 FOLDERS: Final = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
 
 MOST_METHODS: Final = 25
-"""Methods of a class, properties among them. A larger one has several ideas: give each that has
-state of its own a class."""
+"""Methods of a class, properties among them. A larger class mixes several ideas: give each idea
+with state of its own a class."""
 
 LARGER: Final = frozenset({"Election"})
-"""Classes that are larger still. Take the name out with the class's cut."""
+"""Classes that are larger still. Remove a name here when its class is split."""
 
 
 def large_classes(source: str) -> Iterator[tuple[str, int]]:
-    """The classes of a module with more than so many methods, each with their number."""
+    """Return the classes of a module with more than so many methods, with these numbers."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):
             methods = sum(
@@ -50,11 +50,11 @@ def test_a_class_of_26_methods_is_found() -> None:
 
 
 ONE_WAY: Final = ("overlay", "dht", "engine/streams", "tools")
-"""Trees of folders of which no two import each other, not even by way of others."""
+"""Trees of folders whose folders must not import each other in a circle."""
 
 
 def imports_of(path: Path) -> Iterator[Path]:
-    """The modules of ours that a module imports, wherever it does."""
+    """Return our modules that a module imports, in any place."""
     for node in ast.walk(ast.parse(path.read_text())):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module:
@@ -69,7 +69,8 @@ def imports_of(path: Path) -> Iterator[Path]:
 
 
 def circle(tree: Path) -> list[str]:
-    """Folders of the tree that import each other in a circle; none: they import one way."""
+    """Return folders of the tree that import each other in a circle; empty: the imports have one
+    direction."""
     graph: dict[str, set[str]] = {}
     for path in tree.rglob("*.py"):
         for module in imports_of(path):

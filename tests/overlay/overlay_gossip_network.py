@@ -45,7 +45,7 @@ QUICK = GossipConfig(
 
 
 class HashKeys:
-    """A keyed hash in place of Ed25519; the key of a peer is its name."""
+    """A keyed hash in place of Ed25519; a peer's key is its name."""
 
     def __init__(self, me: bytes) -> None:
         self._me = me
@@ -139,11 +139,11 @@ class Lone:
 
 
 class Network:
-    """Detectors that talk. Everything random comes from one seed.
+    """Detectors that exchange datagrams. All random numbers come from one seed.
 
     Attributes:
-        loss, duplication: shares of datagrams. delay: seconds, drawn anew for each, so they
-            overtake each other. cut: whether nothing passes between two peers.
+        loss, duplication: shares of datagrams. delay: seconds, drawn for each datagram, so that
+            datagrams overtake each other. cut: whether nothing passes between two peers.
         sent: packets, by kind and to whom.
     """
 

@@ -83,7 +83,7 @@ def test_a_new_federation_is_its_founders_to_open() -> None:
         NotAuthorisedError, match=r"is founder: its founder mit\.edu alone may admit"
     ):
         membership.admit(UTAH, EVIL.certificate, NOW)
-    # whoever gossips it
+    # the sender of the statement does not matter
     body = Admission(
         membership.federation,
         "evil.org",
@@ -148,7 +148,8 @@ def test_one_sponsor_cannot_sign_twice_nor_for_others() -> None:
         body = Approval(federation, admission, digest(membership, signer), NOW)
         assert refusal(membership, root, body) is not None
     second = Admission(federation, "evil.org", der(EVIL.certificate), utah, NOW + 1)
-    assert refusal(membership, UTAH, second) is None  # stored, and as little worth
+    # the statement is stored, and has as little weight
+    assert refusal(membership, UTAH, second) is None
     assert membership.root_of("evil.org") is None
 
 
@@ -191,11 +192,11 @@ def test_a_policy_is_changed_by_those_whom_it_names_and_nobody_is_lost() -> None
     assert isinstance(refusal(membership, UTAH, forged), UntrustedError)
     membership.change_policy(MIT, TWO_OF_THREE, NOW)
     assert copy(membership).participants() == ("brown.edu", "mit.edu", "utah.edu")
-    # who could admit before dates an admission back: it does not count, nor hold the name
+    # a former sponsor dates an admission back: the admission does not count, nor reserve the name
     late = stale.admit(BROWN, EVIL.certificate, NOW - DAY)
     membership.merge([late], NOW)
     assert membership.root_of("evil.org") is None
-    # and the other way round: it is out once the change is heard
+    # and in the other order: the participant is no member once the change arrives
     assert stale.root_of("evil.org") is not None
     stale.merge(membership.statements(), NOW)
     assert stale.participants() == membership.participants()

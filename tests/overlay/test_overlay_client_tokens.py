@@ -71,7 +71,7 @@ async def test_a_call_takes_the_scope_of_its_method() -> None:
                 NotAuthorisedError, match=r"change needs the scope define.*'eye' has read.*--scope"
             ):
                 await client.call("change", Word("x"), Word)
-            # What nobody has classified is for those who may do everything.
+            # A method without a classification is only for clients with all rights.
             with pytest.raises(
                 NotAuthorisedError, match=r"unclassified needs every scope.*--scope read,post"
             ):

@@ -95,10 +95,10 @@ async def test_nothing_is_read_before_the_token(root: Root) -> None:
         )
         sent = 0
         with suppress(trio.BrokenResourceError), trio.fail_after(DEADLINE_S):
-            while sent < 64 * 2**20:  # a large call, from somebody without the token
+            while sent < 64 * 2**20:  # a large call, from a client without the token
                 await tls.send_all(bytes(64 * 2**10))
                 sent += 64 * 2**10
-        assert sent < 32 * 2**20  # what the kernels take
+        assert sent < 32 * 2**20  # bytes that fit into the kernels' buffers
         await trio.aclose_forcefully(tls)
 
 
@@ -117,7 +117,7 @@ async def test_a_client_that_never_shows_a_token_is_sent_away(root: Root) -> Non
             closed = trio.move_on_after(0.4)
             with closed:
                 await client.closed.wait()
-            assert closed.cancelled_caught  # the time was for showing the token alone
+            assert closed.cancelled_caught  # the time limit only applied until the token was shown
     assert "no greeting within 0.2 s" in events.recent()[0].text
 
 

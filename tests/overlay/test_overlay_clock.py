@@ -18,7 +18,7 @@ TIMING = OverlayTiming()
 
 
 class Machine:
-    """Two clocks of one machine, and a peer on it that reads them once a second."""
+    """Two clocks of one machine, and a peer that reads both once a second."""
 
     def __init__(self, off: float = 0.0) -> None:
         self.true = NOW
@@ -121,7 +121,7 @@ def test_a_leap_that_others_contradict_is_never_believed(machine: Machine) -> No
         machine.clock.hear("liar.edu", machine.true + 100 * DAY)
         machine.pass_time(60)
     assert machine.wrong_s == 0
-    machine.pass_time(FRESH_S + TIMING.clock_hold_s)  # nobody says so any more
+    machine.pass_time(FRESH_S + TIMING.clock_hold_s)  # no peer contradicts the clock any more
     assert machine.wrong_s == 100 * DAY
 
 
@@ -267,7 +267,7 @@ def test_a_clock_is_contradicted_by_most_others_and_for_a_while_after_it_was_set
         for number, off in enumerate(wrong_s):
             machine.clock.hear(f"p{number}", machine.true + off)
 
-    assert not machine.clock.is_contradicted  # nobody else was heard
+    assert not machine.clock.is_contradicted  # the peer received no other time
     others(0.0, 3600.0)
     assert not machine.clock.is_contradicted, "one of two is not most"
     assert machine.errors() == []

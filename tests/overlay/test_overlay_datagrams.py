@@ -77,7 +77,7 @@ def test_a_good_datagram_arrives() -> None:
 def test_answers_go_where_the_sender_has_signed_to_be() -> None:
     receiver = Receiver()
     victim = ("10.9.9.9", 53)
-    receiver.receive(seal(), victim)  # sent again by a third party, or with a false source
+    receiver.receive(seal(), victim)  # a third party repeats the datagram, or names a false source
     assert receiver.got == [(ONE.peer_id, SOURCE, b"hello")]
 
 

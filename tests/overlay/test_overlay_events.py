@@ -130,16 +130,17 @@ runs saw sells sends serves set stands started stopped stops takes took waits wi
 VERBS = frozenset(_VERBS.split())
 
 MADE_ELSEWHERE = {
-    ("overlay/exchange.py", "change.text"),  # of a `Change`
-    ("contracts/delivery.py", "text"),  # of `Book._news`
+    ("overlay/exchange.py", "change.text"),  # texts of a `Change`
+    ("contracts/delivery.py", "text"),  # texts of `Book._news`
     ("engine/spark/executor.py", "note.text"),  # of a `Note`
     ("tools/market/settler.py", "text"),  # of a `Note`
     ("tools/market/trader.py", "text"),  # of a `Note`
 }
-"""Where the text of an event comes from a place that is read as well."""
+"""Places outside an event's own module from which its text comes; the test reads these, too."""
 
 MAKERS = {"contracts/book.py": "_news"}
-"""Functions that return such texts, beside those that are followed from where an event is noted."""
+"""Functions that return such texts, in addition to those that the test finds from the place of the
+event."""
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -168,7 +169,7 @@ class Code:
         return found
 
     def texts(self) -> Iterator[ast.expr]:
-        """Return the text of every event that is noted or made here."""
+        """Return the text of every event that this module notes or makes."""
         for node in self.parents:
             if not isinstance(node, ast.Call):
                 continue
@@ -194,7 +195,7 @@ def codes() -> tuple[Code, ...]:
 
 def _returned(function: _Function) -> list[ast.expr]:
     found = [n.value for n in ast.walk(function) if isinstance(n, ast.Return) and n.value]
-    return [value for value in found if ast.unparse(value) != "''"]  # nothing to tell
+    return [value for value in found if ast.unparse(value) != "''"]  # an empty text makes no event
 
 
 def _assigned(function: _Function, name: str) -> list[ast.expr]:

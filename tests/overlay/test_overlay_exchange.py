@@ -29,7 +29,7 @@ PEERS = [Identity.issue(root, NOW) for root in ROOTS]
 
 
 class Side:
-    """One peer: its knowledge, and its half of the exchanges."""
+    """One peer: its statements, and its half of the exchanges."""
 
     def __init__(self, number: int, charter: bytes) -> None:
         self.membership = Membership(charter)
@@ -42,7 +42,7 @@ class Side:
         self.peers.announce([("10.0.0.1", 1000 + self.number)], NOW)
 
     def call(self, other: Side) -> int:
-        """Make one push-pull; return the number of items that were new to either."""
+        """Make one push-pull; return the number of items that were new to one of the two."""
         answer = other.core.answer(self.core.offer())
         changes = self.core.take(answer.statements, answer.records, NOW)
         push = self.core.push(answer)
@@ -68,11 +68,11 @@ def federation(sponsors: list[int]) -> list[Side]:
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 7), min_size=1, max_size=7), st.integers(0, 2**32))
 def test_all_come_to_know_all(sponsors: list[int], seed: int) -> None:
-    rng = random.Random(seed)  # a fair one: hypothesis's own may let two sides never meet
+    rng = random.Random(seed)  # a fair generator: with hypothesis's own two sides might never meet
     sides = federation(sponsors)
     everybody = tuple(sorted(ROOTS[side.number].participant for side in sides))
     for _ in range(40 * len(sides)):
-        # a peer may only call one that knows of its admission: TLS sees to that
+        # a peer may only call a peer that knows its admission: TLS enforces that
         caller, callee = rng.sample(sides, 2)
         if callee.membership.root_of(PEERS[caller.number].participant) is not None:
             caller.call(callee)

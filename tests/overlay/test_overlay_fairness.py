@@ -58,7 +58,7 @@ async def turns() -> AsyncIterator[Turns]:
 
 
 class Served:
-    """A service that notes the turn in which each call was answered."""
+    """A service that notes in which turn it answered each call."""
 
     def __init__(self, turns: Turns) -> None:
         self.service = Service()
@@ -76,7 +76,7 @@ class Served:
 async def listening(
     served: Served,
 ) -> AsyncIterator[tuple[trio.testing.MemorySendStream, Connection]]:
-    """Give a stream; bytes that are sent into it are one read of the connection."""
+    """Give a stream whose sent bytes are one read of the connection."""
     near, far = trio.testing.memory_stream_pair()
     connection = Connection(
         far, Caller("evil.edu", b"e" * 20), dialled=False, service=served.service, events=Events()
@@ -88,7 +88,7 @@ async def listening(
 
 
 def calls(method: str, count: int) -> bytes:
-    """Return whole calls of that method, as they go over the wire."""
+    """Return whole calls of that method, as the wire carries them."""
     sender, sent = Multiplexer(dialled=True), b""
     for number in range(count):
         stream = sender.open(method, 1)
@@ -151,7 +151,7 @@ async def test_a_request_beyond_what_its_method_takes_is_refused_before_it_is_th
         assert (await ends[0].call("long", Number(1), Number, body=body)).n == 1
         with pytest.raises(NotFoundError):
             await ends[0].call("nothing", Number(1), Number, body=bytes(2**20))
-        # only the lengths are sent: it is refused by them
+        # only the lengths are sent: the peer refuses the call by the lengths
         async with _opened(ends[0], "note") as duplex:
             head = (2**19).to_bytes(4, "big") + bytes(4)
             duplex._multiplexer.send(duplex.stream, head)
@@ -246,5 +246,6 @@ async def test_long_messages_that_are_all_here_are_decoded_at_a_pace(
         nursery.cancel_scope.cancel()
     spent_s = size * count * DECODED_S
     assert decoded[-1] - decoded[0] > spent_s / SHARE - BURST_S
-    moments = Counter(decoded)  # of the virtual clock: what is done without a pause
+    # moments of the virtual clock: work without a pause takes none of its time
+    moments = Counter(decoded)
     assert max(moments.values()) * size * DECODED_S < 2 * BURST_S * SHARE

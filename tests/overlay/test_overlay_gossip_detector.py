@@ -51,7 +51,7 @@ def test_a_lone_peer_keeps_its_news_for_the_first_that_comes() -> None:
     while now < 50 * QUICK.probe_interval_s:
         now, ticks = detector.next_due(), ticks + 1
         assert detector.handle(Tick(), now) == []
-    assert ticks <= 2 * 50 + 2  # probes and push-pulls have their turns
+    assert ticks <= 2 * 50 + 2  # probes and push-pulls have their turns, too
     roster.add(peer(1), "b", 1)
     effects = detector.handle(Joined(peer(1)), now)
     while now < 60 * QUICK.probe_interval_s:
@@ -124,7 +124,7 @@ def test_a_helper_pings_and_passes_the_answer_on() -> None:
     lone.do(Received(peer(1), Packet(Kind.PING_REQUEST, 77, peer(2))))
     ping = lone.sent[-1]
     assert (ping.peer, ping.packet.kind) == (peer(2), Kind.PING)
-    lone.hear(3, kind=Kind.ACK, number=ping.packet.number)  # not the one that was asked
+    lone.hear(3, kind=Kind.ACK, number=ping.packet.number)  # this is not the peer that was asked
     assert len(lone.sent) == 1
     lone.hear(2, kind=Kind.ACK, number=ping.packet.number)
     assert (lone.sent[-1].peer, lone.sent[-1].packet.kind) == (peer(1), Kind.ACK)
@@ -163,7 +163,7 @@ def test_awareness_degraded_by_missed_nacks_and_improved_by_answers() -> None:
     lone.hear(helper[0], kind=Kind.NACK, number=ping.packet.number)
     lone.until(lone.now + QUICK.probe_timeout_s * 1.6)
     assert lone.detector.awareness.score == QUICK.indirect_checks - 1
-    ping = [s for s in lone.sent if s.packet.kind is Kind.PING][-1]  # the next turn
+    ping = [s for s in lone.sent if s.packet.kind is Kind.PING][-1]  # the ping of the next turn
     lone.hear(ping.peer[0], kind=Kind.ACK, number=ping.packet.number)
     assert lone.detector.awareness.score == QUICK.indirect_checks - 2
 
@@ -185,7 +185,7 @@ def test_awareness_stretches_the_next_probe() -> None:
     lone.until(lone.now + QUICK.probe_interval_s)
     assert lone.detector.awareness.score == 3
     pings = [s for s in lone.sent if s.packet.kind is Kind.PING]
-    second = pings[-1]  # the next turn began when the first failed
+    second = pings[-1]  # the next turn began when the first ping failed
     assert len(pings) == 2
     started, before = lone.now, len(lone.sent)
     lone.until(started + 4 * QUICK.probe_timeout_s - 0.01)
@@ -197,7 +197,7 @@ def test_awareness_stretches_the_next_probe() -> None:
 def test_a_late_tick_is_our_own_fault_and_nobody_is_judged_by_it() -> None:
     lone = Lone()
     ping = lone.next_ping()
-    lone.now += 5.0  # we did not run; the answer waits in the socket
+    lone.now += 5.0  # our process did not run; the answer waits in the socket
     lone.do(Tick())
     assert lone.changes == []
     assert lone.detector.awareness.score == 1
@@ -239,7 +239,7 @@ def test_alive_is_believed_of_the_subject_only() -> None:
     lone.hear(1, bytes(forged))
     assert lone.health(2) is SUSPECT
     assert lone.detector.counters.forged == 1
-    lone.hear(1, word(2, Word.ALIVE, 2, 5))  # whoever passes it on
+    lone.hear(1, word(2, Word.ALIVE, 2, 5))  # the sender of the claim does not matter
     assert lone.health(2) is ALIVE
 
 
@@ -274,7 +274,7 @@ def test_what_was_dead_rises_with_a_higher_incarnation_only() -> None:
     assert lone.health(2) is DEAD
     lone.hear(1, word(2, Word.ALIVE, 2, 2))
     assert lone.health(2) is ALIVE
-    lone.hear(1, word(1, Word.DEAD, 2, 1))  # an old one, again
+    lone.hear(1, word(1, Word.DEAD, 2, 1))  # an old claim again
     assert lone.health(2) is ALIVE
 
 
@@ -329,7 +329,7 @@ def test_an_accusation_is_refuted_with_a_higher_incarnation_written_down_first()
     assert (refutation.word, refutation.subject) == (Word.ALIVE, peer(0))
     assert 1 < refutation.incarnation <= persist.incarnation
     assert lone.detector.awareness.score == 1
-    lone.hear(1, word(1, Word.SUSPECT, 0))  # the same one again
+    lone.hear(1, word(1, Word.SUSPECT, 0))  # the same claim again
     assert lone.detector.incarnation == refutation.incarnation
 
 
@@ -461,7 +461,7 @@ def test_who_accused_in_vain_has_nobody_pinged_for_a_while() -> None:
             lone.hear(send.peer[0], kind=Kind.ACK, number=send.packet.number)
 
     def sentence(incarnation: int, *accusers: int) -> int:
-        """Return how often it is pinged in the time of one ping."""
+        """Return how many pings the accused peer gets in the time of one ping."""
         before = len(pings)
         for accuser in accusers:
             lone.hear(accuser, word(accuser, Word.DEAD, 7, incarnation))
@@ -575,8 +575,9 @@ def test_a_packet_is_never_too_long_and_news_go_out_a_bounded_number_of_times() 
             counts[data] = counts.get(data, 0) + 1
     assert lone.detector.waiting == 0
     counts = {word(1, Word.SUSPECT, n): counts[word(1, Word.SUSPECT, n)] for n in range(2, 34)}
-    limit = QUICK.retransmits(100) - 1  # where a suspect is told of itself, that is one of them
-    # beside that, suspects hear of it when they are pinged
+    # if the packet has a claim to a suspect about itself, that claim counts, too
+    limit = QUICK.retransmits(100) - 1
+    # in addition, suspects receive the claim when they are pinged
     assert max(counts.values()) <= limit + 21
     assert sorted(counts.values())[len(counts) // 2] >= limit
 
@@ -633,7 +634,8 @@ def test_keys_of_the_tests_tell_forgeries() -> None:
     assert not keys.verify(peer(1), "e", b"x", keys.sign("d", b"x"))
 
 
-# -- incarnations come of clocks: those of the future are not believed, or could not be outdone
+# -- incarnations derive from clocks: an incarnation of the future is refused, since no peer could
+# exceed it
 
 FUTURE = 2**62
 
@@ -643,7 +645,7 @@ def test_claims_of_the_future_are_refused_and_counted() -> None:
     lone.latest = 1000
     lone.hear(1, word(1, Word.ALIVE, 1, 1001), word(1, Word.LEFT, 1, FUTURE))
     lone.hear(2, word(2, Word.SUSPECT, 1, FUTURE), word(2, Word.DEAD, 1, 1001))
-    lone.hear(3, word(0, Word.ALIVE, 0, FUTURE))  # of ours, made with our key
+    lone.hear(3, word(0, Word.ALIVE, 0, FUTURE))  # a claim about ourselves, signed with our key
     assert lone.changes == []
     assert lone.detector.counters.future == 5
     assert lone.detector.members.incarnation(peer(1)) == 1

@@ -33,11 +33,11 @@ NOW = wall_clock()
 OWNERS = tuple(Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu", "ibm.com"))
 ALIVE, DEAD, LEFT = Health.ALIVE, Health.DEAD, Health.LEFT
 
-"""On a machine with other things to do; what is asked of a quiet one is said where it is asked."""
+"""Time limits in seconds for a busy machine; a stricter limit stands where a test needs it."""
 
 
 class KilledError(Exception):
-    """The peer ends without a message."""
+    """Ends a peer without a message."""
 
 
 class Peer:
@@ -86,7 +86,8 @@ class Peer:
 async def federation(
     folder: Path, size: int, *, siblings: bool = False
 ) -> AsyncIterator[tuple[list[Peer], trio.Nursery]]:
-    """Give that many peers, of an owner each or all of one, that know each other."""
+    """Give that many peers that know each other; each has an owner of its own, or one owner has
+    all."""
     founder = Membership.found(OWNERS[0], NOW)
     for owner in OWNERS[1:]:
         founder.admit(OWNERS[0], owner.certificate, NOW)
@@ -130,7 +131,7 @@ async def test_a_killed_peer_is_dead_for_all_in_no_time(tmp_path: Path) -> None:
         broke = trio.current_time()
         await believed(peers[:3], victim, DEAD)
         config = GossipConfig.of(Preset.LOCAL)
-        # 0.3 s by the config when nothing else runs here; never the second that a silent one gets
+        # the config's 0.3 s if the machine is idle; never the whole second of a silent peer
         assert trio.current_time() - broke < 4 * (config.probe_timeout_s + config.gone_s)
         assert changes[-1] == (victim.id, DEAD)
         assert {peer for peer, _ in changes} == {victim.id}
@@ -150,7 +151,7 @@ async def test_a_sibling_that_does_not_answer_is_a_trouble_until_it_is_back(tmp_
         await two.ended.wait()
         await nursery.start(two.run, (one.overlay.address,))
         await until(lambda: troubles.now() == ())
-        two.stop.set()  # in order: it says so
+        two.stop.set()  # the peer stops in order: it announces its end
         await believed([one, three], two, LEFT)
         assert troubles.now() == ()
 
@@ -158,7 +159,7 @@ async def test_a_sibling_that_does_not_answer_is_a_trouble_until_it_is_back(tmp_
 async def test_a_sibling_whose_datagrams_alone_arrive_is_a_trouble(tmp_path: Path) -> None:
     async with federation(tmp_path, 2, siblings=True) as (peers, _):
         one, two = peers
-        for peer in peers:  # a wall between them
+        for peer in peers:  # no datagram passes between the two peers
             peer.overlay.transport._address_of = lambda _: [("127.0.0.1", 1)]
         one.overlay.transport.drop(two.id)
         await until(lambda: not two.overlay.transport.connections())
@@ -179,10 +180,10 @@ async def test_a_silent_peer_is_dead_and_its_connection_dropped(tmp_path: Path) 
         connection = await one.overlay.connect(victim.id)
         gossip = victim.overlay.gossip
         gossip.close()
-        victim.overlay.service._methods.clear()  # nor does it answer calls
+        victim.overlay.service._methods.clear()  # nor does the peer answer calls
         await believed(peers[:2], victim, DEAD)
         await connection.closed.wait()
-        # dialling is still possible, or it could never come back
+        # dialling is still possible; otherwise the peer could never return
         await one.overlay.connect(victim.id)
 
 
@@ -252,7 +253,7 @@ async def test_rubbish_is_refused_and_counted(tmp_path: Path) -> None:
 
 
 class StuckStream(trio.abc.Stream):
-    """A stream that takes and brings nothing."""
+    """A stream that transports no bytes."""
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
         await trio.sleep_forever()
@@ -283,9 +284,9 @@ async def test_a_connection_that_does_not_forward_is_evidence(autojump_clock: ob
     async with trio.open_nursery() as nursery:
         nursery.start_soon(connection.run)
         await trio.sleep(9.0)
-        assert doubts == []  # nothing to write yet
+        assert doubts == []  # there is nothing to write yet
         await trio.sleep(4.0)
-        assert 10.0 < doubts[0] <= 12.1  # the keep-alive does not get away
+        assert 10.0 < doubts[0] <= 12.1  # the keep-alive cannot be sent
         await connection.closed.wait()
         assert doubts[-1] == pytest.approx(trio.current_time() - started)
 
@@ -302,8 +303,8 @@ async def test_calls_over_a_connection_given_up_fail_as_if_it_broke(tmp_path: Pa
 def test_incarnations_never_repeat(tmp_path: Path) -> None:
     first = next_incarnation(tmp_path, 1000)
     assert first == 1000
-    again = next_incarnation(tmp_path, 10)  # the clock went back
-    assert again > first + 999  # those in reserve may have been used
+    again = next_incarnation(tmp_path, 10)  # the clock was set back
+    assert again > first + 999  # the incarnations held in reserve may have been used
     assert next_incarnation(tmp_path, 10**9) == 10**9
     assert load_incarnation(tmp_path) > 10**9
 

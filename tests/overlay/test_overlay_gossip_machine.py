@@ -19,7 +19,7 @@ ANY = st.integers(0, SIZE - 1)
 
 
 class Federation(RuleBasedStateMachine):
-    """Six peers of four participants, one of whom is hostile; with the conditions of all times, and
+    """Six peers of four participants, one of which is hostile; the conditions that always hold, and
     those that hold once the network has been well for a while."""
 
     def __init__(self) -> None:
@@ -39,7 +39,8 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY)
     def crash(self, number: int) -> None:
-        # one that is gone again before all have heard that it was back may have left, for them
+        # a peer that returned and disappeared before all peers received its return may have left,
+        # in their view
         if self._all_know_it_is_back(number):
             self.left.discard(number)
         self.network.kill(number)
@@ -89,7 +90,7 @@ class Federation(RuleBasedStateMachine):
         number=ANY, about=st.integers(0, SIZE - 2), kind=st.sampled_from([Word.SUSPECT, Word.DEAD])
     )
     def slander(self, number: int, about: int, kind: Word) -> None:
-        """Let the hostile peer accuse another one, with the incarnation that it knows."""
+        """Let the hostile peer accuse another one, with that peer's known incarnation."""
         detector = self.network.detectors.get(peer(number))
         if detector is not None:
             incarnation = detector.members.incarnation(peer(about))
@@ -118,7 +119,7 @@ class Federation(RuleBasedStateMachine):
             assert detector.incarnation <= self.network.persisted[me]
             for number in range(SIZE):
                 known = detector.members.incarnation(peer(number))
-                # what is believed was signed by the peer itself
+                # a believed claim was signed by its subject itself
                 assert known <= self.network.persisted.get(peer(number), 0)
 
     @invariant()
@@ -169,7 +170,8 @@ def test_the_dead_are_found_and_told_of_within_the_papers_time() -> None:
         found.append(min(at))
         told.append(max(at) - min(at))
     shortest, _ = QUICK.suspicion_s(24)
-    # a probe interval or two until it is probed, one until that fails, as long for confirmations
+    # one or two probe intervals until the peer is probed, one until the probe fails, and as long
+    # for confirmations
     assert sum(found) / 10 < shortest + 5 * QUICK.probe_interval_s
     assert max(told) < 8 * QUICK.gossip_interval_s + 1.0
 
@@ -223,7 +225,8 @@ def test_two_that_collude_kill_nobody() -> None:
     pinged = network.sent[Kind.PING, peer(victim)] - before
     believed = {change[3] for change in network.changes if change[1] < peer(victim)}
     assert believed <= {Health.ALIVE, Health.SUSPECT}
-    # its share of the round of each of 26, and one ping more of each that had to see for itself
+    # the peer's share of the round of each of the 26 peers, and one more ping of each peer that had
+    # to check by itself
     assert pinged < 30 * (1 + 26 / 25) + 3 * 26
     network.run(60.0)
     assert set(network.health(victim)) == {Health.ALIVE}

@@ -159,7 +159,7 @@ def test_the_same_digest_again_is_no_news() -> None:
     first = one.take(1000)
     one.publish(b"load 0", 1)
     assert one.take(1000) == first
-    one.publish(b"load 0", 2)  # after it was refuted, say
+    one.publish(b"load 0", 2)  # for example, after the claim was refuted
     (later,) = one.take(1000)
     assert two.receive(first[0], 0.0) == two.receive(later, 0.0) == peer(1)
 
@@ -185,7 +185,7 @@ def test_who_publishes_all_the_time_is_passed_on_now_and_then() -> None:
         two.receive(one.take(1000)[0], tenth / 10)
         passed_on += [item for item in two.take(1000) if item not in passed_on]
     assert len(passed_on) == 3
-    assert two.contents == {peer(1): bytes([29])}  # known here all the same
+    assert two.contents == {peer(1): bytes([29])}  # the contents are known here all the same
 
 
 @given(st.integers(0, 100), st.integers(1, 255))
@@ -252,7 +252,7 @@ def test_broadcasts_against_a_simple_model(steps: list[tuple[str, int, bytes]]) 
     model: dict[int, tuple[bytes, int]] = {}
     for what, number, content in steps:
         if what == "put":
-            item = bytes([number]) + content  # what is taken says whose it was
+            item = bytes([number]) + content  # each taken item names its subject
             queue.put(number, item)
             model[number] = (item, 0)
         elif what == "drop":
@@ -391,13 +391,13 @@ def test_a_digest_of_the_future_is_refused_and_one_made_with_our_key_is_outdone(
     thief.publish(b"lie", 1000)
     assert other.receive(thief.take(1000)[0], 0.0) == peer(1)
     one.receive(thief.take(1000)[0], 0.0)
-    latest = 1001  # time goes on
+    latest = 1001  # time advances
     assert other.receive(one.take(1000)[0], 0.0) == peer(1)
     assert other.contents == {peer(1): b"honest"}
     one.publish(b"later", 1)
     other.receive(one.take(1000)[0], 0.0)
     assert other.contents == {peer(1): b"later"}
-    latest = 500  # it was our clock that was ahead: what it made us say counts no more
+    latest = 500  # our clock was ahead: claims that we sent because of it no longer count
     one.publish(b"now", 400)
     assert other.receive(one.take(1000)[0], 0.0) == peer(1)
     assert other.contents == {peer(1): b"now"}

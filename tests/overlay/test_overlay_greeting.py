@@ -31,7 +31,7 @@ INSTANCE: Final = bytes(range(INSTANCE_BYTES))
 
 OTHERS: Final = st.integers(0, 2**16 - 1).filter(lambda number: number != PROTOCOL)
 AFTER: Final = st.binary(max_size=64)
-"""What another protocol may have behind its number."""
+"""Bytes that another protocol may have after its number."""
 
 
 def too_old(theirs: int) -> str:

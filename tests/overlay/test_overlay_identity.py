@@ -57,7 +57,7 @@ def craft(
     authority: bool = False,
     ec_key: bool = False,
 ) -> x509.Certificate:
-    """Return a certificate that differs from a good one in the given way."""
+    """Return a certificate that differs from a good one in the given ways."""
     key = ec.generate_private_key(ec.SECP256R1()) if ec_key else Ed25519PrivateKey.generate()
     public = key.public_key()
     peer = bytes(20) if ec_key else peer_id_of(public)  # type: ignore[arg-type]
@@ -110,7 +110,7 @@ def test_a_root_that_openssl_cannot_read_is_refused(tag: int) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=der(hostile))
     with pytest.raises(UntrustedError, match="subject is not that of a medusa root"):
         check_root(hostile)
-    # and if one gets by: it is passed over, and the others still count
+    # if a wrong statement is stored all the same, the check skips it, and the others still count
     contexts = PeerContexts(PEER)
     contexts.context([hostile, UTAH.certificate], server_side=True)
     loaded = contexts.context([], server_side=True).get_ca_certs(binary_form=True)
@@ -215,7 +215,8 @@ def test_any_bytes_are_a_certificate_or_the_one_error(data: bytes) -> None:
 @given(st.data())
 def test_a_damaged_certificate_is_refused(data: st.DataObject) -> None:
     good = bytearray(der(PEER.certificate))
-    # not the count of the signature's unused bits: where its last bits are 0, that reads the same
+    # not the count of the signature's unused bits: if the last bits are 0, a changed count has the
+    # same meaning
     where = data.draw(st.integers(0, len(good) - 1).filter(lambda at: at != len(good) - 65))
     good[where] ^= data.draw(st.integers(1, 255))
     with pytest.raises((DecodeError, UntrustedError)):

@@ -46,7 +46,8 @@ def test_an_invitation_that_is_not_taken_up_ends() -> None:
     assert knows(membership, "utah.edu", NOW + 7 * DAY)
     with pytest.raises(UntrustedError, match="did not enter before its invitation ended on"):
         membership.authenticate(der(PEERS["utah.edu"].certificate), NOW + 7 * DAY + 1)
-    # its own word for itself is worth nothing, neither is that of one below it
+    # a peer's statement about itself has no weight, and neither has one by a member that it
+    # admitted
     utah, federation = digest(membership, "utah.edu"), membership.federation
     for witness in (utah, digest(membership, "mit.edu")):
         body = Entry(federation, utah, witness, der(PEERS["utah.edu"].certificate), NOW)

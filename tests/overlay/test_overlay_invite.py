@@ -27,7 +27,7 @@ def test_a_token_is_all_that_a_guest_needs() -> None:
     assert invite.addresses == (("10.0.0.1", 7654), ("peer.mit.edu", 7655))
     membership = invite.membership("oregon.edu")
     assert membership.federation == MEMBERS.federation
-    # the chain alone; the rest comes from the peers
+    # the token has only the chain; the rest comes from the peers
     assert membership.participants() == ("mit.edu", "oregon.edu", "utah.edu")
     assert len(TOKEN) < 4000
 

@@ -22,7 +22,7 @@ MIT, UTAH, EVIL = (Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "e
 
 @pytest.fixture
 def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
-    """Return a list that gets an item for each count of all statements."""
+    """Return a list that gets an item whenever all statements are counted."""
     counted: list[None] = []
     count = Tally._count
 
@@ -64,7 +64,7 @@ def test_a_participant_may_revoke_so_many_peers(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(BusyError, match=r"evil\.org has revoked 3 peers, the most: revoke evil"):
         membership.revoke(EVIL, "evil.org", os.urandom(20), now=NOW)
     stolen = Identity.issue(UTAH, NOW).peer_id
-    membership.revoke(UTAH, "utah.edu", stolen, now=NOW)  # others may, and who is above it
+    membership.revoke(UTAH, "utah.edu", stolen, now=NOW)  # another member may, which is above it
     membership.revoke(MIT, "evil.org", os.urandom(20), now=NOW)
     membership.revoke(EVIL, "evil.org", now=NOW)
     assert membership.participants() == ("mit.edu", "utah.edu")

@@ -129,7 +129,7 @@ def test_a_second_root_for_a_name_is_refused_and_the_first_stays() -> None:
     assert isinstance(refused(membership, statement), ConflictError)
     assert membership.root_of("utah.edu") == UTAH.certificate
     assert not believes(membership, Identity.issue(second, NOW))
-    # it is reported once, and need not be sent again
+    # the statement is reported once, and need not be sent again
     assert membership.merge([statement], NOW) == []
     assert digest_of(statement) in membership.have()
 
@@ -197,7 +197,7 @@ def test_a_participant_is_revoked_by_itself_its_sponsor_or_an_ancestor(signer: R
         assert believes(view, UTAH_PEER)
         with pytest.raises(UntrustedError, match=r"revoked|left"):
             view.admit(BROWN, OREGON.certificate, NOW)
-        # nobody else takes the name of a revoked participant
+        # no other participant can take the name of a revoked one
         with pytest.raises(ConflictError):
             view.admit(MIT, Root.create("brown.edu", NOW).certificate, NOW)
 
@@ -242,21 +242,21 @@ def test_what_a_revoked_participant_admitted_before_stays_and_later_is_void() ->
     stolen = copy(membership)
     membership.revoke(MIT, "utah.edu", now=NOW)
     assert believes(membership, BROWN_PEER)
-    # whoever stole the root admits a friend, and dates it back
+    # the thief of the root admits an accomplice, and dates the admission back
     late = stolen.admit(UTAH, EVIL.certificate, NOW - 10_000)
     membership.merge([late], NOW)
     assert membership.root_of("evil.org") is None
-    # a void admission does not even hold the name
+    # a void admission does not even reserve the name
     membership.admit(MIT, EVIL.certificate, NOW)
     assert membership.root_of("evil.org") == EVIL.certificate
-    # the other order gives the same members but for the name, which was taken by then
+    # the other order gives the same members except for the name, which was taken by then
     stolen.merge(copy(membership).statements(), NOW)
     stolen.merge(membership.statements(), NOW)
     assert stolen.participants() == membership.participants()
 
 
 def revocation_of(view: Membership, signer: Root, target: str, kept: tuple[bytes, ...]) -> bytes:
-    """Return a revocation that keeps exactly these."""
+    """Return a revocation that keeps exactly these members."""
     digests = {"mit.edu": digest_of(view.charter)}
     for statement, name in zip(view.statements(), ("utah.edu", "brown.edu"), strict=True):
         digests[name] = digest_of(statement)
@@ -296,7 +296,8 @@ def test_a_name_set_free_is_taken_by_whom_was_refused() -> None:
     assert membership.root_of("brown.edu") is None
     assert digest_of(good) not in membership.have()
     assert refused(membership, good) is None
-    # a peer that hears it in the good order holds the same set: void statements are kept too
+    # a peer that receives the statements in the right order has the same set: void statements are
+    # kept, too
     other = founded_like(membership)
     other.merge([membership.statements()[0], revocation, good], NOW)
     assert refused(other, void) is None
@@ -339,7 +340,7 @@ def test_a_hostile_member_cannot_prevent_its_revocation(
     assert BusyError in {type(change.error) for change in changes}
     save_membership(tmp_path, membership, NOW)
     assert load_membership(tmp_path).statements() == membership.statements()
-    membership.admit(MIT, OREGON.certificate, NOW)  # others go on
+    membership.admit(MIT, OREGON.certificate, NOW)  # the other members continue
     membership.revoke(MIT, "utah.edu", now=NOW)
     assert not believes(membership, UTAH_PEER)
     assert believes(membership, OREGON_PEER)

@@ -29,7 +29,7 @@ from medusa.overlay.streams import WINDOW_BYTES, Changed, Opened, Opening, Strea
 def pair(
     max_streams: int = MAX_STREAMS, memory: Share | None = None
 ) -> tuple[Multiplexer, Multiplexer]:
-    """Give two connected multiplexers. memory: that of the second."""
+    """Give two connected multiplexers. memory: the memory of the second one."""
     return (
         Multiplexer(dialled=True, max_streams=max_streams),
         Multiplexer(dialled=False, max_streams=max_streams, memory=memory),
@@ -37,7 +37,7 @@ def pair(
 
 
 def carry(source: Multiplexer, target: Multiplexer, budget: int = 2**18) -> list:
-    """Move one pull over; return the events that it made."""
+    """Move the bytes of one pull to the other side; return the events that this caused."""
     buffers, _ = source.pull(budget)
     data = b"".join(buffers)
     return target.receive(data) if data else []
@@ -222,7 +222,7 @@ def test_control_goes_before_data() -> None:
 
 def test_one_stream_too_many_is_busy() -> None:
     left, right = pair(max_streams=2)
-    left._max_streams = 3  # a caller that does not keep the limit
+    left._max_streams = 3  # the caller ignores the limit
     third = [left.open("m", 1) for _ in range(3)][-1]
     events = carry(left, right)
     assert len([e for e in events if isinstance(e, Opened)]) == 2
@@ -297,7 +297,7 @@ def test_tiny_frames_cost_their_bytes_only() -> None:
 
 
 def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Stream:
-    """Send bytes that nobody reads; return the sender's stream."""
+    """Send bytes that the other side does not read; return the sender's stream."""
     ours, _ = opened(left, right)
     left.send(ours, bytes(size))
     while left.pending:
@@ -307,7 +307,7 @@ def fill(left: Multiplexer, right: Multiplexer, size: int = WINDOW_BYTES) -> Str
 
 
 def test_unread_bytes_of_all_streams_together_are_limited() -> None:
-    memory = Memory(limit=5 * WINDOW_BYTES)  # of which one participant may hold half
+    memory = Memory(limit=5 * WINDOW_BYTES)  # memory of which one participant may use half
     left, right = pair(memory=memory.share("utah.edu"))
     failures = [f.code for _ in range(3) if (f := fill(left, right).failure) is not None]
     assert failures == [BusyError.code]
@@ -454,4 +454,4 @@ def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> 
     assert theirs.unread == 0
     right.written()
     assert right._account.held == CONNECTION_BYTES + STREAM_BYTES
-    assert not right.pending  # no credit for what nobody reads
+    assert not right.pending  # unread bytes give no credit

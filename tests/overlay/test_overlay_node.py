@@ -73,7 +73,7 @@ def founder(tmp_path: Path) -> Home:
 
 
 def guest(founder: Home, overlay: Overlay, root: Root) -> tuple[Home, tuple[Address, ...]]:
-    """Give a guest that the running founder invited, and that joined in a home of its own."""
+    """Give a guest that the running founder invited, and that has joined in a home of its own."""
     overlay.learn([founder.membership.admit(MIT, root.certificate, NOW)])
     token = encode_invite(founder.membership, root.participant, [overlay.address])
     invite = decode_invite(token)
@@ -101,7 +101,7 @@ async def test_guests_join_and_everyone_learns_everyone(founder: Home) -> None:
                         assert overlay.peers.addresses_of(other.identity.peer_id) == (
                             other.address,
                         )
-                # guests that never heard of each other before talk, by RPC and by datagram
+                # guests without prior contact communicate by RPC and by datagram
                 connection = await two.connect(three.identity.peer_id)
                 assert connection.remote == three.identity.name
                 got = trio.Event()
@@ -170,7 +170,7 @@ async def test_a_revoked_peer_that_nobody_has_refused_yet_does_not_leave(founder
 
 async def test_a_stranger_gets_nowhere(founder: Home, tmp_path: Path) -> None:
     async with founder.run() as one:
-        # the stranger believes that it was admitted: by itself
+        # the stranger believes that it was admitted, since it admitted itself
         pretended = Membership(founder.membership.charter)
         strange = Identity.issue(EVIL, NOW)
         with pytest.raises(UntrustedError, match=r"evil\.org is not admitted"):
@@ -178,14 +178,14 @@ async def test_a_stranger_gets_nowhere(founder: Home, tmp_path: Path) -> None:
                 strange, pretended, tmp_path, OverlayConfig(), Service(), events=Watched()
             ):
                 pass
-        # a guest whose admission has not reached the peer it dials is refused, and told
+        # a peer without the guest's admission refuses the guest, and gives the reason
         other = Membership(founder.membership.charter)
         other.admit(MIT, UTAH.certificate, NOW)
         early = Home(tmp_path / "early", UTAH, other)
         async with early.run((one.address,)):
             await early.events.saw("cannot join by 127.0.0.1")
             assert len(one.peers.all()) == 1
-            # once it has, the guest gets in by itself
+            # once the peer has the admission, the guest enters without help
             one.learn(other.statements())
             await founder.events.until(lambda: len(one.peers.all()) == 2)
 
@@ -219,7 +219,7 @@ async def test_what_was_learned_survives_a_restart(founder: Home) -> None:
             await utah.events.until(lambda: len(two.peers.all()) == 2)
             await founder.events.until(lambda: len(one.peers.all()) == 2)
             founder_at = one.address
-            # a third is admitted: the guest learns it and keeps it
+            # a third participant is admitted: the guest learns and stores it
             one.learn([founder.membership.admit(MIT, BROWN.certificate, NOW)])
             await utah.events.until(lambda: "brown.edu" in two.membership.participants())
     assert "utah.edu" in load_membership(founder.folder).participants()
@@ -238,7 +238,7 @@ async def test_a_command_adds_to_the_file_of_a_running_peer(founder: Home) -> No
         command = load_membership(founder.folder)
         command.admit(MIT, UTAH.certificate, NOW)
         save_membership(founder.folder, command, NOW)
-        # the next thing learned brings the file's along
+        # the next learned statement adds the file's statements
         one.learn([founder.membership.admit(MIT, BROWN.certificate, NOW)])
         one.learn([Membership(one.membership.charter).admit(MIT, EVIL.certificate, NOW)])
         await founder.events.until(lambda: "utah.edu" in one.membership.participants())

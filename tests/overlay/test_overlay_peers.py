@@ -86,7 +86,7 @@ def test_a_clock_that_goes_back_does_not_make_a_peer_older() -> None:
     first = peers.announce([HERE], NOW)
     second = peers.announce([THERE], NOW - 3600)
     assert second.stamp > first.stamp
-    # after a restart, the others still hold the record from the faster clock
+    # after a restart, the other peers still hold the record from the faster clock
     restarted = table()
     restarted.announce([THERE], NOW - 3600)
     restarted.merge([first.data], NOW)
@@ -134,7 +134,7 @@ def test_saved_records_that_lie_in_the_future_are_of_peers_that_may_run(
     assert before.missed() == []
     before.save(tmp_path)
     behind = table(membership=membership)
-    for _ in range(2):  # it starts, and starts again
+    for _ in range(2):  # the peer starts, and starts again
         behind.load(tmp_path, NOW)
         assert behind.all() == ()
         assert behind.missed() == [two.peer_id]
@@ -142,7 +142,7 @@ def test_saved_records_that_lie_in_the_future_are_of_peers_that_may_run(
         assert behind.participant_of(two.peer_id, NOW + 400 * 86400) == ""
         assert behind.participant_of(STRANGER.peer_id, NOW) == ""
         behind.save(tmp_path)
-    behind.merge([good.data], NOW + behind_s)  # the clock is set
+    behind.merge([good.data], NOW + behind_s)  # the clock is set right
     assert behind.missed() == []
     assert behind.participant_of(two.peer_id, NOW + behind_s) == "utah.edu"
     behind.load(tmp_path, NOW)
@@ -224,7 +224,7 @@ def test_revocation_removes_a_peer_from_sight() -> None:
     assert peers.by_address(THERE) is None
     assert peers.all() == ()
     assert peers.missing(()) == ()
-    peers.merge([], NOW)  # it takes no room any more either
+    peers.merge([], NOW)  # the record takes no room any more, either
     assert peers.have() == ()
     assert peers.by_address(THERE) is None
 

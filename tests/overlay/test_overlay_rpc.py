@@ -46,7 +46,7 @@ PEER = Caller("utah.edu", b"u" * 20)
 
 
 class Served:
-    """A service with one method of each behaviour, and a record of what happened to it."""
+    """A service with one method of each behaviour; it records its calls."""
 
     def __init__(self) -> None:
         self.service = Service()
@@ -299,7 +299,7 @@ async def test_who_may_not_call_is_refused_before_the_request_is_received(served
             trio.fail_after(DEADLINE_S),
             pytest.raises(NotAuthorisedError, match=r"not for utah\.edu"),
         ):
-            # the call is open, and nothing of its request is sent
+            # the call is open, and no byte of its request is sent
             await here._add(here._multiplexer.open("ours", 1)).receive(Number)
         with pytest.raises(NotAuthorisedError, match=r"for this peer's own participant"):
             await here.call("ours", Word("x"), Number)
@@ -355,7 +355,7 @@ async def test_a_slow_reader_stops_the_writer_and_no_other_call(
     size = 2**18
     async with connected(served) as (here, _):
         async with here.open("flood", Number(size)) as duplex:
-            await trio.sleep(100)  # as long as it takes: nothing moves any more
+            await trio.sleep(100)  # for ever: no bytes move any more
             stopped_at = served.sent
             assert WINDOW_BYTES <= stopped_at <= WINDOW_BYTES + 3 * size
             assert (await here.call("double", Number(1), Number)).n == 2

@@ -38,7 +38,7 @@ def test_a_signature_holds_for_its_key_purpose_and_payload_alone() -> None:
         (KEY, "purpose", b"payloae", signature),
         (KEY, "purpose", b"payload", signature[:-1]),
         (KEY, "purpose", b"payload", b""),
-        # the boundary between domain and payload is part of what is signed
+        # the signature covers the boundary between domain and payload
         (KEY, "purposep", b"ayload", signature),
     ]:
         with pytest.raises(UntrustedError, match="bad signature"):

@@ -68,7 +68,7 @@ async def test_one_participant_has_one_thread_and_others_go_on() -> None:
         await work.end("evil 1")
         await work.until(work.begun, "evil 2")
         work.give("mit.edu", "mit")
-        await work.until(work.begun, "mit")  # before what evil.edu has asked for long ago
+        await work.until(work.begun, "mit")  # before the pieces that evil.edu asked for long ago
         await work.end("evil 2")
         await work.end("mit")
         await work.end("evil 3")

@@ -156,7 +156,7 @@ async def test_a_connection_cut_anywhere_is_broken_and_never_the_end_of_a_call()
 
 
 async def _called_through_a_cut(most: int) -> int:
-    """Return the bytes that passed from the answering side. If that is less than all, the caller
+    """Return the bytes that passed from the answering side. If some bytes are missing, the caller
     has only the first messages, and no end."""
     left, left_far = trio.testing.memory_stream_pair()
     right, right_far = trio.testing.memory_stream_pair()
@@ -206,7 +206,7 @@ async def _called_through_a_cut(most: int) -> int:
                     got.append((await duplex.receive(Word))[0].text)
         except EndOfCall:
             assert got == ["one", "two", "three"]
-        except UnavailableError:  # BrokenError, or the handshake's
+        except UnavailableError:  # `BrokenError`, or the error of the handshake
             assert most < 10**9
         assert got == ["one", "two", "three"][: len(got)]
         nursery.cancel_scope.cancel()

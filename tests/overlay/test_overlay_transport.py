@@ -217,7 +217,7 @@ async def test_a_second_hello_of_the_same_start_probes_the_standing_connection(
             answers.append((await receive_verdict(tls)).answer)
         assert answers == [Answer.ACCEPTED, Answer.DUPLICATE]
         (standing,) = mit.transport.connections()
-        await standing.closed.wait()  # it never answers the ping
+        await standing.closed.wait()  # the connection never answers the ping
         for stream in streams:
             await trio.aclose_forcefully(stream)
 
@@ -376,7 +376,7 @@ async def test_a_client_without_certificate_is_refused(federation: Federation) -
     async with two(federation) as (mit, _):
         stream = await trio.open_tcp_stream(*mit.transport.address)
         tls = TlsStream(stream, client_context(federation.mit.certificate), server_side=False)
-        await tls.do_handshake()  # in TLS 1.3 the refusal comes after it
+        await tls.do_handshake()  # in TLS 1.3 the refusal follows the handshake
         with pytest.raises(trio.BrokenResourceError):
             await tls.receive_some(1)
         await trio.aclose_forcefully(stream)

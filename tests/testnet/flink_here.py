@@ -10,7 +10,7 @@ from medusa.testnet.nexmark.flink.run import find_flink
 
 
 def flink_is_missing() -> str:
-    """Return why Flink cannot run here; empty: it can."""
+    """Return the reason why Flink cannot run here; empty: it can run."""
     try:
         find_flink({**os.environ, ENVIRONMENTS: "0"})
     except (UnavailableError, InvalidInputError) as error:

@@ -10,8 +10,8 @@ from medusa.testnet.cutting.namespaces import open_namespaces
 
 
 def skip_without_namespaces() -> None:
-    """Skip without namespaces, outside of trio: within it pytest-trio loses the reason of a
-    skip."""
+    """Skip the test if namespaces are missing, outside of trio: within trio pytest-trio loses the
+    reason of a skip."""
 
     async def try_it() -> None:
         async with open_namespaces():

@@ -19,7 +19,7 @@ Answer = list[tuple[Any, ...]]
 EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 SECOND: Final = datetime.timedelta(seconds=1)
 GROUPS: Final = (range(10**9), range(10_000), range(10_000, 1_000_000), range(1_000_000, 10**9))
-"""All prices, and the three ranks of prices."""
+"""Groups of all prices, and of the three ranks of prices."""
 
 
 class Rows:

@@ -8,11 +8,12 @@ from typing import Final
 from medusa.testnet.shared_intrusion.generate import START_US
 
 TRACED: Final = (300, 200)
-"""Connections in each trace, without the one that has no destination."""
+"""Connections in each trace, without the one connection that has no destination."""
 
 
 def traces_in(folder: Path) -> tuple[Path, ...]:
-    """Write two traces in CSV, with Zeek's names: they begin an hour apart, and one descends."""
+    """Write two traces in CSV, with Zeek's names: they begin an hour apart, and the times of one
+    descend."""
     paths = []
     for number, count in enumerate(TRACED):
         begin = START_US // 1_000_000 + 3_600 * number

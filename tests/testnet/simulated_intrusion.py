@@ -30,7 +30,7 @@ PEERS = Federation({"a.edu": 1, "b.edu": 2, "c.edu": 1}, {"engine": {"epoch_s": 
 
 
 def tuples(number: int) -> list[tuple[int, int]]:
-    """Return the tuples of the post of that number: (t, value)."""
+    """Return the tuples (t, value) of the post of that number."""
     return [(number * 200_000 + each, (number * 7 + each * 3) % 20) for each in range(10)]
 
 
@@ -40,7 +40,7 @@ def table(number: int) -> pa.Table:
 
 
 def right_answer(posts: int) -> dict[int, int]:
-    """Return, by window's start, how many values are above 10, without any code under test."""
+    """Return, by each window's start, how many values are above 10, without any code under test."""
     kept = [t for number in range(posts) for t, value in tuples(number) if value > 10]
     return dict(Counter(t // SECOND * SECOND for t in kept))
 
@@ -75,7 +75,8 @@ async def define(world: World) -> None:
 
 
 async def counted(subscription: Subscription) -> dict[int, int]:
-    """Return the counts that a subscriber has at the stream's end; a repeated window is a fault."""
+    """Return the counts that a subscriber has received by the stream's end; a repeated window is a
+    fault."""
     found: dict[int, int] = {}
     async for epoch in subscription:
         starts = epoch.table.column("window_start").cast(pa.int64()).to_pylist()
@@ -87,7 +88,7 @@ async def counted(subscription: Subscription) -> dict[int, int]:
 
 @asynccontextmanager
 async def work(world: World, posts: int, by: str = OWNER) -> AsyncIterator[dict[int, int]]:
-    """Let a client post and another one, at c.edu, read to the end while the block does harm;
+    """Let a client post and another one, at c.edu, read to the end while the block causes faults;
     afterwards the dictionary holds the reader's rows."""
     found: dict[int, int] = {}
 
@@ -111,7 +112,7 @@ async def work(world: World, posts: int, by: str = OWNER) -> AsyncIterator[dict[
 async def send(
     client: AsyncMedusaClient, posts: int, every_s: float = 0.2, *, end: bool = True
 ) -> None:
-    """Post the tuples. end: end the stream, which only its owner may do."""
+    """Post the tuples. end: whether to end the stream, as only its owner may."""
     for number in range(posts):
         await client.post_event(SOURCE, table(number))
         await trio.sleep(every_s)
@@ -121,7 +122,7 @@ async def send(
 
 
 def simulate(main: Callable[[World], Awaitable[None]], seed: int = 0) -> Outcome:
-    """Run the simulation; raise what went wrong in it."""
+    """Run the simulation; raise the error that occurred in it."""
     outcome = run_simulation(main, seed, PEERS)
     if outcome.error is not None:
         print("\n".join(outcome.trace))

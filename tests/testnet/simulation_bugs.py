@@ -73,8 +73,8 @@ def cluster(
     availability: Availability = ALONE,
     **more: Any,
 ) -> Manifest:
-    """Return a cluster: a stream at mit.edu/0, a query at mit.edu/1, and utah.edu, which posts and
-    reads."""
+    """Return a cluster: a stream at mit.edu/0, a query at mit.edu/1, and a client at utah.edu,
+    which posts and reads."""
     posters = tuple(
         PosterTable(
             f"p{number}",
@@ -129,7 +129,7 @@ def clock_goes_back(seed: int) -> Manifest:
 
 
 def leader_cut_off(seed: int) -> Manifest:
-    """Cut the leader off from its replicas, while a client of its own posts."""
+    """Cut the leader off from its replicas, while a client that stays with it posts."""
     return cluster(seed, Partition(1.5, 4.0, ("mit.edu/0",)), mit=3, k_safety=1)
 
 
@@ -139,27 +139,28 @@ def primary_cut_off(seed: int) -> Manifest:
 
 
 def primary_dies(seed: int) -> Manifest:
-    """Let the primary of a query with upstream backup die; the source keeps only what it must."""
+    """Let the primary of a query with upstream backup die; the source keeps only the tuples that it
+    must."""
     backup = Availability(Mode.UPSTREAM_BACKUP, Recovery.PRECISE)
     return cluster(
         seed,
         Crash(2.5, 3.0, "mit.edu/1"),
         availability=backup,
         streams=(StreamTable(STREAM, "mit.edu/0", history_s=0.0),),
-        # one after the other: late rows are not kept for long either
+        # one post after the other, and late rows are not kept for long either
         posters=(PosterTable("p", STREAM, ("mit.edu/0",), posts=80, every_s=0.05),),
     )
 
 
 def standby_is_far(seed: int) -> Manifest:
-    """Return a passive standby with a checkpoint a second."""
+    """Return a passive standby with one checkpoint per second."""
     standby = Availability(Mode.PASSIVE_STANDBY, Recovery.PRECISE, checkpoint_s=1.0)
     return cluster(seed, availability=standby, weather=Weather(delay_s=(0.005, 0.02)))
 
 
 def partner_that_cheats(seed: int) -> Manifest:
-    """Return mit.edu without room for its query; utah.edu runs it, and is paid with bad money at
-    first."""
+    """Return mit.edu without room for its query; utah.edu runs the query, and is paid with bad
+    money at first."""
     short = dict.fromkeys(("mit.edu/0", "mit.edu/1"), 0.005)
     return cluster(
         seed,
@@ -203,11 +204,11 @@ def input_cut_off(seed: int) -> Manifest:
     )
 
 
-# -- what is turned off ----------------------------------------------------------------------------
+# -- the seeded bugs -------------------------------------------------------------------------------
 
 
 def acknowledged_before_journaled(patch: pytest.MonkeyPatch) -> None:
-    """Write each entry only when the next one comes."""
+    """Write each entry only when the next one arrives."""
     write = Journal.append
     held: dict[int, tuple[bytes, bytes]] = {}
 
@@ -283,7 +284,7 @@ def term_numbers_ignored(patch: pytest.MonkeyPatch) -> None:
 
 
 def acknowledged_before_the_output_is_safe(patch: pytest.MonkeyPatch) -> None:
-    """Acknowledge upstream whatever the primary's own copy has."""
+    """Acknowledge upstream without regard to what the primary's own copy has."""
     patch.setattr(Follower, "need", lambda _follower, _boundary: None)
 
 
@@ -334,8 +335,8 @@ def differences_without_deletions(patch: pytest.MonkeyPatch) -> None:
 
 @dataclass(frozen=True)
 class Bug:
-    """A seeded bug. check: the checker that finds it. seeds: the number of seeds within which it is
-    found. quick: it is in the normal suite."""
+    """A seeded bug. check: the checker that finds the bug. seeds: the number of seeds within which
+    it finds the bug. quick: whether the normal suite tries the bug."""
 
     turn_off: Callable[[pytest.MonkeyPatch], None]
     manifest: Callable[[int], Manifest]

@@ -56,7 +56,7 @@ def measure(tmp_path: Path, *parts: str) -> tuple[Result, list[dict[str, Any]]]:
 
 
 def put_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> None:
-    """Let the processes find other parts of these names."""
+    """Let the processes find other programs under these names."""
     for name, body in bodies.items():
         lines = [f"    {line}" for line in body.splitlines()]
         (folder / f"{name}.py").write_text("\n".join(("def measure():", *lines)))
@@ -112,7 +112,7 @@ def test_a_checkpoint_is_copied_while_temporary_files_go(tmp_path: Path) -> None
     (before / "state").mkdir(parents=True)
     (before / "state" / "1.delta").write_text("committed")
     gone = before / "state" / ".2.delta.0b1f.tmp"
-    gone.symlink_to("nowhere")  # as one that is gone when it is opened
+    gone.symlink_to("nowhere")  # a link whose target is gone when it is opened
     (before / "state" / "..2.delta.0b1f.tmp.crc").symlink_to("nowhere")
     copy_checkpoint(before, after)
     assert [path.name for path in (after / "state").iterdir()] == ["1.delta"]

@@ -13,7 +13,7 @@ from medusa.testnet.bench.joins import figures
 from medusa.testnet.bench.systems import Measured
 
 FEW = Shape("few", 5, 500, 20)
-"""Epochs of 25 s: pairs within ten seconds are fewer than within a hundred."""
+"""Few epochs of 25 s: fewer pairs lie within ten seconds than within a hundred."""
 
 
 @pytest.mark.parametrize("name", JOINS)

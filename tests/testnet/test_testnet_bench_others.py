@@ -52,7 +52,7 @@ def test_each_file_closes_a_window_and_both_formats_have_the_same_rows(tmp_path:
 
 
 class Counting(System):
-    """Counts the files that it gets."""
+    """Counts the files that it receives."""
 
     slow = (QUERIES[2],)
 

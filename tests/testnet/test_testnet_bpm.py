@@ -70,7 +70,7 @@ def test_start_is_skewed_and_whole() -> None:
     counts = skewed(59_700, 995, random.Random(1))
     assert sum(counts) == 59_700
     ranked = sorted(counts, reverse=True)
-    # Zipf with exponent a half: the fourth has half of the first, the hundredth a tenth.
+    # Zipf with exponent a half: the fourth has half of the first's share, the hundredth a tenth.
     assert ranked[3] / ranked[0] == pytest.approx(0.5, rel=0.01)
     assert ranked[99] / ranked[0] == pytest.approx(0.1, rel=0.03)
     assert counts != ranked
@@ -83,11 +83,11 @@ def test_start_gives_out_every_task(total: int, nodes: int) -> None:
     assert min(counts) >= 0
 
 
-# -- the fewest moves -----------------------------------------------------------------------------
+# -- the fewest moves ------------------------------------------------------------------------------
 
 
 def fewest(graph: Graph, counts: list[int], capacity: int) -> int:
-    """Return the least number, by trying all of them."""
+    """Return the least number of moves, by trying all possible ones."""
     overloaded = sum(counts) > capacity * len(counts)
 
     def acceptable(state: tuple[int, ...]) -> bool:
@@ -258,7 +258,7 @@ def test_changes_are_counted() -> None:
     result = run(Options(nodes=60, vary=10, churn=5))
     changes = result.changes
     assert changes is not None
-    # Three of the sixty leave and join; all have tasks, so the load of all changes.
+    # Three of the sixty nodes leave and join; all have tasks, so the load of all changes.
     assert changes.changed == 20 * (60 + 2 * 3)
     assert changes.units > 0
     assert changes.moves > 0

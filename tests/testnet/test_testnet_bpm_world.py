@@ -131,7 +131,8 @@ def simple_world(nodes: int, seed: int) -> World:
 
 
 def recount(world: World) -> None:
-    """Compare the books with what the Brains believe, and with a count of the tasks alone."""
+    """Compare the world's books with the beliefs of the Brains, and with a count of the tasks
+    alone."""
     tasks, tally = world.tasks, world.tally
     loads = [0.0] * len(world.cores)
     for task, node in enumerate(tasks.at):
@@ -172,7 +173,7 @@ def test_books_hold_whatever_happens(seed: int) -> None:
         for node in rng.sample(alive, 3):
             for task in world.tasks.owned(node) if world.cores[node] is not None else ():
                 world.tasks.reload(task, rng.choice([0.5, 1.0, 1.5]))
-        # Long enough that everyone has noticed who left, so that what they believe is so.
+        # Long enough for every node to notice which nodes left, so that their beliefs are true.
         world.clock.run(step * 20.0)
         recount(world)
     assert world.tally.moves > 0
@@ -181,7 +182,7 @@ def test_books_hold_whatever_happens(seed: int) -> None:
 def test_every_event_reaches_the_brains() -> None:
     world = simple_world(12, 3)
     busiest = max(range(12), key=lambda node: len(world.tasks.owned(node)))
-    # Whom it would ask first: gone, and it does not know yet.
+    # The node that it would ask first is gone, and it does not know that yet.
     gone = sorted(world.graph[busiest])
     for node in gone:
         world.leave(node)

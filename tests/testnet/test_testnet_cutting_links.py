@@ -90,7 +90,7 @@ async def test_a_peer_that_was_started_otherwise_cannot_be_cut_off() -> None:
     assert not links.cuts
 
 
-# -- telling them
+# -- sending them orders
 
 
 @asynccontextmanager
@@ -108,7 +108,7 @@ async def take_order(line: trio.socket.SocketType) -> tuple[int, Reach]:
 
 
 async def is_reached(address: tuple[str, int]) -> bool:
-    """Whether a socket of trio's gets there: loopback takes microseconds."""
+    """Whether a socket of trio's reaches the address: on the loopback within microseconds."""
     with trio.move_on_after(0.05), trio.socket.socket() as dialled:
         await dialled.connect(address)
         return True
@@ -168,7 +168,7 @@ async def test_a_peer_that_does_not_answer_is_named() -> None:
         with pytest.raises(DeadlineError, match=rf"{OWN}.* is the process stopped\?"):
             await board.tell({}, obeyed_s=0.1)
         late, _ = await take_order(line)
-        await line.send(b"%d" % late)  # which must not count for the next one
+        await line.send(b"%d" % late)  # the late order must not count for the next one
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(board.tell, {})

@@ -22,7 +22,8 @@ from medusa.testnet.cutting.namespaces import PREFIX, open_namespaces
 
 CLONE_NEWNET = 0x40000000
 UNHEARD_S = 0.3
-"""Veths deliver within microseconds: what is not there after so long was lost."""
+"""Veths deliver within microseconds: a datagram that has not arrived after so many seconds is
+lost."""
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +43,14 @@ def socket_in(namespace: str, kind: socket.SocketKind) -> trio.socket.SocketType
             assert ctypes.CDLL(None).setns(file.fileno(), CLONE_NEWNET) == 0
         made.append(socket.socket(socket.AF_INET, kind))
 
-    thread = threading.Thread(target=make)  # not one that trio uses again
+    thread = threading.Thread(target=make)  # a thread that trio does not use again
     thread.start()
     thread.join()
     return trio.socket.from_stdlib_socket(made[0])
 
 
 def left(slot: int) -> list[str]:
-    """Return what remains of a slot."""
+    """Return the namespaces and veths that remain of a slot."""
     listed = subprocess.run(["ip", "netns", "list"], check=True, capture_output=True, text=True)
     names = [line.split()[0] for line in listed.stdout.splitlines() if line]
     names += [name for _, name in socket.if_nameindex()]
@@ -103,9 +104,9 @@ async def test_datagrams_are_lost_in_the_direction_that_is_cut() -> None:
             await a.bind((made.host("a"), 0))
             await b.bind((made.host("b"), 0))
             await made.lose([Cut("a", "b")])
-            await made.launch("c")  # who comes later changes nothing
+            await made.launch("c")  # a peer that starts later changes nothing
             for _ in range(3):
-                await a.sendto(b"lost", b.getsockname())  # and is told nothing
+                await a.sendto(b"lost", b.getsockname())  # and the sender receives no error
                 await b.sendto(b"back", a.getsockname())
                 assert await a.recv(100) == b"back"
             assert await is_silent(b)
@@ -167,7 +168,7 @@ async def test_what_a_killed_run_left_is_taken_down() -> None:
         slot, pid = map(int, said.split())
         async with open_namespaces() as other:
             assert other.slot != slot
-            assert f"{PREFIX}{slot}-1" in left(slot)  # what runs is let alone
+            assert f"{PREFIX}{slot}-1" in left(slot)  # the namespaces of running peers remain
         child = os.pidfd_open(pid)
     finally:
         killed.kill()
@@ -181,7 +182,7 @@ async def test_what_a_killed_run_left_is_taken_down() -> None:
     assert not left(slot)
 
 
-# -- where there are none
+# -- without namespaces
 
 
 async def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:

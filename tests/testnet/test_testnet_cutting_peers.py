@@ -75,7 +75,7 @@ async def test_three_peers(netns: bool) -> None:
 
             await check_split(links, peers, at_mit, at_utah)
 
-            # A peer that dies and comes back in a split is still on its side of it.
+            # A peer that dies and returns during a split is still on its side of the split.
             await brown.restart()
             await until(at_utah, lambda seen: seen["brown.edu"].state == "running")
             await until(at_mit, lambda seen: unreachable(seen) == {"utah.edu", "brown.edu"})
@@ -84,7 +84,8 @@ async def test_three_peers(netns: bool) -> None:
             await until(at_mit, all_run)
             await until(at_utah, all_run)
 
-            # Neither has an answer: the questions of one get lost, the answers of the other do.
+            # Neither peer gets an answer: the network loses the questions of one, and the answers
+            # of the other.
             await links.cut(mit, utah, both=False)
             await until(at_mit, lambda seen: unreachable(seen) == {"utah.edu"})
             await until(at_utah, lambda seen: unreachable(seen) == {"mit.edu"})
@@ -98,7 +99,7 @@ async def check_split(
 ) -> None:
     connected = await links_of(at_mit)
     await links.split([peers[:1], peers[1:]])
-    # Nobody is told: what is connected stays so, and what is asked is not answered.
+    # No peer is notified: connections stay open, and questions get no answer.
     assert await links_of(at_mit) == connected
     await until(at_mit, lambda seen: unreachable(seen) == {"utah.edu", "brown.edu"})
     await until(at_mit, lambda seen: seen["utah.edu"].health == "dead")

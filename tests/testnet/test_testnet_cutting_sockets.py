@@ -15,12 +15,13 @@ from medusa.testnet.cutting.switchboard import HOST
 
 A, B = HOST.format(9, 1), HOST.format(9, 2)
 UNHEARD_S = 0.05
-"""Loopback delivers within microseconds: what is not there after so long was held back."""
+"""The loopback delivers within microseconds: bytes that have not arrived after so many seconds are
+held back."""
 
 
 @dataclass
 class Pair:
-    """Two peers: a has dialled, b has accepted."""
+    """Two peers: a has dialled b, which has accepted."""
 
     a_sockets: CuttableSockets
     b_sockets: CuttableSockets
@@ -56,7 +57,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def silent(stream: trio.SocketStream) -> bool:
-    """Whether nothing comes."""
+    """Whether no bytes arrive."""
     with trio.move_on_after(UNHEARD_S) as waited:
         await stream.receive_some()
     return waited.cancelled_caught
@@ -85,7 +86,7 @@ async def test_both_ends_know_each_other_by_their_ips(pair: Pair) -> None:
 
 async def test_cut_both_ways_nothing_arrives_until_it_is_healed(pair: Pair) -> None:
     pair.cut(a_to_b=True, b_to_a=True)
-    await pair.a.send_all(b"there")  # neither waits nor fails
+    await pair.a.send_all(b"there")  # sending neither waits nor fails
     await pair.b.send_all(b"back")
     assert await silent(pair.a)
     assert await silent(pair.b)
@@ -168,7 +169,7 @@ async def test_buffers_are_as_large_as_the_kernels(pair: Pair) -> None:
 async def test_an_end_that_dies_is_not_noticed(pair: Pair) -> None:
     pair.cut(a_to_b=True, b_to_a=True)
     await pair.a.send_all(b"last words")
-    # Its kernel resets the connection where a program dies with something unread.
+    # The kernel resets the connection of a program that dies with unread bytes.
     pair.a.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
     await pair.a.aclose()
     assert await silent(pair.b)
@@ -270,7 +271,7 @@ async def test_datagrams_are_lost_in_the_direction_that_is_cut(pair: Pair) -> No
         assert await b.recvfrom(100) == (b"there", a.getsockname())
 
 
-# -- as trio's
+# -- behaviour of trio's own sockets
 
 
 async def test_other_sockets_are_trios_own() -> None:

@@ -35,7 +35,7 @@ REPLAY = ("--nodes", "20", "--crashes", "2", "--loss", "0.1", "--slow", "0.1", "
 
 @pytest.fixture(scope="module")
 def plain() -> Result:
-    """Return sixty peers, in seven worlds of which each loses three."""
+    """Return sixty peers, in seven worlds; each world loses three peers."""
     return run(Options(60, crashes=21))
 
 
@@ -61,7 +61,7 @@ def test_crashes_are_detected_when_the_papers_say(plain: Result) -> None:
     assert plain.detect_median_s == pytest.approx(expected.detect_median_s, rel=0.15)
     assert plain.disseminate_median_s is not None
     assert plain.detect_median_s is not None
-    # Everybody knows within the rounds that gossip takes, and not before the first one does.
+    # Every peer knows within the rounds that gossip takes, and not before the first peer does.
     spread = plain.disseminate_median_s - plain.detect_median_s
     assert 0 < spread < 2 * expected.spread_s
     assert all(check.holds for check in checks_of(plain))
@@ -97,7 +97,7 @@ def test_seed_replays_exactly_and_another_differs() -> None:
 
 
 def test_seed_replays_in_another_process_too() -> None:
-    # Where the order in sets differs.
+    # For a different order of sets.
     said = [
         subprocess.run(
             [
@@ -133,7 +133,7 @@ def test_loss_makes_no_false_alarm() -> None:
     result = run(Options(40, crashes=2, loss=0.1, seconds=60))
     assert result.simulated_s >= 60
     assert result.unknown == 0
-    assert result.suspicions == 0  # a probe over a connection answers for lost datagrams
+    assert result.suspicions == 0  # a probe over a connection makes up for lost datagrams
     assert result.false_positives == 0
     assert all(check.holds for check in checks_of(result))
 

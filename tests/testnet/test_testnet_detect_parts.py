@@ -59,7 +59,7 @@ def test_streams_lose_nothing_but_take_longer() -> None:
     assert lossy.carried == 2000
 
 
-# -- starved machines ------------------------------------------------------------------------------
+# -- overloaded machines ---------------------------------------------------------------------------
 
 
 @given(st.integers(0, 1000), st.lists(st.floats(0, 100), min_size=1, max_size=40))
@@ -71,7 +71,7 @@ def test_starved_machine_does_nothing_early_and_keeps_the_order(
     done = [machine.turn(time) for time in times]
     assert done == sorted(done)
     assert all(then >= time for time, then in zip(times, done, strict=True))
-    # Whatever is done is done within a turn: asking again then does not put it off.
+    # All work is done within a turn: asking again then does not postpone it.
     machine = Starved(random.Random(seed))
     for time in times:
         then = machine.turn(time)
@@ -91,7 +91,8 @@ def test_starved_machine_runs_a_tenth_of_the_time() -> None:
         worst = max(worst, wait)
     looks = count / 20
     assert at_once / looks == pytest.approx(1 / SLOWNESS, rel=0.1)
-    # What arrives in a pause finds, pauses being exponential, a whole mean pause before it.
+    # Since pauses are exponential, an arrival in a pause has, on average, a whole mean pause after
+    # it.
     assert waits / looks == pytest.approx((1 - 1 / SLOWNESS) * TURN_S * (SLOWNESS - 1), rel=0.1)
     assert worst > 8
 
@@ -219,7 +220,7 @@ def test_times_scale_with_the_period_and_grow_with_the_logarithm() -> None:
 @pytest.mark.parametrize(
     ("confirmed", "length"),
     [
-        ([], 4.0),  # nobody could confirm: memberlist takes the shortest
+        ([], 4.0),  # no peer could confirm: memberlist takes the shortest timeout
         ([1.0, 2.0], 4.0),
         ([1.0, 9.0], 9.0),
         ([1.0, 50.0], 24 - 20 * log(2) / log(3)),

@@ -24,7 +24,7 @@ ASKED: Final = [
     *((each.flink_sql, (each.flink,)) for each in DIFFERENCES if each.flink_sql),
     *(asked for each in ORDERS for asked in each.flink),
 ]
-"""What follows a SELECT, and the rows of its answer, in order."""
+"""The text after SELECT, and the rows of its answer, in order."""
 
 ERROR: Final = ("error",)
 AS_THE_PAGE: Final = {None: "NULL", "TRUE": "true", "FALSE": "false", "Infinity": "inf"}
@@ -32,7 +32,7 @@ VERSION: Final = "import importlib.metadata as m; print('Flink', m.version('apac
 
 
 def stream(folder: Path, name: str, rows: Sequence[tuple[int, int]]) -> str:
-    """Return the statement that creates a table over a file with the rows of a stream, none of them
+    """Return the statement that creates a table over a file with a stream's rows, none of which is
     late; write the file."""
     file = folder / f"{name}.csv"
     file.write_text("".join(f"2026-01-01 00:00:{ts:02},{x}\n" for ts, x in rows))
@@ -43,7 +43,7 @@ def stream(folder: Path, name: str, rows: Sequence[tuple[int, int]]) -> str:
 
 
 def answer(ran: Ran, folder: Path) -> tuple[str, ...]:
-    """Return the rows as the page has them."""
+    """Return the rows as the page shows them."""
     assert not ran.refused, ran
     if ran.failed:
         return ERROR

@@ -173,7 +173,7 @@ async def test_a_stream_that_stops_short_is_a_fault(tmp_path: Path) -> None:
 
 
 async def test_silence_is_a_fault(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
-    world = World(clients=3)  # one that never ends
+    world = World(clients=3)  # a world whose run never ends
     board = Board(seconds=trio.current_time)
     with pytest.raises(DeadlineError, match=r"nothing moved for 120 s; posted: \d,\d+ of"):
         await run(tmp_path, world, board)

@@ -24,7 +24,7 @@ def test_every_answer_has_rows(seed: int, networks: int) -> None:
     assert all(len(rows) >= 10 for rows in answers.values())
     assert abs(sum(table.num_rows for table in tables) - ROWS) < ROWS * 0.02
     if networks > 1:
-        # The point of a federation: no network sees these alone.
+        # The point of a federation: no single network sees these connections.
         alone = {row[:2] for table in tables for row in expected([table])["busy"]}
         assert {row[:2] for row in answers["busy"]} - alone
 

@@ -105,7 +105,7 @@ def test_answers_are_read_from_what_the_last_server_puts_out() -> None:
     assert chain.answers_in(table) == [(100_000, 2, 5, 1, 9, 44)]
 
 
-# -- what is run -----------------------------------------------------------------------------------
+# -- the run systems -------------------------------------------------------------------------------
 
 
 def test_the_run_without_secondaries_is_always_first() -> None:
@@ -177,7 +177,7 @@ async def test_a_sensor_posts_the_present(autojump_clock: trio.testing.MockClock
     assert stimes[-1] == pytest.approx(1_010.0e6, abs=60_000)
 
 
-# -- what is measured ------------------------------------------------------------------------------
+# -- measurements ----------------------------------------------------------------------------------
 
 
 def answer(number: int) -> Answer:
@@ -209,8 +209,8 @@ def arrivals(*pairs: tuple[float, float]) -> list[Arrival]:
 
 
 def steady_run(variant: Variant = ACTIVE, *, resumes: float = 130.0) -> Observations:
-    """Return a run with an answer a second, each 0.5 s old, from 100 to 150; the kill is at 120;
-    nothing comes from then until `resumes`, when all missing answers come at once."""
+    """Return a run with an answer a second, each 0.5 s old, from 100 to 150; the kill is at 120; no
+    answer comes from the kill until `resumes`, when all missing answers come at once."""
     run = Observations(variant, began=90.0, ended=152.0)
     run.before, run.after = Cost(105.0, 10.0, 1_000), Cost(115.0, 15.0, 21_000)
     run.killed_at, run.watched_at = 120.0, 145.0
@@ -229,7 +229,7 @@ def test_the_figures_of_a_run() -> None:
     none = figures(steady_run(NONE), rights(), None)
     assert (none.lost, none.duplicated, none.wrong, none.expected) == (0, 0, 0, 50)
     assert none.delay_ms == pytest.approx(500)
-    # the answer of stime 120 is not of after the kill, that of 121 is
+    # the answer of stime 120 does not count as after the kill, that of 121 does
     assert none.first_new_ms == pytest.approx(10_000)
     assert none.recovery_ms == pytest.approx(9_500)
     assert none.stall_ms == pytest.approx(1e3 * (130.0 - 119.5 - 1.0))
@@ -320,7 +320,7 @@ def test_cpu_of_a_process_and_of_what_it_started() -> None:
     assert cpu_seconds([process.pid]) == 0.0
 
 
-# -- what is judged --------------------------------------------------------------------------------
+# -- judgement -------------------------------------------------------------------------------------
 
 
 def result(mode: Mode, recovery: Recovery, **changes: object) -> ModeResult:
@@ -422,7 +422,7 @@ def test_nothing_is_compared_with_what_was_not_run() -> None:
     assert len(judge(without)) == sum(len(promises(run)) for run in without)
 
 
-# -- who came back ---------------------------------------------------------------------------------
+# -- returned peers --------------------------------------------------------------------------------
 
 
 def replica(query: str, role: str, state: str) -> ReplicaStatus:

@@ -47,8 +47,8 @@ OUTAGES_S = {
 
 
 def a_run(variant: Variant) -> Observations:
-    """Return 40 answers a second for a minute, with a kill in the middle: delayed answers come at
-    once."""
+    """Return a run with 40 answers per second for a minute and a kill in the middle; delayed
+    answers come at once."""
     run = Observations(variant, began=0.0, ended=75.0)
     run.before, run.after = Cost(15.0, 10.0, 0), Cost(30.0, 25.0, 400_000)
     run.killed_at, run.watched_at, run.returned = 30.0, 60.0, len(SERVERS)
@@ -66,7 +66,7 @@ def a_run(variant: Variant) -> Observations:
 
 
 def played() -> HaBoard:
-    """Return a board as after all runs."""
+    """Return a board as it is after all runs."""
     clock = iter(float(second) for second in range(100_000))
     board = HaBoard(seconds=lambda: next(clock), planned=VARIANTS)
     for variant in VARIANTS:
@@ -151,7 +151,7 @@ def test_how_long_it_goes_on_is_said_from_the_runs_so_far() -> None:
     assert board.left_s == len(VARIANTS) * RUN_S
     for seconds in (200.0, 100.0):
         board.results.append(ModeResult("none", "gap", 0, 0, None, 0.0, 0.0, 0.0, seconds=seconds))
-    clock = 330.0  # 30 s into the third
+    clock = 330.0  # 30 s into the third run
     assert board.left_s == pytest.approx(150.0 * (len(VARIANTS) - 2) - 30.0)
     clock = 1e6
     assert board.left_s == 0.0

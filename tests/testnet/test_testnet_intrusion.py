@@ -80,7 +80,7 @@ async def _kill_jvm(federation: Federation) -> None:
 
 
 def _jvm_of(peer: Peer) -> tuple[int, ...]:
-    """Return the first JVM only: its own children are no Java."""
+    """Return only the first JVM: its child processes are no JVMs."""
     return peer.children("java")[:1]
 
 
@@ -107,6 +107,6 @@ async def test_exactly_right_after_kill_9(
         await seen.wait()
         await kill(federation)  # type: ignore[misc]
 
-    # Slow enough that much is still to come when the first answers are out.
+    # Slow enough that much traffic still follows when the first answers arrive.
     options = Options(speed=60.0, seed=3, out=tmp_path)
     check(await run_intrusion(options, Watched(), disturb))

@@ -79,7 +79,7 @@ def test_a_beacon_is_five_calls_with_gaps_within_a_tenth_of_the_first() -> None:
     assert not beacons_of(0, 0.9, 1.8, 2.7, 3.6)
     assert beacons_of(0, 150, 300, 450, 600)
     assert not beacons_of(0, 151, 302, 453, 604)
-    assert not beacons_of(0, 5, 10, 20, 30, 40)  # the call between breaks the row
+    assert not beacons_of(0, 5, 10, 20, 30, 40)  # the additional call breaks the row
 
 
 def test_an_address_is_on_the_list_from_its_time_to_its_end() -> None:

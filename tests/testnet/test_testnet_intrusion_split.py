@@ -11,7 +11,7 @@ import pytest
 from namespaces_here import skip_without_namespaces
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "data"
-"""Real connections; see its README."""
+"""The folder of real connections; see its README."""
 WRCCDC = [TRACES / "wrccdc_a.parquet", TRACES / "wrccdc_b.parquet"]
 
 needs_traces = pytest.mark.skipif(

@@ -67,7 +67,7 @@ class Cluster:
         self.board.posting = {"a.edu": Posting(0, 1)}
 
     def answering(self) -> bool:
-        """Whether answers come from a query that needs all of its owner's peers."""
+        """Whether answers come from a query that needs all peers of its owner."""
         return all(peer.up for peer in self.peers)
 
     async def run(self, killer: Killer) -> None:

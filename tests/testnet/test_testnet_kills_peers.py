@@ -35,7 +35,7 @@ def check(result: KillsResult, kills: int) -> None:
 
 
 class JvmToo(Killer):
-    """Kills the JVM of the computing peer, once there are answers; then peers."""
+    """Kills the JVM of the computing peer, once answers have come; then kills peers."""
 
     async def __call__(self, federation: Federation, board: Board) -> None:
         with trio.fail_after(DEADLINE_S):

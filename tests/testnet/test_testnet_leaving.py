@@ -41,7 +41,7 @@ async def test_peers_enter_leave_and_are_refused() -> None:
         sibling = await federation.admit_sibling(utah)
         await _until(mit, {"mit.edu": "founder", "utah.edu": "member"})
 
-        # one peer leaves: by its participant's root, which is in another home
+        # one peer leaves: its participant's root, which is in another home, signs
         at = ("--home", str(sibling.home.folder))
         assert "--root" in await _refused("leave", "--yes", *at)
         told = await run_command("leave", "--yes", "--root", str(utah.home.folder), "--json", *at)
@@ -53,7 +53,7 @@ async def test_peers_enter_leave_and_are_refused() -> None:
         assert "has left" in told
         assert (await _members(mit))["utah.edu"] == "member"
 
-        # the certificate of a running peer is renewed under it
+        # the certificate of a running peer is renewed
         with MedusaClient(utah.home.folder) as client:
             before = client.status(federation=False)
             home = ("--home", str(utah.home.folder))
@@ -73,7 +73,8 @@ async def test_peers_enter_leave_and_are_refused() -> None:
 
 
 async def _newcomer_is_refused(federation: Federation, mit: Peer) -> None:
-    """The newcomer is revoked between its token and its entry: it receives the reason."""
+    """Revoke the newcomer after it received its token and before it enters: it receives the
+    reason."""
     folder = federation.folder / "brown"
     place, at = ("--home", str(folder)), ("--home", str(mit.home.folder))
     await run_command("init", "--participant", "brown.edu", *place)

@@ -61,7 +61,7 @@ def table(schema: pa.Schema, rows: Iterable[Row]) -> pa.Table:
 
 
 def told(reports: Sequence[Row], balances: Sequence[Row] = ()) -> Answers:
-    """Return the answers to some reports, in any order."""
+    """Return the answers to some reports, whatever the order of the reports."""
     asked = table(tables.BALANCE_REQUEST, balances) if balances else None
     return expected(
         [table(tables.REPORT, sorted(reports))],
@@ -79,7 +79,7 @@ def tolls_of(answers: Answers, vid: int) -> list[tuple[int, int, int]]:
 
 
 def queue(cars: int, speed: int = 20, seg: int = 10) -> list[Row]:
-    """Return that many cars, which report once from a segment in the first minute."""
+    """Return that many cars, each of which reports once from a segment in the first minute."""
     return [(n % 60, 1_000 + n, speed, 0, 1, 0, seg, seg * SEGMENT_FEET + n) for n in range(cars)]
 
 
@@ -236,7 +236,7 @@ def test_cars_report_every_half_minute_from_every_segment(run: Part) -> None:
             assert time - last["time"] == 30
             assert abs(row["seg"] - last["seg"]) <= 1
             ahead = (row["pos"] - last["pos"]) * (-1 if row["dir"] else 1)
-            # a car that crashes into another is where that one is
+            # a car that crashes into another is at the place of that one
             assert ahead == row["speed"] * FEET or abs(ahead) < 3 * SEGMENT_FEET // 2
         trip.append({**row, "time": time})
         if row["lane"] == EXIT:

@@ -21,7 +21,7 @@ from medusa.testnet.linear_road.tables import START_S, TIME
 from medusa.testnet.linear_road.workload import linear_road_workload
 
 SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
-"""Little traffic, but enough of it for tolls, and with an accident."""
+"""A world with little traffic, but enough of it for tolls, and with an accident."""
 
 
 def run(*arguments: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def test_accidents_are_told_on_several_expressways() -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_the_rating_is_of_exact_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rating, "PROFILE", "edge")  # which starts sooner
+    monkeypatch.setattr(rating, "PROFILE", "edge")  # a profile in which traffic starts sooner
     found = run(
         *("--rating", "--live-seconds", "3"),
         *("--minutes", "2", "--cars-per-minute", "100", "--xways", "1"),

@@ -62,12 +62,14 @@ def loads(*pairs: tuple[float, float], grain: float = 2.0) -> tuple[Load, ...]:
     [
         (loads((15, 15), (10, 15), (0, 15)), True, False),
         (loads((15.4, 15), (10, 15)), True, False),  # noise
-        (loads((16, 15), (10, 15)), False, False),  # one above, another with room
+        # one peer is above its capacity, another has room
+        (loads((16, 15), (10, 15)), False, False),
         (loads((20, 15), (16, 15), (15, 15)), True, True),
-        (loads((20, 15), (16, 15), (13.5, 15)), True, True),  # no room for a task of 2
-        (loads((30, 15), (16, 15), (12.5, 15)), False, True),  # room for one
+        (loads((20, 15), (16, 15), (13.5, 15)), True, True),  # no peer has room for a task of 2
+        (loads((30, 15), (16, 15), (12.5, 15)), False, True),  # one peer has room for a task
         (loads((17, 15), (13.5, 15)), True, True),
-        (loads((16.5, 15), (13.5, 15)), False, False),  # not all above, and no overload
+        # not all are above, and there is no overload
+        (loads((16.5, 15), (13.5, 15)), False, False),
         ((), True, False),
     ],
 )
@@ -170,7 +172,7 @@ def test_a_tape_loses_nothing_repeats_nothing_and_never_goes_back(
         for part in tape.forward(seconds):
             played += list(zip(part["ts"].to_pylist(), part["dst_port"].to_pylist(), strict=True))
     assert played == sorted(played, key=lambda row: row[0])
-    # by hand: the endless tape, cut where the time played so far ends
+    # computed by hand: the endless tape, cut where the time played so far ends
     start = min(times) // WINDOW_S * WINDOW_S
     span = (max(times) // WINDOW_S + 1) * WINDOW_S - start
     until = ahead + sum(steps)
@@ -229,7 +231,7 @@ async def test_a_slow_peer_is_not_pushed() -> None:
     assert len(stream.tables) == 12
 
 
-# -- who there is ----------------------------------------------------------------------------------
+# -- the peers and tasks ---------------------------------------------------------------------------
 
 
 def test_the_cast_can_do_what_the_steps_want() -> None:
@@ -262,7 +264,7 @@ def test_what_propose_says() -> None:
         proposed_id("sorry\n")
 
 
-# -- looking ---------------------------------------------------------------------------------------
+# -- observations ----------------------------------------------------------------------------------
 
 
 def status(peer: str, *tasks: float) -> PeerStatus:
@@ -274,7 +276,7 @@ def status(peer: str, *tasks: float) -> PeerStatus:
 
 
 class Peer:
-    """A client that answers what the test sets."""
+    """A client whose answers the test sets."""
 
     def __init__(self, peer: str, *tasks: float, market: MarketStatus | None = None) -> None:
         self.told = status(peer, *tasks)
@@ -314,7 +316,7 @@ async def test_the_observer_writes_down_loads_and_each_move_once() -> None:
             capacity=15.0, load=3.0, moves=(MoveStatus(at, "t", "aa", "bb", 5, 70.0, 9),)
         )
 
-    # each end has its own clock's idea of when it ended
+    # each side measures the end by its own clock
     clients = {
         "a": Peer("aa", 0.02, market=market(1_000.0)),
         "b": Peer("bb", market=market(1_000.4)),

@@ -78,7 +78,7 @@ async def test_a_small_cast_is_answered_exactly(
         )
         capacities = {round(load.capacity, 6) for load in board.samples[-1].loads.values()}
         assert capacities == {round(10 * places.TASK_UNITS, 6)}
-        # it can fail: what was not posted is missed
+        # the check can fail: it misses a row that was not posted
         del cast.players["mit.edu"][0].posted[::2]
         assert cast.different()
 

@@ -46,7 +46,7 @@ def hour() -> Prices:
 
 
 def exact(price: float) -> Fraction:
-    """Return the price with its four places."""
+    """Return the price with four decimal places."""
     return Fraction(round(price * 10_000), 10_000)
 
 
@@ -67,7 +67,8 @@ def known(chosen: Callable[[list[float]], float], values: Sequence[float | None]
 
 
 def crossed_by_hand(quoted_by: dict[str, pa.Table]) -> list[tuple[Any, ...]]:
-    """Go through all quotes by time; at one moment each sees the other exchange's quote."""
+    """Go through all quotes by time; of two quotes at one moment each sees the other exchange's
+    quote."""
     moments = defaultdict(list)
     for exchange, table in quoted_by.items():
         for row in table.to_pylist():
@@ -226,7 +227,7 @@ def test_quotes_are_in_order_and_none_is_crossed(hour: Prices) -> None:
         assert pc.all(pc.less(table.column("bid"), table.column("ask"))).as_py()
         keys = table.select(["time", "symbol"])
         assert len(keys.group_by(["time", "symbol"]).aggregate([])) == len(table)
-        # sixty a minute of each symbol, give or take
+        # about sixty quotes per minute of each symbol
         assert abs(len(table) / (len(OPENING) * HOUR_S) - 1) < 0.1
     spread = {
         name: pc.mean(pc.subtract(table.column("ask"), table.column("bid"))).as_py()
@@ -242,7 +243,7 @@ def test_prices_walk_and_move_together() -> None:
     returns = {name: np.diff(np.log(path[::60].astype(float))) for name, path in cents.items()}
     for one, other in itertools.combinations(["AAA", "BBB", "DDD"], 2):
         assert np.corrcoef(returns[one], returns[other])[0, 1] > 0.4
-    # a step of a second says nothing about the next one
+    # a price change in one second does not predict the next one
     second = np.diff(np.log(cents["DDD"].astype(float)))
     assert abs(np.corrcoef(second[:-1], second[1:])[0, 1]) < 0.05
 

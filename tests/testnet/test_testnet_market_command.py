@@ -22,7 +22,7 @@ ANSWERS: Final = ("vwap", "bars", "together", "quoted", "best", "crossed")
 
 
 def exact_rows(*arguments: str) -> dict[str, int]:
-    """Return the rows of each answer of a run, all of whose answers are exact."""
+    """Return the rows of each answer of a run; all answers must be exact."""
     ended = CliRunner().invoke(main, ["market", "--json", *arguments])
     assert ended.exit_code == 0, ended.output
     outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
@@ -31,7 +31,7 @@ def exact_rows(*arguments: str) -> dict[str, int]:
 
 
 def taq_file(path: Path, *, days: int) -> Path:
-    """Write a file of two trades, that many days apart."""
+    """Write a file of two trades that are that many days apart."""
     at = pa.array([0, days * 86_400_000_000]).cast(TIME)
     table = {"DT": at, "SYMBOL": ["X", "X"], "PRICE": [1.0, 2.0], "SIZE": [1, 1]}
     pq.write_table(pa.table(table), path)

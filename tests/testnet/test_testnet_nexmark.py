@@ -32,11 +32,11 @@ from medusa.testnet.nexmark.generate import (
 from medusa.testnet.nexmark.oracle import QUERIES, TEXTS, expected, side_input
 
 SLOW: Final = 20
-"""Events a second that make a hundred seconds of two thousand: ten windows."""
+"""A rate of events per second at which two thousand events last a hundred seconds: ten windows."""
 
 
 def stretched(events: Events, times: int) -> Events:
-    """Return the same events with that many times the distance: they fill days."""
+    """Return the same events with distances multiplied by `times`: they fill days."""
 
     def stretch(table: pa.Table) -> pa.Table:
         for name in {"dateTime", "expires"} & set(table.column_names):
@@ -106,7 +106,7 @@ def test_hot_ones_have_their_share(large: Events) -> None:
     seller = np.asarray(large.auction.column("seller")) - FIRST_PERSON
     names = large.bid.column("channel")
     hot_channels = np.asarray(pc.is_in(names, pa.array(HOT_CHANNELS)))
-    # a hundredth of the others meet a hot number by chance
+    # a hundredth of the other events has a hot number by chance
     assert abs((auction % HOT_EVERY == 0).mean() - 0.5 - 0.5 / 110) < 0.01
     assert abs((bidder % HOT_EVERY == 1).mean() - 0.75) < 0.01
     assert abs((seller % HOT_EVERY == 0).mean() - 0.75) < 0.02
@@ -211,7 +211,7 @@ MACROS: Final = r"""
         nullif(regexp_extract(text, pattern, part), '');
     CREATE MACRO flink_avg(number) AS CAST(sum(number) // count(number) AS BIGINT);
 """
-"""What the texts call and DuckDB does not have."""
+"""Functions that the texts call and DuckDB lacks."""
 
 WINDOW: Final = re.compile(
     r"TABLE\(\s*(HOP|TUMBLE)\(TABLE (\w+), DESCRIPTOR\(\w+\),"

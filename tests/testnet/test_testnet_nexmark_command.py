@@ -16,7 +16,7 @@ RUNNING: Final = (
     *("q0", "q1", "q2", "q3", "q4", "q5", "q7", "q8", "q9", "q10", "q11", "q12", "q13"),
     *("q14", "q15", "q16", "q17", "q18", "q19", "q20", "q21", "q22"),
 )
-"""The queries that Medusa's language has: all but q6, which Flink refuses, too."""
+"""The queries that Medusa's language can express: all but q6, which Flink refuses, too."""
 
 
 def run(*arguments: str) -> dict[str, Any]:

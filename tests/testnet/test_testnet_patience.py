@@ -90,7 +90,7 @@ def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch)
         while others >= ours:  # other programs may leave the burners almost no time
             assert time.monotonic() < deadline
             ours = measured()
-            with monkeypatch.context() as patch:  # the same processes, taken for others'
+            with monkeypatch.context() as patch:  # the same processes, counted as other programs
                 patch.setattr(MachineTime, "_our_times", staticmethod(dict))
                 others = measured()
     finally:

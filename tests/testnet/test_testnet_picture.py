@@ -16,7 +16,8 @@ COMMANDS = ("bpm", "detect", "ha", "load", "partition")
 
 
 def refused(command: str, plot: Path | str) -> str:
-    """Return the message of the refusal. The run itself would take longer than this test may."""
+    """Return the message of the refusal. The run itself would take longer than the time limit of
+    this test."""
     outcome = CliRunner().invoke(main, [command, "--plot", str(plot)])
     assert outcome.exit_code == 2, outcome.output
     assert "Invalid value for '--plot'" in outcome.stderr

@@ -50,7 +50,7 @@ MANIFEST = Manifest(
 )
 
 POSTED = tuple(Posted(t, "p", t + 1, t % 3, 7) for t in range(20))
-"""Two windows of ten."""
+"""The posted tuples, in two windows of ten."""
 
 A, B = "aa", "bb"
 

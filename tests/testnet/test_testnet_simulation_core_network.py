@@ -127,7 +127,7 @@ def test_a_killed_process_says_so_and_a_machine_without_power_does_not() -> None
         await near.send_all(b"are you there?")
         await trio.sleep(1)
         if power:
-            net.network.machine(TWO).up = True  # it boots: what does it know of that connection?
+            net.network.machine(TWO).up = True  # the machine boots: does it know that connection?
             await near.send_all(b"are you there?")
         with pytest.raises(trio.BrokenResourceError):
             await read_all(near)

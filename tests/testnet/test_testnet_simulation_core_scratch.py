@@ -13,7 +13,7 @@ from medusa.testnet.simulation.simulate import PREFIX, YOUNG_S, scratch_folder, 
 
 
 def aged(folder: Path) -> Path:
-    """Make the folder look old."""
+    """Give the folder old times."""
     (folder / "peer").mkdir(parents=True)
     before = time.time() - 2 * YOUNG_S
     os.utime(folder, (before, before))

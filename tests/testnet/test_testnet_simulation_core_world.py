@@ -67,7 +67,7 @@ def test_what_was_acknowledged_survives_a_crash(power: bool) -> None:
         await world.crash("a.edu/0", power=power)
         assert not world.peers["a.edu/0"].up
         await world.restart("a.edu/0")
-        async with work(world, 0) as found:  # only ends the stream
+        async with work(world, 0) as found:  # the client only ends the stream
             pass
         assert found == right_answer(10)
 
@@ -103,7 +103,7 @@ async def test_a_killed_peer_leaves_nothing_in_order(world: World) -> None:
     await world.crash("b.edu/0")
     await trio.sleep(5)
     assert not (before / "run.json").exists()  # the dying task tidied up, in its own folder
-    assert (peer.home.folder / "run.json").exists()  # as after kill -9
+    assert (peer.home.folder / "run.json").exists()  # the file remains, as after kill -9
     assert not peer.home.is_locked()
 
 
@@ -241,7 +241,7 @@ async def test_posts_of_a_client_whose_peer_dies_are_neither_lost_nor_doubled(wo
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(post)
-        await connected.wait()  # its first try is not repeated: a peer may not run at all
+        await connected.wait()  # its first try is not repeated, since the peer may not run at all
         for _ in range(3):
             await trio.sleep(1.5)
             await world.crash("c.edu/0")

@@ -108,7 +108,7 @@ def test_neither_side_of_a_split_modifies_what_goes_on_on_the_other() -> None:
             cut(world, SECONDARY, (PRIMARY, HOME))
             await flow.post(range(20, 60))
             await world.until(lambda: secondary_of(world, SECONDARY) is not None)
-            await trio.sleep(40)  # whoever was to be waited for has been
+            await trio.sleep(40)  # every peer for which the modification could wait has returned
             assert secondary_of(world, PRIMARY) == ""
             assert len(flow.read) > 50
             for side in (PRIMARY, SECONDARY):

@@ -124,8 +124,8 @@ def test_nothing_is_lost_or_repeated_however_the_versions_are_cut_off(
 
 
 def torn(*faults: Fault, **more: object) -> Manifest:
-    """Return a query over a stream of each side, whose secondary is on the other side than its
-    primary, with readers on both."""
+    """Return a query that reads a stream of each side; its secondary is not on the side of its
+    primary, and both sides have readers."""
     standby = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE, bound_s=1.0)
     streams = ("medusa://utah.edu/s0", "medusa://utah.edu/s1")
     merge = Union("merge", streams, SOME)
@@ -155,7 +155,7 @@ def test_both_sides_go_on_and_one_version_survives(
 ) -> None:
     cut = Partition(3.0, 5.0, (PRIMARY, "utah.edu/0"), symmetric)
     result, history = run(torn(cut), monkeypatch)
-    assert result.violations == ()  # exact for all four, one primary, within the bound
+    assert result.violations == ()  # exact for all four readers, with one primary, within the bound
     given = {each.subscriber for each in history.of(Tentative) if each.rows}
     assert len(given) == 4, "on both sides, in either way"
     last = max((each for each in history.of(Quiescent)), key=lambda each: each.at)

@@ -36,11 +36,12 @@ def rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def strays_by_hand(tracked: Tracked) -> list[dict[str, Any]]:
-    """Go through permissions and sightings by time; at one moment a permission comes first."""
+    """Go through permissions and sightings by time; of two at one moment the permission comes
+    first."""
     allowed: dict[tuple[int, str], dict[int, range]] = defaultdict(dict)
     both = [*tracked.permissions.to_pylist(), *tracked.sightings.to_pylist()]
     strays = []
-    for row in sorted(both, key=itemgetter("time")):  # which keeps the order of equal ones
+    for row in sorted(both, key=itemgetter("time")):  # the sort keeps the order of equal rows
         minutes = allowed[row["person_id"], row["room"]]
         if "from_min" in row:
             minutes[row["from_min"]] = range(row["from_min"], row["until_min"])

@@ -27,11 +27,11 @@ QUERY: Final = (
     " </box>\n"
     "</query>\n"
 )
-"""The strings of 6.1 and 6.3 of the paper, line by line."""
+"""The strings of sections 6.1 and 6.3 of the paper, line by line."""
 
 
 def exact_rows(*arguments: str) -> dict[str, int]:
-    """Return the rows of each answer of a run, all of whose answers are exact."""
+    """Return the rows of each answer of a run; all answers must be exact."""
     ended = CliRunner().invoke(main, ["tracking", "--json", *arguments])
     assert ended.exit_code == 0, ended.output
     outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]

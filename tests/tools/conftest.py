@@ -13,7 +13,7 @@ from tools_xmlrpc import OpenStock, stock_clients
 
 @pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "reference"])
 def engine(request: pytest.FixtureRequest) -> str:
-    """What computes a trial: the test is run with each."""
+    """Return the engine that computes a trial: the test runs with each engine."""
     return str(request.param)
 
 

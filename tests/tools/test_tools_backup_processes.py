@@ -30,7 +30,7 @@ STREAM = "medusa://mit.edu/s"
 PEER = (sys.executable, "-m", "medusa.tools.commands.peer.peer_command")
 TIMED = (sys.executable, crashing_peer.__file__)
 ALONE = peer_intervals.intervals(engine={"timing": {"restored_ask_s": 1.0}})
-"""Of a federation that has one peer: no other will answer, or call."""
+"""Settings of a federation that has one peer: no other peer will answer, or call."""
 
 
 def command(home: Path, *arguments: str) -> dict[str, Any]:
@@ -43,7 +43,7 @@ def command(home: Path, *arguments: str) -> dict[str, Any]:
 
 @contextmanager
 def running(home: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Give its peer, in a process, which is killed in the end."""
+    """Give the home's peer in a process, which is killed at the end."""
     arguments = [*TIMED, "run", "--listen", "127.0.0.1:0", "--home", str(home), "--json"]
     environment = {**os.environ, peer_intervals.INTERVALS: ALONE}
     with subprocess.Popen(arguments, stdout=subprocess.PIPE, env=environment) as process:
@@ -118,7 +118,7 @@ def test_a_peer_is_killed_and_restored(tmp_path: Path) -> None:
         reader.wait_for(100)
         done = command(home, "backup", str(file), "--keys", str(keys))
         assert done["files"] > 3
-        reader.wait_for(len(reader.found) + 300)  # it has what the backup has not
+        reader.wait_for(len(reader.found) + 300)  # the reader has rows that the backup lacks
         process.send_signal(signal.SIGKILL)
         process.wait()
     first.join()
@@ -130,7 +130,7 @@ def test_a_peer_is_killed_and_restored(tmp_path: Path) -> None:
         second, later, same = Poster(home, 10**6), Reader(home), Reader(home, reader.boundary)
         for thread in (second, later, same):
             thread.start()
-        same.wait_for(100)  # the one who was there goes on
+        same.wait_for(100)  # the older reader continues
         later.wait_for(len(same.found))
         second.stop.set()
         second.join()

@@ -415,7 +415,7 @@ def test_a_file_is_whole_after_ctrl_c(
         options = ["--format", kind, "--home", str(tmp_path / "home")]
         with path.open("wb") as file:
             process = subprocess.Popen([*command, *options], stdout=file)
-            with peer.moved:  # then the second epoch is asked for
+            with peer.moved:  # then the command asks for the second epoch
                 assert peer.moved.wait_for(lambda: 9 in peer.acknowledged, DEADLINE_S)
             process.send_signal(number)
             assert process.wait() == code

@@ -39,7 +39,7 @@ from medusa.tools.home.messages import BALANCE
 
 @click.group()
 def command() -> None:
-    """Return the command as `medusa-peer` has it."""
+    """Return the command in the form in which `medusa-peer` has it."""
 
 
 command.add_command(contract)
@@ -78,7 +78,7 @@ RUNS = ("--runs", "40", "--they-run", "20:filter,map:medusa://mit.edu/*")
 
 
 def ask(run: Run, home: Home, *arguments: str) -> Any:
-    """Return the JSON answer of a command that works."""
+    """Return the JSON answer of a successful command."""
     code, out, err = run("contract", *arguments, "--json", home=home)
     assert (code, err) == (0, "")
     return json.loads(out)
@@ -100,7 +100,7 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run: Run, tmp_
     assert listed["terms"]["min_price"] == 800_000
     assert listed["terms"]["accepter_runs"]["kinds"] == ["filter", "map"]
     assert listed["valid_until"] - listed["valid_from"] == 30 * 86_400
-    # the other side signs, and the file comes back
+    # the other party signs, and the file returns
     taken = ask(run, utah, "accept", offer, "--out", answer)
     assert (taken["contract"], taken["state"]) == (id_, "in force")
     code, out, err = run("contract", "accept", answer, home=mit)
@@ -109,7 +109,7 @@ def test_a_contract_by_exchanging_files(homes: tuple[Home, Home], run: Run, tmp_
     assert "delivered" not in out
     for home in homes:
         assert [each["state"] for each in ask(run, home, "list")] == ["in force"]
-    # revoked, by a beginning of its id, and not without being asked
+    # the contract is revoked by a beginning of its id, and only after a question
     code, out, err = run("contract", "revoke", id_[:7], home=mit)
     assert (code, out) == (1, "")
     assert f"this revokes contract {id_[:8]} with utah.edu (in force: load at 0.8 to 1)" in err
@@ -156,7 +156,7 @@ def test_the_other_kinds_of_contract(
     assert terms["min_price"] == pytest.approx(830_000, abs=5_000)
     assert (terms["sublet"], terms["migration_cost"], terms["replicas"]) == (False, 500_000, 2)
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("TERM", "dumb")  # of 80 columns, without colours
+    monkeypatch.setenv("TERM", "dumb")  # a terminal of 80 columns, without colours
     for arguments in (["list"], ["list", "--all"], *(["list", i] for i in _ids(run, mit))):
         code, out, err = run("contract", *arguments, home=mit)
         assert (code, err) == (0, "")
@@ -196,7 +196,7 @@ def test_what_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> 
     refused("no contract document in it", "accept", str(mit.config))
     refused("is proposed by us: utah.edu accepts it", "accept", id_)
     refused("not known here", "list", "abc" + "0" * 29)
-    # without the root key, or with another's
+    # the root key is missing, or belongs to another participant
     mit.root_key.rename(tmp_path / "root.key")
     refused("say where it is with --root HOME", *propose, *prices, "--runs", "1")
     refused(
@@ -207,7 +207,7 @@ def test_what_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> 
     (tmp_path / "safe" / "root.crt").write_bytes(mit.root_certificate.read_bytes())
     safe = str(tmp_path / "safe")
     assert ask(run, mit, *propose, *prices, "--runs", "1", "--root", safe)["with"] == "utah.edu"
-    # an altered file, and one that is cut
+    # an altered file, and a truncated file
     text = Path(offer).read_text()
     middle = len(text) // 2
     other = "A" if text[middle] != "A" else "B"
@@ -265,7 +265,7 @@ def test_no_home_and_no_federation(run: Run, tmp_path: Path) -> None:
     assert "is in no federation" in err
 
 
-# -- with peers that run ---------------------------------------------------------------------------
+# -- with running peers ----------------------------------------------------------------------------
 
 
 @contextmanager
@@ -319,7 +319,7 @@ def running(home: Home, join: tuple[Overlay, ...] = ()) -> Iterator[Overlay]:
 
 def test_over_the_overlay(homes: tuple[Home, Home], run: Run) -> None:
     mit, utah = homes
-    early = ask(run, mit, *PROPOSE[1:], *RUNS)  # while nobody runs
+    early = ask(run, mit, *PROPOSE[1:], *RUNS)  # while no peer runs
     with running(mit) as one:
         code, out, err = run(*PROPOSE, *RUNS, home=mit)
         assert (code, err) == (0, "")
@@ -333,7 +333,7 @@ def test_over_the_overlay(homes: tuple[Home, Home], run: Run) -> None:
             assert "delivered to 1 peer of mit.edu" in out
             states = {each["contract"]: each["state"] for each in ask(run, mit, "list")}
             assert states[made["contract"]] == "in force"
-            # what was proposed while one of them, or both, did not run has come as well
+            # proposals that were made while one or both did not run have arrived as well
             ended = ask(run, mit, "revoke", early["contract"], "--yes")
             assert [holder["participant"] for holder in ended["holders"]] == ["utah.edu"]
             everything = {

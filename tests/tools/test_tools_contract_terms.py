@@ -36,7 +36,7 @@ def test_any_amount_is_read_or_refused(text: str) -> None:
 @given(st.text())
 def test_any_menu_and_duration_is_read_or_refused(text: str) -> None:
     for parse in (parse_menu, parse_duration):
-        with suppress(InvalidInputError):  # nothing else comes out
+        with suppress(InvalidInputError):  # no other exception is raised
             parse(text)
 
 

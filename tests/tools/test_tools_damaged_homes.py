@@ -29,7 +29,7 @@ from medusa.tools.home.folder import Home
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
 PAGES = {"flipped"}
-"""Found when it is read."""
+"""Damage that a peer finds when it reads the page."""
 
 KINDS: dict[str, set[str]] = {
     "bootstrap.json": {"missing"},
@@ -61,11 +61,12 @@ KINDS: dict[str, set[str]] = {
     "peer.key": set(),
     "root.crt": set(),
 }
-"""By file: which damage may pass without a word. A file may be missing that is made anew without
-loss, by what others have or the clock says; the newest file of a log; and settings."""
+"""By file: which damage may pass without a message. A file may be missing if the peer can restore
+it without loss from other files, from other peers or from the clock; also the newest file of a log,
+and settings."""
 
 UNMENDED = {"client.token", "federation", "peer.crt", "peer.key", "root.crt"}
-"""Files without which a peer does not start, and the error says no more when they are missing."""
+"""Files without which a peer does not start; the error says no more than that they are missing."""
 
 MEND = re.compile(
     r"restore it|remove|it is fetched again|it is put aside as|put a copy|made anew|look at"
@@ -120,7 +121,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
 
 
 async def build(folder: Path) -> Place:
-    """Build a peer that has one of everything, and has no other peer."""
+    """Build a peer that has an object of every kind, and that knows no other peer."""
     async with open_cluster(folder, leader_silence_s=0.4) as cluster:
         one = await settle(cluster, "mit.edu", 100)
         two, three = [await settle(cluster, "mit.edu", 100, sibling=True) for _ in range(2)]
@@ -151,14 +152,14 @@ async def build(folder: Path) -> Place:
             await received(reader, 10)
         for place in (one, two, three, utah):
             await cluster.stop(place)
-    (one.home.data / "peers").write_bytes(encode([]))  # nobody is waited for
+    (one.home.data / "peers").write_bytes(encode([]))  # the peer waits for no other peer
     write_bootstrap(one.home, ())
     return one
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Place, Path]]:
-    """Give the peer, and its home as it was left."""
+    """Give the peer, and its home in the state after its end."""
     with pytest.MonkeyPatch.context() as patch:
         set_up(patch)
         place = trio.run(build, tmp_path_factory.mktemp("cluster"))
@@ -232,7 +233,7 @@ UNREAD = {
     "medusa.toml",
     "root.crt",
 }
-"""What `medusa-peer inspect` does not read."""
+"""Files that `medusa-peer inspect` does not read."""
 
 
 def restored(place: Place, whole: Path) -> Home:

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("overlay", "dht", "engine", "contracts", "tools")
 OPTIONAL = {"bytewax", "pyflink"}
-"""`testnet/bench/others.py` names these packages if they are missing."""
+"""Packages that `testnet/bench/others.py` names in an error if they are missing."""
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,8 @@ def test_what_is_imported_is_a_dependency(extra: str, folders: tuple[str, ...]) 
 
 
 def imported(folders: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Return our files, with the top-level names of others' packages that they import to run."""
+    """Return our files, each with the top-level names of others' packages that it imports at run
+    time."""
     for package in folders:
         for path in sorted((ROOT / package).rglob("*.py")):
             for name in names_in(ast.parse(path.read_text())):
@@ -64,7 +65,7 @@ def names_in(node: ast.AST) -> Iterator[str]:
 
 
 def with_theirs(names: set[str]) -> set[str]:
-    """Return the packages that pip installs along with them."""
+    """Return the packages that pip installs along with these."""
     found: set[str] = set()
     todo = list(names)
     while todo:

@@ -36,7 +36,7 @@ def names(peer: FakePeer) -> list[str]:
 
 
 def wait_for(peer: FakePeer, *wanted: str) -> None:
-    """Wait until the stream has exactly these."""
+    """Wait until the stream has exactly these rows."""
     with peer.moved:
         peer.moved.wait_for(lambda: len(names(peer)) >= len(wanted), DEADLINE_S)
     assert names(peer) == list(wanted)
@@ -121,7 +121,7 @@ def test_a_file_is_followed_over_rotations_and_kills(peer: FakePeer, tmp_path: P
         wait_for(peer, "a", "b")
         append(log, "c\n")
         wait_for(peer, "a", "b", "c")
-        # renamed; the writer goes on in the old file until it has the new one
+        # the log is renamed; the writer continues in the old file until it opens the new one
         log.rename(tmp_path / "conn.csv.1")
         log.touch()
         append(tmp_path / "conn.csv.1", "4,d\n")
@@ -129,7 +129,8 @@ def test_a_file_is_followed_over_rotations_and_kills(peer: FakePeer, tmp_path: P
         append(tmp_path / "conn.csv.1", "5,e")
         append(log, "ts,name\n", "6,f\n")
         wait_for(peer, *"abcdef")
-    # killed; meanwhile it grew, was rotated twice, and the oldest compressed
+    # the command is killed; meanwhile the log grew, was rotated twice, and the oldest file was
+    # compressed
     append(log, "7,g\n")
     log.rename(tmp_path / "conn.csv.2")
     append(tmp_path / "conn.csv.2", "8,h\n")
@@ -183,12 +184,12 @@ def test_a_log_of_zeek_is_followed_into_the_folders_of_its_days(
     current.write_text(zeek("ab"))
     with posting(peer, current, "--follow"):
         wait_for(peer, *"ab")
-        # the last line comes just before the log goes, compressed, to another folder
+        # the last line arrives just before the log is compressed and moved to another folder
         append(current, "2\tc\n")
         archive(current, "2026-11-28", "10:00:00-11:00:00")
         current.write_text(zeek("d"))
         wait_for(peer, *"abcd")
-    # meanwhile it was rotated twice, over midnight
+    # meanwhile the log was rotated twice, over midnight
     append(current, "1\te\n")
     archive(current, "2026-11-28", "23:00:00-24:00:00")
     current.write_text(zeek("f"))
@@ -200,7 +201,7 @@ def test_a_log_of_zeek_is_followed_into_the_folders_of_its_days(
         wait_for(peer, *"abcdefg")
         append(current, "1\th\n")
         wait_for(peer, *"abcdefgh")
-    # and once more, while the archive is being made: both files are there
+    # and once more, while the archive is written: both files exist
     for keep, name in ((30, "i"), (1000, "j")):
         archive(current, "2026-11-29", f"0{keep // 500 + 1}:00:00", keep)
         current.write_text(zeek(name))
@@ -220,7 +221,7 @@ def test_each_file_of_a_path_is_held_open(tmp_path: Path) -> None:
                 nursery.start_soon(successors.watch)
                 for number in range(1, 4):
                     log.rename(tmp_path / "away")
-                    log.touch()  # while it is empty, the writer may write to the one before
+                    log.touch()  # while the new file is empty, the writer may write to the old one
                     await trio.sleep(3 * LOOK_S)
                     assert successors.newest_is_there is False
                     log.write_bytes(b"%d" % number)
@@ -241,7 +242,7 @@ def test_a_file_is_followed_over_truncation(peer: FakePeer, tmp_path: Path) -> N
     append(log, "ts,name\n", "1,a\n")
     with posting(peer, log, "--follow") as process:
         wait_for(peer, "a")
-        # copied and truncated, with a line that may not have been read yet
+        # the log is copied and truncated, with a line that the command may not have read yet
         append(log, "2,b\n")
         shutil.copy(log, tmp_path / "conn.csv.1")
         os.truncate(log, 0)
@@ -259,7 +260,7 @@ def test_a_file_is_followed_over_truncation(peer: FakePeer, tmp_path: Path) -> N
         assert "--again posts this one from its beginning" in told
         producer = re.search(r"post it from there with --producer (\S+);", told)
         assert producer is not None
-    # The rows that were moved away, and what the command had not come to.
+    # The rows that were moved away, and the rows that the command had not reached.
     moved = tmp_path / "elsewhere.csv"
     append(moved, "ts,name\n", "3,c\n", "3,cc\n")
     with posting(peer, moved, "--producer", producer[1]) as process:
@@ -273,7 +274,7 @@ def test_killed_between_a_post_and_its_answer(peer: FakePeer, tmp_path: Path) ->
     log = tmp_path / "conn.csv"
     append(log, "ts,name\n", "1,a\n")
     for number, name in enumerate("bcdef", 2):
-        peer.silent = True  # it stores, and does not answer
+        peer.silent = True  # the peer stores the rows, and does not answer
         with posting(peer, log, "--follow"):
             append(log, f"{number},{name}\n")
             wait_for(peer, *"abcdef"[:number])

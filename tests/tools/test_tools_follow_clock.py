@@ -22,7 +22,7 @@ pytestmark = pytest.mark.process
 
 SLACK_US = 300_000
 AWAY_US = 600_000_000
-"""Longer than a follower takes to start again on a busy machine, twice."""
+"""Twice the time that a follower takes to restart on a busy machine."""
 
 RESTARTS = examples(3, soak=20)
 
@@ -80,7 +80,7 @@ async def test_kills_make_nothing_late_that_was_on_time(tmp_path: Path) -> None:
         for number in range(RESTARTS):
             before = accepted.rows
             process = await trio.to_thread.run_sync(follower, stream, log, mit)
-            if number % 3 < 2:  # else while it begins
+            if number % 3 < 2:  # otherwise while it begins
                 await until(lambda before=before: accepted.rows > before)
             await trio.sleep(rng.uniform(0.0, 1.5))
             assert process.poll() is None, process.communicate()[1]

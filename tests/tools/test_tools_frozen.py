@@ -56,7 +56,7 @@ async def folders(tmp_path: Path, mock_clock: MockClock) -> AsyncIterator[Frozen
 
 
 async def passes(clock: MockClock, seconds: float) -> None:
-    """Let time pass, with every check in it."""
+    """Let time pass, with every check due in it."""
     for _ in range(int(seconds // LOOK_S) + 2):
         clock.jump(LOOK_S)
         await trio.testing.wait_all_tasks_blocked(0.02)
@@ -78,7 +78,7 @@ async def test_what_a_killed_command_held_goes(
     with holder(folder):
         await passes(mock_clock, 3600.0)
         assert (folder / "file").exists()
-    await folders.make(fill, 30.0)  # the next call removes it
+    await folders.make(fill, 30.0)  # the next call removes the folder
     assert not folder.exists()
     with pytest.raises(NotFoundError, match="is gone"), held(folder):
         raise AssertionError("there is nothing to hold")
@@ -96,7 +96,7 @@ async def test_there_are_only_so_many(
     made = [(await folders.make(fill, 60.0))[0] for _ in range(9)]
     with pytest.raises(BusyError, match="9 frozen folders with 9 files are in use"):
         await folders.make(fill, 60.0)
-    frozen._remove(made[0])  # by who asked for it
+    frozen._remove(made[0])  # removed by the process that asked for it
     await folders.make(fill, 60.0)
     with pytest.raises(BusyError):
         await folders.make(fill, 60.0)

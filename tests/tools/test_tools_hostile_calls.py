@@ -74,7 +74,7 @@ class Stage:
 
 
 PATIENT = dataclasses.replace(QUICK, reserve_s=1e6)
-"""What was accepted stays so for as long as the test takes."""
+"""Intervals with which an accepted offer stays accepted for the whole test."""
 
 
 @asynccontextmanager
@@ -176,8 +176,8 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
 
 
 def may_be_said(call: Call) -> bool:
-    """Whether a caller may send it: a sibling is trusted with the numbers of terms, and could use
-    up all of them."""
+    """Whether the caller may send this call: siblings are trusted with the numbers of terms, and
+    could use up all of them."""
     return not (call.who == "sibling" and call.method.startswith("leader."))
 
 
@@ -203,7 +203,7 @@ async def check(stage: Stage, seed: int, count: int) -> None:
 
 
 def under_way(place: Place) -> int:
-    """Return the calls of other participants that the peer works on."""
+    """Return the calls of other participants on which the peer works now."""
     connections = place.up.engine.overlay.transport.connections()
     others = [each for each in connections if each.remote.participant != place.participant]
     assert others

@@ -24,7 +24,8 @@ from medusa.tools.home.founding import MAKING, make_peer, make_sibling
 CHANGES = frozenset({"os.rename", "os.mkdir", "os.rmdir", "os.link", "os.remove", "os.truncate"})
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 MOST = 500
-"""Changes of one command, with room: a sweep that never ends is a fault of the test."""
+"""The greatest number of changes of one command, with a margin: a sweep that never ends is a fault
+of the test."""
 
 
 def quiet(_: int) -> None:
@@ -32,8 +33,8 @@ def quiet(_: int) -> None:
 
 
 def killed(command: Callable[[], object], change: int) -> bool:
-    """Run the command in a process that is killed before that change to files, counted from 0;
-    return whether it was killed."""
+    """Run the command in a process that is killed before the change to files of that number,
+    counted from 0; return whether it was killed."""
     pid = os.fork()
     if not pid:
         counted = 0
@@ -95,7 +96,7 @@ def test_a_killed_init_is_completed_or_begun_anew(tmp_path: Path, found: str | N
 
 
 def complete(home: Home) -> bool:
-    """Whether all of its files are written, wherever they are."""
+    """Whether all files of a home are written, in any folder."""
     return home.config.exists() or Home(home.folder / MAKING).config.exists()
 
 
@@ -146,7 +147,7 @@ def test_a_killed_join_is_completed(tmp_path: Path) -> None:
         assert home.bootstrap.exists()
 
     assert sweep(lambda: join(home, token), fresh, check) > 3
-    for change in range(MOST):  # nobody is a member that does not find the others
+    for change in range(MOST):  # every member finds all other members
         fresh()
         if not killed(lambda: join(home, token), change):
             break
@@ -178,7 +179,7 @@ def test_a_killed_backup_is_made_by_the_next_call(home: Home, tmp_path: Path) ->
         shutil.rmtree(restored.folder)
 
     def command() -> None:
-        with suppress(ConflictError):  # the file is there, and complete
+        with suppress(ConflictError):  # the file exists, and is complete
             backup(home, place / "b", place / "k", quiet)
 
     assert sweep(command, fresh, check) > 5

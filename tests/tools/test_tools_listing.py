@@ -69,7 +69,7 @@ DOCUMENT = """<medusa>
 @pytest.fixture(autouse=True)
 def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     interpret(monkeypatch)
-    monkeypatch.setenv("COLUMNS", "40")  # of some terminal: here the output goes elsewhere
+    monkeypatch.setenv("COLUMNS", "40")  # the width of a terminal; here the output goes elsewhere
 
 
 async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
@@ -94,7 +94,8 @@ async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]
     assert "every member" in listed[1]
     assert "medusa://mit.edu/few" in listed[3]
     assert "mit.edu, brown.edu" in listed[4]
-    # The slack of 5 s holds back the rows of the last five seconds, and that of just then.
+    # The slack of 5 s holds back the rows of the last five seconds, and those of exactly five
+    # seconds ago.
     assert listed[1].split()[-2] == "6"
     assert [line.split()[-2] for line in listed[2:]] == ["-", "-", "-"]
     found = json.loads(await at_mit("stream", "list", "--json"))["streams"]
@@ -134,7 +135,7 @@ async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]
     assert re.search(r"medusa://mit.edu/low (is [a-z]+|waits for input)", shown)
     assert json.loads(await at_mit("query", "show", "medusa://mit.edu/few", "--json"))["tasks"]
 
-    # Who may not read a stream is told its name and its owner.
+    # A participant that may not read a stream receives only its name and its owner.
     for line in (await at_utah("stream", "list")).splitlines():
         if "secret" in line:
             assert "private: mit.edu says who may read it" in line
@@ -254,7 +255,8 @@ def test_what_fails_and_what_is_gone_is_said(
     with fake_peer_in_thread(tmp_path):
         listed = run("query", "list")
         assert "failing: Spark does not?[2J start" in listed
-        assert f"nothing is known under {QUERY}2" in listed  # it went while the list was made
+        # the query disappeared while the list was made
+        assert f"nothing is known under {QUERY}2" in listed
         told = run("status")
         assert told.splitlines()[:4] == [
             "trouble     our peer efefefef does not answer (for 0.5s)",
@@ -402,7 +404,7 @@ async def test_a_query_is_printed_in_each_language(
     at_mit = Prompt(mit.home.folder, capfd)
     async with mit.client() as client:
         await client.create_query_xml(DOCUMENT)
-        await client.create_query_xml(HOP)  # its peer folds it from panes
+        await client.create_query_xml(HOP)  # the peer folds the query from panes
     hop, few = "medusa://mit.edu/hop", "medusa://mit.edu/few"
     xml = await at_mit("query", "print", hop, "--as", "xml")
     assert read_document(xml) == read_document(HOP)
@@ -426,7 +428,7 @@ async def test_a_query_is_printed_in_each_language(
     assert "nothing is known under" in await at_mit.refused("query", "print", f"{few}er")
     script.write_text(TABLES)
     await at_mit("query", "create", str(script))
-    for name in ("sums", "sizes"):  # the one makes a table, the other reads it from the catalog
+    for name in ("sums", "sizes"):  # one query makes a table, the other reads it from the catalog
         tables = tmp_path / f"{name}.sql"
         tables.write_text(await at_mit("query", "print", f"medusa://mit.edu/{name}"))
         told = f"CREATE TABLE mit.edu.{name}"

@@ -38,7 +38,7 @@ async def divide(_: Caller, __: Word, ___: bytes) -> Word:
 
 
 async def call(place: Place, method: str) -> str:
-    """Return what a client of that peer receives."""
+    """Return the answer that a client of that peer receives."""
     async with place.client() as client:
         connection = await client._link.connection()
         with pytest.raises(InternalError) as caught:

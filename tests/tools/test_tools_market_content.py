@@ -61,7 +61,7 @@ async def test_the_status_has_the_price_of_a_stream(cluster: Cluster) -> None:
 
 
 async def no_deal_left(*places: Place) -> None:
-    """Wait until every deal has ended, and is paid in full."""
+    """Wait until every deal has ended, and is fully paid."""
     for place in places:
         ledger = settler(place).ledger
         await until(lambda kept=ledger: all(s.paid for s in kept.deals()), "all is paid")
@@ -71,7 +71,7 @@ async def test_what_is_read_is_paid_until_it_is_left(cluster: Cluster) -> None:
     mit, utah = await settle_two(cluster, 100, 100)
     sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s", history_us=150)
-    await post(sends, stream, range(100))  # history comes along, and is paid for
+    await post(sends, stream, range(100))  # the history is copied, too, and is paid for
     contract = await agreed(mit, utah, terms(stream))
     await reading(reads, utah, stream)
     await post(sends, stream, range(100, 500))
@@ -135,7 +135,7 @@ async def test_coming_back_begins_anew(cluster: Cluster) -> None:
             await post(sends, stream, range(100))
         await arrived(utah, 99, path)
         await reads.delete_query(utah.name("q/" + path))
-    # the second mirror got all of the history again
+    # the second mirror received the whole history again
     await paid(utah, mit, contract, 200)
     await no_deal_left(mit, utah)
 
@@ -156,7 +156,7 @@ async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(cluster: Cl
     ended = settler(utah).ledger.deals
     await until(lambda: all(s.end is not None for s in ended()), "the deal is over")
     await post(sends, stream, range(350, 500))
-    await arrived(utah, 499)  # the contract is not what lets us read
+    await arrived(utah, 499)  # the right to read does not depend on the contract
     await paid(utah, mit, contract, 250)
     await no_deal_left(mit, utah)
 
@@ -197,7 +197,7 @@ async def test_the_end_of_a_stream_and_what_was_not_billed_before_a_restart(
         await reading(reads, utah, stream)
         await post(sends, stream, range(100), end=True)
         await arrived(utah, END)
-        # a crash between leaving the stream and counting what is left of it
+        # a crash between leaving the stream and counting the rest of its tuples
         monkeypatch.setattr(utah.up.engine.followers, "left", Listeners())
         monkeypatch.setattr(utah.up.engine.store, "drop", _nothing)
         await reads.delete_query(utah.name("q/all"))
@@ -335,7 +335,7 @@ async def test_what_strangers_and_receivers_may_not(cluster: Cluster) -> None:
     (standing,) = settler(mit).ledger.deals()
     assert standing.end is None
     second = await agreed(mit, brown, terms(stream))
-    with pytest.raises(ConflictError):  # the term is another's
+    with pytest.raises(ConflictError):  # the term belongs to another peer
         await told(brown, mit, Begin(second, stream, 5, 50, 0))
     for term_number in range(6, 5 + MAX_KEPT):
         await told(utah, mit, Begin(contract, stream, term_number, 50, 0))

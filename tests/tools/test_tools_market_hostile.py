@@ -68,8 +68,7 @@ pytestmark = pytest.mark.cluster(timing=SHORT)
 
 @dataclass
 class Pair:
-    """utah.edu, whose market the test plays, and mit.edu, which accepts its offers. contract:
-    between them. offer: the one that mit has accepted. assignment: of its task.
+    """utah.edu, whose market the test plays, and mit.edu, which accepts its offers.
 
     Attributes:
         contract: between them. offer: that mit has accepted. assignment: of its task.
@@ -218,7 +217,7 @@ async def test_a_stale_term(cluster: Cluster, loads: Loads) -> None:
     (assigned,) = utah.up.engine.assignments.all()
     (task, term_number), request = assigned.stored.key, assigned.stored.assignment
     old = msgspec.structs.replace(request, term_number=term_number - 1)
-    with pytest.raises((ConflictError, NotAuthorisedError)):  # whatever is checked first
+    with pytest.raises((ConflictError, NotAuthorisedError)):  # whichever rule is checked first
         await say(mit, utah, "task.assign", old, Progress)
     with pytest.raises(NotFoundError):
         await say(mit, utah, "task.activate", Activate(task, term_number - 1, 0))
@@ -318,7 +317,7 @@ async def _say_all(brown: Place, place: Place, request: Assignment, contract: st
 def _letters(
     brown: Place, place: Place, task: str, term_number: int, contract: str
 ) -> list[Letter]:
-    """Return a bill, and a refusal, in the names of others and in brown's own."""
+    """Return a bill and a refusal, in the names of others and in brown's own name."""
     identity = brown.up.engine.overlay.identity
     federation = brown.up.engine.overlay.membership.federation
     letters: list[Letter] = [Letter(Refusal(contract, task, term_number, 0, "no", 0, final=True))]

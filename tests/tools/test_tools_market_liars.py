@@ -83,7 +83,7 @@ class Trade:
         return working_at(self.utah)
 
     async def billed(self) -> None:
-        """Wait until there is something to pay."""
+        """Wait until a bill is due."""
         await self.work.post(250)
 
 
@@ -112,12 +112,12 @@ def signs_crumbs(_: Proposal, receipt: Receipt) -> list[Message]:
 
 
 def says_it_is_over(_: Proposal, receipt: Receipt) -> list[Message]:
-    """Let the payer claim that the deal is over, and leave the task running."""
+    """Let the payer claim that the deal has ended, while it leaves the task running."""
     return [refusal(receipt, upto=receipt.after, final=True)]
 
 
 def next_number() -> int:
-    """Return an offer's number that is later than all of mit.edu's own."""
+    """Return a number of an offer that is later than all of mit.edu's own numbers."""
     return int(wall_clock() * MILLIS) + 10_000
 
 
@@ -128,7 +128,7 @@ async def test_nobody_works_for_long_for_who_does_not_pay(trade: Trade, lie: Lie
     await trade.billed()
     await until(lambda: bool(books.billed))
     await until(lambda: not trade.guests, "its task was given back")
-    if lie is not says_it_is_over:  # which leaves nothing unpaid, on paper
+    if lie is not says_it_is_over:  # on paper no tuple stays unpaid
         assert f"contract {trade.contract[:8]}: what ran is not paid" in notes(trade.utah)
         await stays(lambda: not trade.guests)
         with pytest.raises(NotAuthorisedError, match="is not paid yet"):
@@ -224,7 +224,7 @@ async def test_old_letters_change_nothing(trade: Trade) -> None:
 
 
 async def settled_up(cluster: Trade, receipts: int) -> None:
-    """Wait until both ledgers have at least that many receipts, and nothing is under way."""
+    """Wait until both ledgers have at least that many receipts, and no receipt is under way."""
     ledgers = [settler(place).ledger for place in (cluster.mit, cluster.utah)]
     await until(lambda: all(x.balance(cluster.contract).receipts >= receipts for x in ledgers))
     settlement, deals = settler(cluster.utah)._settlement, settler(cluster.utah).ledger.deals()
@@ -360,7 +360,8 @@ async def test_an_altered_contract_binds_nobody(cluster: Cluster, loads: Loads) 
         )
         answer = await say(utah, mit, DELIVER, Deliver((acceptance,)), Delivered)
         assert "" not in answer.reasons
-    swapped = accept(root, propose(Root.load(mit.home.folder), altered))  # mit did sign this one
+    # mit did sign this receipt
+    swapped = accept(root, propose(Root.load(mit.home.folder), altered))
     answer = await say(utah, mit, DELIVER, Deliver((swapped,)), Delivered)
     assert answer.reasons == ("",)
     assert len(binding(mit)) == 1

@@ -51,13 +51,13 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 
 
 async def overloaded(cluster: Cluster) -> tuple[Place, Place, str]:
-    """Give mit.edu, which will be overloaded, and utah.edu under contract with it."""
+    """Give mit.edu, which will be overloaded, and utah.edu, which has a contract with it."""
     mit, utah = await settle_two(cluster, 30, 80)
     return mit, utah, await contracted(mit, utah)
 
 
 async def load(work: Work) -> None:
-    """Start four tasks of ten units: one too many."""
+    """Start four tasks of ten units: one more than the peer can run."""
     await work.run("a", "b", "c", "d", units=10)
     await work.post(250)
 
@@ -102,13 +102,14 @@ async def test_one_that_starts_and_dies(cluster: Cluster, loads: Loads) -> None:
     await work.post(250)
     gone = utah.id
     await cluster.stop(utah)
-    mit.up.engine.mover.home.be_patient(0.4)  # before that, the partner may have a slow moment
+    # before that time the partner may be slow for a moment
+    mit.up.engine.mover.home.be_patient(0.4)
     await work.post(150)
     assert not away(mit)
     assert f"it stands still at {gone[:8]}" in notes(mit)
     state = trader(mit).brain.partners[gone, contract]
     await until(lambda: state.broken, "the market knows it, too")
-    loads.update(dict.fromkeys(work.tasks, 1.0))  # nothing needs to go any more
+    loads.update(dict.fromkeys(work.tasks, 1.0))  # no task needs to move any more
     await cluster.start(utah)
     await until(lambda: not utah.up.engine.assignments.all(), "it hears that it is over")
     await work.post(80)
@@ -190,7 +191,7 @@ async def test_one_that_offers_our_own_task_back(
 
 
 def later(place: Place) -> int:
-    """Return an offer's number that is later than its Brain's own, and not of the future."""
+    """Return a number of an offer that is later than its Brain's own, and not in the future."""
     return trader(place).brain.number + 100_000
 
 
@@ -234,7 +235,7 @@ async def test_a_sample_that_jumps_moves_nothing(cluster: Cluster, loads: Loads)
         loads[work.tasks[0]] = 10
         await until(lambda: held.level == pytest.approx(20))
     await stays(lambda: not away(mit), 1.5)
-    assert trader(mit).brain.number == number  # not even offered
+    assert trader(mit).brain.number == number  # the task is not even offered
     loads[work.tasks[0]] = 25
     await until(lambda: len(away(mit)) == 1, "what lasts does")
 

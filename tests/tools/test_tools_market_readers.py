@@ -29,7 +29,7 @@ async def three_places(cluster: Cluster) -> tuple[Place, Place, Place]:
 
 
 async def ends(subscription: Subscription) -> str:
-    """Return the reason of the end."""
+    """Return the reason for which the subscription ends."""
     with trio.fail_after(DEADLINE_S), pytest.raises(NotAuthorisedError) as refusal:
         await all_of(subscription)
     return str(refusal.value)
@@ -58,7 +58,7 @@ async def test_a_contract_makes_a_reader_until_it_is_revoked(cluster: Cluster) -
     for each in (own, made):
         assert await received(each, 10) == [(at, at) for at in range(10, 20)]
     await paid(utah, mit, contract, 20)
-    for name in (stream, utah.name("all")):  # of what it makes nobody else has any
+    for name in (stream, utah.name("all")):  # no other peer has any of its outputs
         with pytest.raises(NotAuthorisedError):
             await anext(other.subscribe(name))
     await revoked(mit, contract)
@@ -84,7 +84,8 @@ async def test_a_contract_that_expires_ends_what_it_made(cluster: Cluster) -> No
     for each in (own, beside):
         assert len(await received(each, 10)) == 10
     assert "contract" in await ends(own)
-    await post(sends, stream, range(10, 20))  # who is named beside it reads on
+    # a reader that the new definition names goes on reading
+    await post(sends, stream, range(10, 20))
     assert len(await received(beside, 10)) == 10
 
 

@@ -220,7 +220,7 @@ async def test_what_a_sibling_passes_on_its_owner_pays(cluster: Cluster, loads: 
     await work.post(250)
     contract = await contracted(one, utah)
     await until(lambda: contract in binding(two), "known to the sibling")
-    loads[task] = 18  # more than the sibling can carry, and than there is room at home
+    loads[task] = 18  # more load than the sibling can carry, and than there is room for at home
     await until(lambda: working_at(utah) == {task}, "passed on")
     await work.post(250)
     loads.update(dict.fromkeys(work.tasks, 0.5))

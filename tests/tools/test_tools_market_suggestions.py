@@ -47,8 +47,8 @@ async def run(client: AsyncMedusaClient, query: Query) -> None:
 
 @dataclass
 class Scene:
-    """mit.edu produces `out` of its source, and brown.edu produces `same`, an equal stream; a query
-    of utah.edu reads mit.edu's."""
+    """mit.edu produces `out` from its source, and brown.edu produces `same`, an equal stream; a
+    query of utah.edu reads mit.edu's stream."""
 
     cluster: Cluster
     mit: Place
@@ -67,7 +67,7 @@ class Scene:
         return self.brown.name("same")
 
     async def post(self, stimes: range) -> None:
-        """Post, and return when the reader has the tuples."""
+        """Post, and return once the reader has the tuples."""
         await self.sends.post_event(
             self.source, rows((at, at) for at in stimes), boundary=stimes[-1]
         )
@@ -76,7 +76,7 @@ class Scene:
         await until(lambda: log.boundary >= stimes[-1], f"the reader is at {stimes[-1]}")
 
     async def check(self, count: int) -> None:
-        """Check that the answer of utah.edu's query is the same as without a suggestion."""
+        """Check that the answer of utah.edu's query is the one without a suggestion."""
         subscription, got = self.reads.subscribe(self.utah.name("all")), list[Row]()
         with trio.fail_after(DEADLINE_S):
             while subscription.boundary < count - 1:
@@ -84,7 +84,7 @@ class Scene:
         assert got == [(at, at) for at in range(count)]
 
     def read_at(self, place: Place, stream: str) -> bool:
-        """Whether utah.edu's peer is subscribed there."""
+        """Whether utah.edu's peer is subscribed at that peer."""
         kept = place.up.engine.store.serving(stream)
         return kept is not None and kept.subscribers > 0
 
@@ -138,7 +138,7 @@ async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(sc
     proposal, _ = proposed(scene.brown, scene.utah, terms)  # type: ignore[arg-type]
     await deliver(scene.utah, proposal)
     _, ours = proposed(scene.utah, scene.brown, terms)  # type: ignore[arg-type]
-    await deliver(scene.utah, ours)  # we suggested it to them
+    await deliver(scene.utah, ours)  # we suggested the stream to them
     await stays(lambda: scene.read_at(scene.mit, scene.out))
     assert not scene.read_at(scene.brown, scene.same)
 
@@ -152,7 +152,7 @@ async def test_where_it_fails_the_producer_is_asked(cluster: Cluster) -> None:
     await scene.post(range(100, 250))
     await until(lambda: scene.read_at(scene.mit, scene.out), "the producer is read")
     assert "as suggested for" in notes(scene.utah)
-    # it is tried again after a while
+    # the peer tries again after a while
     await scene.cluster.start(scene.brown)
     await until(lambda: scene.read_at(scene.brown, scene.same), "the alternative again")
     await scene.post(range(250, 400))
@@ -234,5 +234,5 @@ async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(scene: Scene) -
     await scene.cluster.restart(scene.utah)
     await until(lambda: scene.read_at(scene.mit, scene.out), "the owner is read again")
     await scene.post(range(250, 400))
-    # the client of before has lost its peer: look into the log
+    # the earlier client has lost its peer: look into the log
     assert scene.utah.state("all").log.reader.count(-1, 399) == 400

@@ -26,13 +26,13 @@ from medusa.engine.streams.config import Timing
 from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.client.blocking import MedusaClient
 
-# all is still there at the end
+# the whole history still exists at the end
 pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=3600.0))
 
 
 QUERY = "medusa://mit.edu/busy_sources"
 TWO_S, FOUR_S, FIVE_S, SIX_S = (THREE + hours * 60 * MINUTE_S for hours in (-1, 1, 2, 3))
-"""The world goes from two to four; here it goes on until six."""
+"""The world runs from two to four o'clock; these tests continue it until six."""
 FIVE = "2018-03-24T17:00:00Z"
 FIVE_US = FIVE_S * 1_000_000
 
@@ -48,7 +48,7 @@ BOTH = """<borealis>
 """
 
 Answer = tuple[int, str, int]
-"""Stime, address, number of tuples."""
+"""The fields of an answer: stime, address, number of tuples."""
 
 
 @pytest.fixture(autouse=True)
@@ -57,14 +57,16 @@ def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:
-    """Return the time and the address of the world's tuples, and of as many after them."""
-    times = (at for at in range(begin_s, end_s, 10) if at != FOUR_S)  # which the world has passed
+    """Return the times and addresses of the world's tuples, and of further tuples in the same
+    pattern."""
+    # times that the world has passed
+    times = (at for at in range(begin_s, end_s, 10) if at != FOUR_S)
     return [(at, f"10.0.0.{(at - TWO_S) // 10 % 4}") for at in times]
 
 
 def wanted(after_s: int, upto_s: int, *, window_s: int, least: int) -> list[Answer]:
-    """Return the addresses that have so many tuples in a window that ends in that part of the
-    stream."""
+    """Return the addresses that have at least so many tuples in a window that ends in that part of
+    the stream."""
     numbers = Counter((at // window_s, source) for at, source in conns(TWO_S, SIX_S))
     return [
         ((window + 1) * window_s * 1_000_000 - 1, source, number)
@@ -184,7 +186,8 @@ async def test_an_edited_script_is_taken_and_its_changes_are_shown(
     same = await prompt("query", "modify", WATCH, str(file))
     assert same == f"{WATCH}: it is what the script says; nothing changes\n"
     await prompt("stream", "alter", "medusa://mit.edu/side", "--history", "7200")
-    same = await prompt("query", "modify", WATCH, str(file))  # what the script leaves open stays
+    # parameters that the script leaves open stay
+    same = await prompt("query", "modify", WATCH, str(file))
     assert same == f"{WATCH}: it is what the script says; nothing changes\n"
 
     file.write_text(SCRIPT.replace("'60'", "'120'").replace(">= 2", ">= 3"))

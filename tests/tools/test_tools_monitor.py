@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("autojump_clock")
 
 
 class _Client:
-    """Answers, is away once, and answers again."""
+    """A client that answers, is away once, and answers again."""
 
     def __init__(self) -> None:
         self.asked: list[float] = []

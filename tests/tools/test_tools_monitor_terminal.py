@@ -20,7 +20,7 @@ from programs import medusa_command
 from tools_fake_peer import fake_peer_in_thread
 
 PATIENCE_S = 120.0
-"""For a process to start on a busy machine; nothing waits so long where all is well."""
+"""The time limit for a process to start on a busy machine; a test rarely waits so long."""
 
 
 _STYLE = re.compile(rb"\x1b\[[0-9;]*m")
@@ -42,7 +42,7 @@ class Terminal:
             stderr=theirs,
             env={**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"},
             start_new_session=True,
-            # Its own terminal, so that Ctrl-C is a signal.
+            # The process has its own terminal, so that Ctrl-C is a signal.
             preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no thread is there
         )
         self._said = b""
@@ -60,7 +60,7 @@ class Terminal:
                 self._said += os.read(self._ours, 65536)
 
     def ends(self) -> int:
-        """Return its exit code; read its last output, since it could not end otherwise."""
+        """Return the exit code; read the last output, since the process could not end otherwise."""
         deadline = time.monotonic() + PATIENCE_S
         while self.process.poll() is None:
             assert time.monotonic() < deadline

@@ -28,9 +28,9 @@ from medusa.tools.client.blocking import MedusaClient
 
 STREAM = "medusa://mit.edu/conns"
 BUSY = peer_intervals.intervals(engine={"epoch_s": 0.1})
-"""Ten epochs a second, so that files are merged at every look."""
+"""Ten epochs per second, so that every look merges files."""
 HISTORY_US = 20_000_000
-"""Old files go all the while as well."""
+"""The history is short, so that old files are dropped all the while as well."""
 POST_ROWS = 20
 
 PEER = (sys.executable, "-m", "medusa.tools.commands.peer.peer_command")
@@ -116,8 +116,8 @@ def copier(folder: Path, environment: dict[str, str]) -> Iterator[Copier]:
 
 
 def beside_a_posting_client(folder: Path, seconds: float) -> dict[str, Any]:
-    """Return what the programs of the page found in that many seconds."""
-    home = folder / ".medusa"  # hidden, as the default one
+    """Return the findings of the page's programs within that many seconds."""
+    home = folder / ".medusa"  # the folder is hidden, as the default one is
     java = str(find_java(os.environ))
     path = f"{MEDUSA.parent}:{os.environ['PATH']}"
     environment = {**os.environ, "MEDUSA_HOME": str(home), "PATH": path, "JAVA_HOME": java}

@@ -76,7 +76,7 @@ def test_what_gave_way_is_named_with_the_command_that_shows_it() -> None:
 
 @given(
     st.lists(st.tuples(WORDS, WORDS, st.lists(WORDS, min_size=1, max_size=6)), max_size=4),
-    st.integers(12, 80),  # narrower ones break even the last line
+    st.integers(12, 80),  # narrower columns break even the last line
 )
 def test_no_word_is_broken_at_any_width(rows: list[tuple[str, str, list[str]]], width: int) -> None:
     """A column is whole or left out, and then named; a table that can fit is not wider than the

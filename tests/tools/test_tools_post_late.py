@@ -111,7 +111,8 @@ async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -
             async with mit.client() as client:
                 found = await posted_as_table(client, table.name, str(file), options)
                 assert (found.rows, found.posted, found.late) == (*posted, 0), text
-        # nothing of the file is later than the deletion that waits: it is not compared, and counted
+        # all rows of the file are earlier than the waiting deletion: they are not compared, but
+        # counted
         for text, expected in (
             ("t,name,value\n60,b,1\n", PostedTable(rows=1, posted=3, waiting=1)),
             ("t,name,value\n61,a,1\n", PostedTable(rows=1, posted=2)),

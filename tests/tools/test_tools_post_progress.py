@@ -31,7 +31,7 @@ async def test_who_waits_says_for_whom_and_how_long(tmp_path: Path) -> None:
         poster._answered_at -= 12  # so long ago
         assert progress.text == "waiting for mit.edu, 12s"
         peer.silent = False
-        peer.crash()  # it is sent again, and answered
+        peer.crash()  # the command sends the post again, and the peer answers
         await poster.flush()
         assert progress.text == "0 rows", "they were of no file"
 

@@ -30,7 +30,7 @@ EPOCHS = [
     (9, 12, [derived(11, 1)]),
     (12, END, [derived(20, 1)]),
 ]
-"""The second one is tentative: a row too much."""
+"""Epochs, of which the second one is tentative and has one row too many."""
 
 
 @asynccontextmanager

@@ -129,7 +129,7 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
 
         def logged(words: str) -> str:
-            """Return the line of the peer's log with these words, once it is there."""
+            """Return the line of the peer's log that contains these words, once it exists."""
             until = time.monotonic() + DEADLINE_S
             while True:
                 assert process.poll() is None
@@ -148,7 +148,7 @@ def test_a_peer_heeds_the_signal(home: Home) -> None:
             f"the peer in {home.folder} (pid {process.pid}) reads {home.config} again\n",
         )
         waits = logged("waits for a restart: medusa.toml has changed engine.epoch_s")
-        assert json.loads(waits)["level"] == "warning"  # by now it is JSON
+        assert json.loads(waits)["level"] == "warning"  # by now the log is JSON
         home.config.write_text("[nonsense]\n")
         code, said = reload(home)
         assert code == 1

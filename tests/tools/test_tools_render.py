@@ -218,7 +218,7 @@ INTEGER = st.sampled_from([2**64 - 1, -(2**63), 2**63, 0]) | st.integers(-(2**63
 
 
 def _said_by_anybody(type_: Any) -> st.SearchStrategy[Any]:
-    """Draw any value of that type that can come over the wire."""
+    """Draw any value of that type that the wire can carry."""
     if get_origin(type_) is tuple:
         return st.lists(_said_by_anybody(get_args(type_)[0]), max_size=3).map(tuple)
     if isinstance(type_, UnionType):

@@ -40,7 +40,7 @@ async def test_its_people_are_told_why_and_their_subscriptions_end(
     await until(lambda: len(overlay.transport.refusals.reasons) == 2)
 
     lists = (("list",), ("stream", "list"), ("query", "list"), ("peer", "list"))
-    for looked in (*lists, ("stream", "show", stream)):  # it shows what it remembers
+    for looked in (*lists, ("stream", "show", stream)):  # the peer shows what it remembers
         code, _, err = await at_evil.outcome(*looked)
         assert code == 0
         assert f"medusa: mit.edu refuses this peer: {reason}" in err, looked

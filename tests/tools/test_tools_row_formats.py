@@ -340,7 +340,7 @@ def test_a_column_that_is_no_field_stops_no_file(kind: Format) -> None:
 
     file, table = io.BytesIO(), pa.table({"ts": [1], "src_ip": ["a"], **ODD})
     if kind is Format.PARQUET:
-        table = table.drop("far")  # which its writer refuses
+        table = table.drop("far")  # the writer refuses such a table
         pq.write_table(table, file)
     else:
         with pa.ipc.new_file(file, table.schema) as writer:

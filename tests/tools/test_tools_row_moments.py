@@ -119,7 +119,7 @@ def arrow(kind: pa.DataType, of: pa.DataType | None = None) -> Callable[[list[An
 
 
 FREE: Final = Schema("medusa://mit.edu/s", (Field("at", FieldType.TIMESTAMP),))
-"""Its field is no stream's time, which has narrower bounds."""
+"""Its field is not a stream's time, whose bounds are narrower."""
 LAST_SECOND: Final = 9_223_372_036_854
 LAST_FLOAT: Final = 9_223_372_036_854.775
 NEXT_FLOAT: Final = 9_223_372_036_854.777
@@ -184,7 +184,7 @@ DIGITS = st.text("0123456789", max_size=12)
 
 @st.composite
 def texts(draw: st.DrawFn) -> tuple[str, int]:
-    """Draw a time as a person writes it, with its microseconds by Python's calendar."""
+    """Draw a time in a form that people write, with its microseconds by Python's calendar."""
     moment = draw(st.datetimes(EARLY, LATE))
     moment = moment.replace(microsecond=0)
     shape = draw(st.sampled_from(["date", "hour", "minute", "second"]))
@@ -251,7 +251,7 @@ def test_columns_are_read_as_their_values_are(drawn: list[str]) -> None:
         assert moments_of(pa.chunked_array([[text]])).cast(pa.int64()).to_pylist() == [found]
         try:
             assert moment_of(text) == found
-        except ValueError:  # a number, or nothing
+        except ValueError:  # the cell has a number, or is empty
             number = found is not None
             assert not number or abs(found / 1e6 - float(text)) <= 1e-6 * abs(float(text)) + 1e-6
 
@@ -316,7 +316,7 @@ def test_timestamps_are_cut_down_to_the_microsecond_or_refused(
     wanted = count * 10**6 // per_second
     found = moments_of(pa.chunked_array([column])).cast(pa.int64()).to_pylist()
     assert found == [0, wanted if BEGINNING <= wanted <= END else None]
-    # and in a file of Arrow, whose readers are told the value, whatever calendars have
+    # and in an Arrow file, whose readers get the value itself, whatever calendars have
     sink = io.BytesIO()
     with pa.ipc.new_file(sink, pa.schema([("at", column.type)])) as writer:
         writer.write_table(pa.table({"at": column}))

@@ -30,13 +30,13 @@ SCHEMA = Schema(
     (Field("n", FieldType.LONG), Field("text", FieldType.STRING, nullable=True)),
 )
 MEMORY = 400 * 2**20
-"""Above what the reader itself takes, and below what the bombs come to."""
+"""A memory limit above the reader's own use, and below the bombs' size."""
 
 BOMB = 2**29
 
 
 def told(folder: Path, data: bytes, kind: Format, *, extra: bool = False) -> tuple[int, str]:
-    """Return the rows that came, and the error."""
+    """Return the rows that were read, and the error."""
     path = folder / "f"
     path.write_bytes(data)
     rows = 0
@@ -59,7 +59,7 @@ def zipped_page() -> bytes:
 
 
 def one_word_again_and_again() -> bytes:
-    """Return Parquet with a dictionary of one word, and 8192 times that, 512 MiB."""
+    """Return Parquet with a dictionary of one word, and 8192 references to it: 512 MiB."""
     words = pa.DictionaryArray.from_arrays(pa.array([0] * 8192, pa.int32()), ["y" * 2**16])
     file = io.BytesIO()
     table = pa.table({"n": range(8192), "text": words.cast(pa.string())})
@@ -68,7 +68,7 @@ def one_word_again_and_again() -> bytes:
 
 
 def zipped_batch() -> bytes:
-    """Return Arrow, as `zipped_page`."""
+    """Return Arrow with the same content as `zipped_page`."""
     table = pa.table({"n": [1], "text": pa.array(["y" * BOMB], pa.string())})
     file = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")

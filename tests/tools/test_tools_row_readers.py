@@ -35,7 +35,7 @@ def write(tmp_path: Path) -> Callable[..., Path]:
             pa.table(columns),
             path,
             use_deprecated_int96_timestamps=old,
-            store_schema=not old,  # who writes INT96 knows nothing of Arrow's schema
+            store_schema=not old,  # a writer of INT96 does not store Arrow's schema
         )
         return path
 

@@ -26,8 +26,8 @@ from medusa.tools.trial.trial import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CASES = Path(__file__).parent / "cases"
-"""Situations of other engines' bug reports, with inputs of our own; their answers are DuckDB's, or
-made by hand."""
+"""Situations from bug reports of other engines, with inputs of our own; the expected answers are
+DuckDB's, or written by hand."""
 
 BUSY = """
 CREATE STREAM busy AS

@@ -13,7 +13,7 @@ async def test_each_trouble_is_told_when_it_begins(autojump_clock: MockClock) ->
     holds: list[str] = []
     told: list[str] = []
     troubles = Troubles(trio.current_time)
-    # its figures change, and it is the same trouble
+    # the figures change, but the trouble is the same
     troubles.add(
         lambda: [Trouble(Reason.REFUSED, thing, f"at {trio.current_time()}") for thing in holds]
     )

@@ -211,7 +211,7 @@ async def test_the_owners_token_is_rotated_under_a_running_peer(cluster: Cluster
     with pytest.raises(NotAuthorisedError, match="wrong token"):
         async with open_medusa(mit.home.folder, token=before.decode()):
             raise AssertionError
-    # The one who held it goes on by itself: its home has the new one.
+    # The holder of the token continues without action: its home has the new token.
     await held.list_objects()
 
 

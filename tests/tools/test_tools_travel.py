@@ -69,7 +69,7 @@ async def test_the_manual_works_as_written(
     )
     original = stimes(await prompt("subscribe", mit.name("busy"), *until_four))
     copied = stimes(ran["subscribe medusa://mit.edu/again/busy"])
-    # the window [15:00, 15:01) has a tuple of 15:00:00 itself, which is not after it
+    # the window [15:00, 15:01) has a tuple of 15:00:00 itself, which is not after that time
     assert copied == [t for t in original if 60 < t <= 600]
     assert copied
     for document in examples("xml", "## Time travel"):
@@ -135,7 +135,7 @@ async def test_what_is_said_and_refused(
     assert "computed over its inputs from the beginning on; version 1\n" in told
     assert (await prompt("view", "delete", mit.name("v"))) == f"{mit.name('v')}: deleted\n"
     assert "v: its owner has deleted it" in await prompt.refused("view", "delete", mit.name("v"))
-    log.retention.history_us = 0  # as if the stream had not said to keep so much
+    log.retention.history_us = 0  # as if the stream's definition did not ask for so long a history
     await prompt("query", "stop", mit.name("busy_sources"))
     await prompt("query", "delete", mit.name("c"))
     await until(lambda: log.start > 0)

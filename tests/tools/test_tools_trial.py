@@ -107,7 +107,7 @@ def test_the_time_is_the_named_column_of_the_files_that_have_it(tmp_path: Path) 
     assert schema_of(tmp_path / "a.csv", "medusa://a/s", "ts").time == "ts"
     assert schema_of(tmp_path / "a.csv", "medusa://a/s", None).time == "at"
     assert schema_of(tmp_path / "b.csv", "medusa://a/s", "ts").time == "at"
-    with pytest.raises(RecordingError, match=r"c\.csv: .*ts"):  # a text is no time
+    with pytest.raises(RecordingError, match=r"c\.csv: .*ts"):  # a text is not a time
         schema_of(tmp_path / "c.csv", "medusa://a/s", "ts")
     with pytest.raises(RecordingError, match=r"c.csv has no column 'zz'; there are n long, ts str"):
         schema_of(tmp_path / "c.csv", "medusa://a/s", "zz")

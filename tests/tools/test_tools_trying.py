@@ -122,7 +122,7 @@ def test_sql_and_xml_over_a_csv_are_shown(attempt: Attempt, engine: str) -> None
         assert done.code == 0, done.err
         shown.append(done.out)
         assert "busy: 10 rows" in done.out
-        assert "2018-03-24T14:06:59.999999Z" in done.out  # stime as a person reads it
+        assert "2018-03-24T14:06:59.999999Z" in done.out  # the stime in the form that people read
         assert done.err == ("medusa: starts a peer and Spark\n" if engine == "spark" else "")
     rows = [[line for line in each.splitlines() if "10.0.0." in line] for each in shown]
     assert rows[0] == rows[1]
@@ -161,7 +161,7 @@ def test_answers_without_rows_are_files_and_columns(attempt: Attempt, tmp_path: 
     shown = attempt(query, "--stream", "s=s.csv")
     assert "dear: 0 rows" in shown.out
     assert "price" in shown.out
-    # of a file without rows no column has a type: the stream has to be declared
+    # in a file without rows no column has a type: the stream must be declared
     nothing = attempt(query, "--stream", "s=empty.csv")
     assert nothing.code == 1
     assert "empty.csv: it has no rows, by which a column would have a type: declare" in nothing.err

@@ -47,8 +47,8 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def stalled(cluster: Cluster) -> tuple[Path, AsyncMedusaClient]:
-    """Give a peer whose conns stands at 14:05:41, and whose alerts has no row; return its home's
-    folder."""
+    """Give a peer whose stream `conns` has its boundary at 14:05:41, and whose stream `alerts` has
+    no row; return its home's folder."""
     mit = await cluster.settle("mit.edu")
     client = await cluster.client(mit)
     await client.create_query_xml(SCRIPT)

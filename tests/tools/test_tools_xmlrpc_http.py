@@ -46,7 +46,7 @@ def talk(place: Place, *pieces: bytes) -> bytes:
 
 
 async def answers(stock: OpenStock, place: Place) -> None:
-    """Check that the peer still answers others."""
+    """Check that the peer still answers other clients."""
     number, _ = await stock(place).refused("lookup_object", "medusa://mit.edu/none")
     assert number == 7
 

@@ -65,7 +65,8 @@ async def test_a_post_whose_answer_is_lost_is_stored_once(cluster: Cluster) -> N
     table = rows([(1, 1)])
     async with trio.open_nursery() as nursery:
         link = await open_link(dial_to(mit.home.folder, None), nursery)
-        for lost, duplicate in ((1, False), (2, True)):  # of the number asked for, of the post
+        # the answer about the number is lost; the answer to the post is lost
+        for lost, duplicate in ((1, False), (2, True)):
             stream = await make_stream(native, mit, f"s{lost}")
             breaking: Any = Breaking(link, lost)
             posted = await posting.post(breaking, stream, "owner", table, PostOptions(end=True))

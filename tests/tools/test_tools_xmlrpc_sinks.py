@@ -36,7 +36,7 @@ HERE = ("127.0.0.1", 0)
 
 
 class Listening:
-    """A sink of a client, with the events that it received."""
+    """A client's sink, with the events that it received."""
 
     def __init__(self, server: SimpleXMLRPCServer) -> None:
         self.batches: list[dict[str, Any]] = []
@@ -58,7 +58,7 @@ class Listening:
 
     @property
     def in_one_piece(self) -> bool:
-        """Whether each batch begins where the one before ended."""
+        """Whether each batch begins where the batch before ended."""
         pairs = zip(self.batches, self.batches[1:], strict=False)
         return all(before["upto"] == batch["after"] for before, batch in pairs)
 

@@ -28,7 +28,7 @@ from medusa.tools.xmlrpc.values import (
 WRITABLE = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"])).filter(
     lambda text: not any(0xFDD0 <= ord(c) <= 0xFDEF or ord(c) & 0xFFFE == 0xFFFE for c in text)
 )
-"""Texts that any XML can have as they are."""
+"""Texts that XML can contain unchanged."""
 
 MOMENTS = st.datetimes(
     min_value=datetime.datetime(1000, 1, 1),  # noqa: DTZ001 - XML-RPC has no zones
@@ -50,7 +50,7 @@ ANSWERED = nested(SCALARS | st.integers(-(2**63), 2**63 - 1))
 
 
 def in_utc(value: Any) -> Any:
-    """Return the value as the peer has it: moments in UTC."""
+    """Return the value in the peer's form: moments in UTC."""
     match value:
         case datetime.datetime():
             return value.replace(tzinfo=datetime.UTC)

@@ -85,7 +85,7 @@ ENTRIES = {
 
 
 def rows(first: int, count: int) -> pa.Table:
-    """Return payload rows with ts = first, first + 1..."""
+    """Return payload rows with ts = first, first + 1, and so on."""
     numbers = range(first, first + count)
     return pa.table(
         [[float(n) for n in numbers], [f"n{n}" for n in numbers]], schema=SCHEMA.payload
@@ -93,7 +93,7 @@ def rows(first: int, count: int) -> pa.Table:
 
 
 def derived(first: int, count: int) -> pa.Table:
-    """Return the same rows as a log has them; stime = ts in whole microseconds."""
+    """Return the same rows as a log stores them; stime = ts in whole microseconds."""
     stime = pa.array(range(first, first + count), pa.int64())
     return rows(first, count).add_column(0, pa.field("stime", pa.int64(), nullable=False), stime)
 
@@ -102,16 +102,17 @@ def derived(first: int, count: int) -> pa.Table:
 class FakePeer:
     """
     Attributes:
-        stored: (sequence, rows) by producer, once each. offsets: where each producer is.
-        tables: what was stored, of all producers.
-        moved: told when `tables` or `acknowledged` has grown, for tests in another thread.
+        stored: (sequence, rows) by producer, once each. offsets: the offset of each producer.
+        tables: all stored rows of all producers.
+        moved: notified when `tables` or `acknowledged` has grown, for tests in another thread.
         refuse_at: errors to raise at posts of these numbers.
-        silent: whether it stores posts and answers none.
-        crash_at: sequences after whose storing the peer crashes before it answers.
+        silent: whether the peer stores posts without an answer.
+        crash_at: sequences after which the peer crashes: it has stored them, and not answered.
         refuse: errors to raise at the next post_event calls.
-        market: what market_status answers; None: there is no such call.
-        epochs: what `DERIVED` serves: (after, upto, parts).
-        tentative: of those, by their number, which are; they are for who asks for them.
+        market: the answer of market_status; None: there is no such call.
+        epochs: the epochs that `DERIVED` serves: (after, upto, parts).
+        tentative: the numbers of the tentative epochs; only clients that ask for tentative tuples
+            receive them.
         created: requests of create_document.
         crash_after: counts of Tuples messages after which the peer crashes.
     """

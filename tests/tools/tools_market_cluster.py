@@ -36,16 +36,16 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.home.messages import BALANCE, MarketStatus
 
 PRICE = 1_000_000
-"""What a unit costs a peer at its capacity, micros per second."""
+"""The price of a unit at a peer at its capacity, in micros per second."""
 
 CHEAP = 100_000
-"""The least price of the contracts here: an empty peer takes a small task at it."""
+"""The lowest price in these contracts: an empty peer accepts a small task at it."""
 
 COST_NS = 1_000_000
-"""CPU nanoseconds a tuple, of every task here."""
+"""CPU nanoseconds per tuple, for every task here."""
 
 SIZE_US = 100
-"""Of the windows."""
+"""Microseconds of a window."""
 
 DAY_S = 86_400.0
 
@@ -60,7 +60,7 @@ QUICK = MarketConfig(
     retry_s=0.3,
     retry_most_s=1.0,
 )
-"""The market's waits; those of a peer's config come on top."""
+"""The market's intervals; the intervals of a peer's config replace single ones."""
 
 SHORT_WAITS = MarketTiming(
     review_s=0.05,
@@ -82,14 +82,15 @@ FIXED = ContractsConfig(
 SHORT = Timing(
     prepare_s=DEADLINE_S, maintenance_s=0.05, workers_s=0.05, confirm_s=0.05, crowded_s=0.05
 )
-"""The engine's waits. A new worker may take as long as a test: on a busy machine it does."""
+"""The engine's intervals. A new worker may take as long as a test, which happens on a busy
+machine."""
 
 Sum = tuple[int, int]
-"""(stime, total) of a window."""
+"""The fields of a window's result: (stime, total)."""
 
 
 class Loads(dict[str, float]):
-    """Units of load by task; any other task takes nothing."""
+    """Units of load by task; a task without an entry has no load."""
 
     def of(self, runner: TaskRunner) -> TaskLoad:
         """Return the load of that runner's task."""
@@ -132,7 +133,7 @@ async def open_market_cluster(
 async def settle(
     cluster: Cluster, participant: str, units: float, *, sibling: bool = False, **contracts: Any
 ) -> Place:
-    """Start a peer of that capacity. contracts: its own settings, instead of FIXED's."""
+    """Start a peer of that capacity. contracts: the peer's own settings, in place of FIXED's."""
     config = dataclasses.replace(FIXED, **contracts)
     return await cluster.settle(
         participant, sibling=sibling, contracts=config, capacity_cores=units / 100
@@ -140,7 +141,7 @@ async def settle(
 
 
 async def settle_two(cluster: Cluster, mit: float, utah: float, **contracts: Any) -> list[Place]:
-    """Start mit.edu and utah.edu, each of that capacity. contracts: utah's own settings."""
+    """Start mit.edu and utah.edu with these capacities. contracts: utah's own settings."""
     places = [
         await settle(cluster, "mit.edu", mit),
         await settle(cluster, "utah.edu", utah, **contracts),
@@ -152,7 +153,8 @@ async def settle_two(cluster: Cluster, mit: float, utah: float, **contracts: Any
 def proposed(
     one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
 ) -> tuple[bytes, bytes]:
-    """Return proposal and acceptance, signed by both roots. valid_s: seconds from now."""
+    """Return proposal and acceptance, signed by both roots. valid_s: the validity in seconds from
+    now."""
     now = wall_clock()
     federation = one.up.engine.overlay.membership.federation
     nonce = bytes(8) + int(now * 1e6).to_bytes(8, "big")
@@ -176,7 +178,7 @@ async def contracted(
     one: Place, two: Place, terms: LoadTerms = TERMS, *, valid_s: float = DAY_S
 ) -> str:
     """Put a contract between the participants of two peers in force at both; return its id.
-    valid_s: as `proposed`."""
+    valid_s: as in `proposed`."""
     proposal, acceptance = proposed(one, two, terms, valid_s=valid_s)
     contract = contract_id(proposal)
     await deliver(one, acceptance)
@@ -185,13 +187,13 @@ async def contracted(
 
 
 async def revoked(place: Place, contract: str) -> None:
-    """Let its participant revoke it."""
+    """Let the peer's participant revoke the contract."""
     federation = place.up.engine.overlay.membership.federation
     await deliver(place, revoke(Root.load(place.home.folder), federation, contract, wall_clock()))
 
 
 def binding(place: Place) -> set[str]:
-    """Return the contracts that are in force there."""
+    """Return the contracts that are in force at the peer."""
     return {contract.id for contract in trader(place)._contracts.in_force()}
 
 
@@ -205,7 +207,7 @@ def settler(place: Place) -> Any:
     return place.up.engine.mover.agree._decide.__self__  # type: ignore[attr-defined]
 
 
-# -- what it shows ---------------------------------------------------------------------------------
+# -- displays --------------------------------------------------------------------------------------
 
 
 async def market(place: Place) -> MarketStatus:
@@ -227,7 +229,7 @@ async def balances(place: Place, contract: str) -> Balance:
 async def settled(
     payer: Place, payee: Place, contract: str, *, tuples: int, price: int, disputes: int = 0
 ) -> None:
-    """Wait until exactly those tuples are paid for at both."""
+    """Wait until exactly those tuples are paid for, in the ledgers of both peers."""
     amount = tuples * COST_NS * price // 10**7
     spent, earned = Balance(contract), Balance(contract)
     with trio.move_on_after(DEADLINE_S):
@@ -242,7 +244,7 @@ async def settled(
 
 
 def notes(place: Place) -> str:
-    """Return the notes that a person there should see."""
+    """Return the notes that the peer's operator should see."""
     return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
 
 
@@ -256,7 +258,7 @@ def working_at(place: Place) -> set[str]:
 
 
 def away(place: Place) -> dict[str, str]:
-    """Return its tasks that run elsewhere, and where."""
+    """Return the peer's tasks that run elsewhere, each with its worker."""
     tasks = place.up.engine.queries.tasks()
     return {task.name: task.current.term.holder.hex() for task in tasks if task.current.term.holder}
 
@@ -266,10 +268,11 @@ def away(place: Place) -> dict[str, str]:
 
 @dataclass
 class Work:
-    """Some tasks of one peer over one source stream, and what they said.
+    """Some tasks of one peer over one source stream, and their results.
 
     Attributes:
-        tasks: their names. stimes: all that was posted, each tuple's value is its stime.
+        tasks: their names. stimes: the stimes of all posted tuples; each tuple's value is its
+            stime.
     """
 
     place: Place
@@ -282,7 +285,7 @@ class Work:
     _rows: dict[str, list[Sum]] = field(default_factory=dict)
 
     async def run(self, *paths: str, units: float) -> None:
-        """Start more tasks, each of that many units."""
+        """Start more tasks, each with that many units of load."""
         for path in paths:
             task = self.place.name(path)
             self.loads[task] = units
@@ -291,7 +294,8 @@ class Work:
             self.tasks += (task,)
 
     async def post(self, count: int, *, end: bool = False) -> None:
-        """Post the next tuples, one a microsecond, and wait until the tasks have processed them."""
+        """Post the next tuples, one per microsecond, and wait until the tasks have processed
+        them."""
         stimes = range(self.posted, self.posted + count)
         self.posted += count
         await self.client.post_event(
@@ -317,7 +321,7 @@ class Work:
             assert got == [row for row in expected if row[0] < self.posted], task
 
     def tuples_run_by(self, place: Place, task: str) -> int:
-        """Return the tuples of the source within the task's placements at a peer."""
+        """Return the number of the source's tuples within the task's placements at a peer."""
         _, placed = self.place.up.engine.queries.find(task)
         return sum(
             len(range(max(0, p.term.since + 1), min(self.posted, (p.until or self.posted) + 1)))
@@ -334,7 +338,7 @@ def windows(place: Place, source: str, path: str) -> Query:
 
 
 def sums(stimes: Iterable[int]) -> list[Sum]:
-    """Return the independent answer, for values that are the stimes."""
+    """Return the independently computed answer, for values that are the stimes."""
     totals: dict[int, int] = {}
     for stime in stimes:
         totals[stime // SIZE_US] = totals.get(stime // SIZE_US, 0) + stime
@@ -356,14 +360,14 @@ async def four_tasks(cluster: Cluster, place: Place, loads: Loads) -> Work:
 
 
 async def one_working_at(place: Place) -> str:
-    """Wait until it runs a task for another peer; return the task."""
+    """Wait until the peer runs a task for another peer; return the task."""
     await until(lambda: len(working_at(place)) == 1, "one task is there")
     (task,) = working_at(place)
     return task
 
 
 async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
-    """Check that something does not happen: it would come without a notice, so wait some rounds."""
+    """Check that an event does not happen: it would come without a notice, so wait some rounds."""
     with trio.move_on_after(seconds):
         while True:
             assert condition()
@@ -373,6 +377,6 @@ async def stays(condition: Callable[[], bool], seconds: float = 0.6) -> None:
 async def say(
     one: Place, to: Place, method: str, request: msgspec.Struct, answer: Any = Done
 ) -> Any:
-    """Send one peer's message to another, as itself."""
+    """Send a message of one peer to another, over the first peer's own connection."""
     connection = await one.up.engine.overlay.connect(bytes.fromhex(to.id))
     return await connection.call(method, request, answer, timeout_s=DEADLINE_S)

@@ -13,7 +13,7 @@ from medusa.engine.objects.query import Filter, Query
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 EACH = 7
-"""Micros a tuple."""
+"""The price of a tuple, in micros."""
 
 
 def terms(stream: str, sender: str = "mit.edu", **options: int) -> ContentTerms:
@@ -21,7 +21,7 @@ def terms(stream: str, sender: str = "mit.edu", **options: int) -> ContentTerms:
 
 
 async def agreed(one: Place, two: Place, content: ContentTerms, valid_s: float = DAY_S) -> str:
-    """Put a contract in force at both; return its id."""
+    """Put a contract in force at both peers; return its id."""
     proposal, acceptance = proposed(one, two, content, valid_s=valid_s)  # type: ignore[arg-type]
     await deliver(one, acceptance)
     contract = contract_id(proposal)
@@ -54,7 +54,7 @@ async def arrived(place: Place, boundary: int, path: str = "all") -> None:
 
 
 async def paid(payer: Place, payee: Place, contract: str, tuples: int, disputes: int = 0) -> None:
-    """Wait until exactly those tuples are paid for at both."""
+    """Wait until exactly those tuples are paid for, in the ledgers of both peers."""
     spent = earned = Balance(contract)
     with trio.move_on_after(DEADLINE_S):
         while (spent.tuples, earned.tuples) != (tuples, tuples):

@@ -25,7 +25,7 @@ def entered(
 
 
 class Prompt:
-    """Runs `medusa` in a thread: it has an event loop of its own."""
+    """Runs `medusa` in a thread, since it has an event loop of its own."""
 
     def __init__(self, home: Path, captured: pytest.CaptureFixture[str]) -> None:
         self._home = home
@@ -38,7 +38,7 @@ class Prompt:
         return out
 
     async def refused(self, *arguments: str) -> str:
-        """Return the one line of its error."""
+        """Run the command, which must fail; return the one line of its error."""
         code, out, err = await self.outcome(*arguments)
         assert (code, out, err.count("\n")) == (1, "", 1), (arguments, out, err)
         return err.removeprefix("medusa: ").rstrip("\n")

@@ -15,7 +15,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 MANUAL = Path(__file__).parents[2] / "docs" / "reference"
 
 THREE = 1_521_903_600
-"""2018-03-24T15:00:00Z, seconds since 1970."""
+"""2018-03-24T15:00:00Z, in seconds since 1970."""
 
 MINUTE_S = 60
 
@@ -29,7 +29,7 @@ def examples(language: str, heading: str) -> Iterator[str]:
 
 
 async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> None:
-    """Create the stream and query of queries.md; post a tuple each ten seconds from 14:00 on."""
+    """Create the stream and query of queries.md; post a tuple every ten seconds from 14:00 on."""
     document = (MANUAL / "queries.md").read_text().split("```xml\n", 1)[1].split("```", 1)[0]
     document = document.replace("conns > 100", "conns > 1")
     names = await client.create_query_xml(document)
@@ -46,7 +46,8 @@ async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> 
     )
     for first in range(0, len(numbers), 100):
         await client.post_event("medusa://mit.edu/conns", table.slice(first, 100))
-        if not first:  # else all may be one epoch, of which nothing is let go before the last tuple
+        # otherwise all tuples may be one epoch, which is kept whole until the last tuple
+        if not first:
             await client.flush()
             await until(lambda: place.state("conns").log.boundary > BEGINNING)
     last = (begin + minutes * MINUTE_S) * 1_000_000

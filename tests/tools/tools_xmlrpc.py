@@ -60,7 +60,7 @@ def token_for(place: Place, *scopes: Scope) -> str:
 
 
 class Stock:
-    """An `xmlrpc.client.ServerProxy`, each call in a thread."""
+    """An `xmlrpc.client.ServerProxy` that makes each call in a thread."""
 
     def __init__(self, place: Place, token: str | None = None, **options: Any) -> None:
         options = {"use_builtin_types": True, **options}
@@ -76,7 +76,7 @@ class Stock:
         return call
 
     async def refused(self, method: str, *arguments: Any) -> tuple[int, str]:
-        """Return the number and the text of the fault of a call."""
+        """Return the number and the text of the fault that a call returns."""
         with pytest.raises(Fault) as raised:
             await getattr(self, method)(*arguments)
         return raised.value.faultCode, raised.value.faultString

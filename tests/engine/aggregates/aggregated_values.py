@@ -42,7 +42,7 @@ def computed(rows: Rows, *functions: AggregateCall, pane: int | None = None) -> 
 
 
 def of_values(function: str, values: list[object], parameter: float | str | None) -> object:
-    """Return the result of one window, whichever panes it is folded from."""
+    """Return the result of one window, which must be the same for every division into panes."""
     whole, *folded = of_panes(function, values, parameter)
     assert folded == [whole, whole]
     return whole

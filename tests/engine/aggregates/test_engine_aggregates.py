@@ -20,7 +20,7 @@ from medusa.engine.objects.query import AggregateCall
 from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
 
-# -- the sketch of percentiles --------------------------------------------------------------------
+# -- the sketch of percentiles ---------------------------------------------------------------------
 
 DOUBLES = st.floats(allow_nan=False)
 
@@ -84,7 +84,7 @@ def test_a_pane_has_a_row_for_each_bucket() -> None:
     assert abs(found["o"] / statistics.median(values) - 1) < 0.01
 
 
-# -- exact percentiles, texts, variances ----------------------------------------------------------
+# -- exact percentiles, texts, variances -----------------------------------------------------------
 
 
 @given(st.lists(st.integers(-1_000, 1_000), min_size=1, max_size=50))
@@ -190,10 +190,10 @@ def test_a_variance_of_what_is_not_finite_is_nan(finite: list[float], others: li
 
 
 DEGREES = {"var_pop": 1, "stddev_pop": 1, "var_samp": 2, "stddev_samp": 2}
-"""How many values each needs."""
+"""How many values each degree needs."""
 
 
-# -- FILTER ---------------------------------------------------------------------------------------
+# -- FILTER ----------------------------------------------------------------------------------------
 
 FILTERED = {
     "count(*)": ("count", "1", None),

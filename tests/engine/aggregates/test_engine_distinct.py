@@ -49,7 +49,7 @@ def test_equal_values_of_all_widths_have_one_place() -> None:
     assert place(0.0) == place(-0.0)
     assert place(math.nan) == place(-math.nan) == place(math.inf - math.inf)
     assert place("") != place("0") != place(0)
-    register, rank = 0x9ED50FD59358D232 >> 52, 2  # of the long 1: its hash ends in 0010
+    register, rank = 0x9ED50FD59358D232 >> 52, 2  # the hash of the long 1 ends in 0010
     assert place(1) == (register, rank)
 
 

@@ -43,7 +43,7 @@ async def test_flags_count_more_than_the_document(cluster: Cluster) -> None:
     entry = msgspec.json.decode(described.entries["query"], type=QueryEntry)
     assert entry.query.availability == expected
     assert (await client.list_objects()).availability == {mit.name("q"): expected}
-    await client.create_query_xml(text, asked)  # the same again is no error
+    await client.create_query_xml(text, asked)  # creating it again is no error
 
 
 async def test_what_is_refused_leaves_nothing_behind(cluster: Cluster) -> None:

@@ -146,7 +146,7 @@ async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
         await stranger.create_query(query)
     with pytest.raises(NotAuthorisedError, match=administered):
         await stranger.delete_query(query.name)
-    # the stranger's peer says it to ours itself
+    # the stranger's peer itself sends the request to our peer
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
     may_not = r"is for this peer's own participant, not for utah\.edu"
@@ -155,7 +155,7 @@ async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
         ("create_stream", CreateStream(stream)),
         ("create_query", CreateQuery(query)),
         ("create_document", CreateDocument(document)),
-        ("create_document", CreateDocument("what is this")),  # not even read
+        ("create_document", CreateDocument("what is this")),  # the document is not even read
     ):
         with pytest.raises(NotAuthorisedError, match=may_not):
             await connection.call(method, request, Created)
@@ -174,7 +174,7 @@ async def test_a_sibling_carries_it_out(cluster: Cluster) -> None:
     source = await make_stream(client, one, "s", leader=two.id)
     assert two.state("s").leader is not None
     assert one.up.engine.store.get(source) is None
-    # created again, with the leader named, with no leader named, at either peer
+    # the stream is created again, with the leader named and with no leader named, at either peer
     await make_stream(client, one, "s", leader=two.id)
     await make_stream(other, one, "s")
     await make_stream(client, one, "s")
@@ -271,7 +271,7 @@ async def test_queries_that_cannot_be(cluster: Cluster) -> None:
         with pytest.raises(kind, match=text):
             await client.create_query(Query(mit.name("q"), boxes))
         assert (await known(client), files(mit)) == before, text
-    # and a good one of that name then works
+    # and then a valid query of that name works
     await client.create_query(Query(mit.name("q"), box("value + 1")))
 
 

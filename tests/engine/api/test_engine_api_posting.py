@@ -63,7 +63,7 @@ async def test_a_post_is_handed_on_to_the_streams_home(cluster: Cluster) -> None
     await other.post_event(stream, rows([(3, 2), (5, 1), (9, 3)]))
     await other.post_event(stream, rows([(12, 4)]), end=True)
     await other.flush()
-    await client.post_event(stream, None, end=True)  # the end is the owner's
+    await client.post_event(stream, None, end=True)  # only the owner may end the stream
     assert utah.up.engine.store.get(stream) is None
     expected = [(3, 2), (5, 1), (9, 3), (12, 4)]
     assert await to_the_end(client.subscribe(stream)) == expected
@@ -87,7 +87,7 @@ async def test_who_may_post(cluster: Cluster) -> None:
             continue
         with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not post to .*mit"):
             await poster.flush()
-    # nor does it help to say it to the home itself
+    # the stranger does not succeed at the home itself, either
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not post"):
         await post_one(connection, own, 1, rows([(1, 1)]))
@@ -124,7 +124,7 @@ async def test_what_does_not_fit_is_refused_where_it_enters(cluster: Cluster) ->
         await other.post_event(mit.name("none"), rows([(1, 1)]))
     with pytest.raises(InvalidInputError, match=r"event is no stream but: schema"):
         await other.post_event(schema_of("mit.edu").name, rows([(1, 1)]))
-    # the same number is still free
+    # the refused post has not used up its number
     assert await post_one(connection, stream, 1, rows([(1, 1)])) == Posted(1, 1, 0, 0)
 
 

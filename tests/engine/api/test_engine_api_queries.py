@@ -38,7 +38,8 @@ def odd(place: Place, name: str, source: str, output: str) -> Query:
 
 
 def counting(place: Place, name: str, source: str, output: str) -> Query:
-    """Return a query that counts rows in windows of ten microseconds, every five."""
+    """Return a query that counts rows in windows of ten microseconds, at every fifth
+    microsecond."""
     functions = (AggregateCall("count", None, "rows"),)
     box = Aggregate("count", source, output, 10, 5, (), functions)
     return Query(place.name(name), (box,))
@@ -95,7 +96,7 @@ async def test_a_stopped_query_misses_nothing(cluster: Cluster) -> None:
     await client.post_event(source, None, end=True)
     assert await to_the_end(here) == odd_rows(range(20, 50))
     assert await to_the_end(there) == odd_rows(range(20, 50))
-    # nothing is held any more by those that have come to the end: history alone counts
+    # subscribers that have reached the end hold no rows any more: only the history keeps rows
     await until(lambda: mit.state(source).log.start >= 39)
 
 
@@ -107,7 +108,7 @@ async def test_a_deleted_query_makes_room_for_another(cluster: Cluster) -> None:
     await pass_time(client, mit, source, range(10))
     assert await received(client.subscribe(utah.name("out")), 5) == odd_rows(range(10))
     await other.delete_query(utah.name("q"))
-    # the stream's home keeps nothing for the mirror that is gone
+    # the stream's home keeps no rows for the mirror that is gone
     for first in (10, 20, 30):
         await pass_time(client, mit, source, range(first, first + 10))
     await until(lambda: mit.state(source).log.start >= 29)

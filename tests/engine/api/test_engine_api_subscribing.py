@@ -75,7 +75,7 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
         nursery.start_soon(pull)
         nursery.start_soon(follow)
         await until(lambda: state.subscribers == 1)
-        await trio.sleep(0.1)  # the pull waits, too
+        await trio.sleep(0.1)  # the pull waits, as well
         state.log.begin(348)
         await client.post_event(stream, rows([(350, 7)]), boundary=350)
     assert followed == [(350, 7)]
@@ -97,7 +97,7 @@ async def test_pulling_from_near_and_far(cluster: Cluster) -> None:
     await client.post_event(stream, None, end=True)
     await client.flush()
     await until(lambda: mit.state("s").log.boundary == END, "the end is there")
-    for puller in (client, other):  # without waiting
+    for puller in (client, other):  # neither pull waits
         epoch = await puller.receive_events(stream, after=5)
         assert epoch is not None
         assert (epoch.upto, epoch.table.num_rows) == (END, 0)
@@ -299,7 +299,7 @@ async def test_a_peer_that_is_starting_or_stopping(
                     if text in await answer():
                         return
                 except UnavailableError:
-                    pass  # not even its overlay
+                    pass  # not even its overlay runs
                 await trio.sleep(0.01)
 
     async with mit.client(producer="p") as client, utah.client() as other:

@@ -33,7 +33,7 @@ TIMED = """<box name="timed" type="bsort"><in stream="s"/><out stream="timed"/>
   <parameter name="order-on" value="time"/></box>
   <box name="timed_u" type="bsort"><in stream="u"/><out stream="timed_u"/>
   <parameter name="order-on" value="seen"/></box>"""
-"""Boxes that say which fields are the times."""
+"""Boxes whose parameters name the time fields."""
 
 ORDERED = {"order-by": "FIELD", "window-size-by": "VALUES", "order-on-field": "time"}
 

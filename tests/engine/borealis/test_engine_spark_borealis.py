@@ -29,7 +29,7 @@ from medusa.engine.spark.session import Spark
 
 SECOND = 1_000_000
 START = 1_080_000_000 * SECOND
-"""Of the examples; the other documents have their times around 0."""
+"""Times of the examples begin here; the other documents have their times around 0."""
 CUTS = [
     15 * SECOND,
     START + 15 * SECOND,

@@ -82,11 +82,12 @@ PAIRS = {
 
 
 def by_tuples(left: str, right: str) -> str:
-    """Say whether the earlier tuple of a pair (or of two of one time the left one) is still in its
-    buffer.
+    """Say whether the earlier tuple of a pair is still in its buffer (if both have one time, the
+    left tuple is the earlier).
 
     Args:
-        left: of a right tuple `r` and an earlier left tuple `l`. right: of the other pairs.
+        left: the condition for a right tuple `r` and an earlier left tuple `l`.
+        right: the condition for the other pairs.
     """
     return f"""SELECT greatest(time, seen) * 1000000, x, z + time - seen
         FROM (SELECT *, row_number() OVER (ORDER BY time, rowid) AS n,

@@ -45,7 +45,7 @@ HEAD = """<borealis>
     <field name="seen" type="int"/> <field name="at" type="int"/> <field name="slot" type="int"/>
   </schema>
 """
-"""Fields that are called as those of a table with the last tuples."""
+"""Fields with the names of the fields of a table of last tuples."""
 
 PREDICATES: dict[str, Callable[[Row, Row], bool]] = {
     "true": lambda left, right: True,
@@ -97,7 +97,8 @@ class Case:
         for at, side, _, row in sorted(coming, key=lambda each: each[:3]):
             for one in (0, 1):
                 if sizes[one].by == "VALUES":
-                    # a right tuple is there for left ones of later times, as it comes behind
+                    # a right tuple is in the buffer for left tuples of later times, since it comes
+                    # after the left tuples of its own time
                     name = ("time", time)[one]
                     while kept[one] and kept[one][0][name] + sizes[one].size < at:
                         kept[one].popleft()

@@ -30,7 +30,7 @@ FIELDS = {
     "d": F.DOUBLE,
     "s": F.STRING,
     "t": F.TIMESTAMP,
-    # words that SQL keeps for itself
+    # words that SQL reserves
     "timestamp": F.TIMESTAMP,
     "select": F.INT,
     "show": F.INT,
@@ -438,7 +438,7 @@ def test_what_is_within_the_limits_is_taken(text: str) -> None:
     def deep(frames: int) -> Expression:
         return parse_expression(text, FIELDS) if frames == 0 else deep(frames - 1)
 
-    # a daemon's handler stands some way down the stack already
+    # a daemon's handler already runs at some depth of the stack
     assert deep(150).type in FieldType
 
 

@@ -223,7 +223,7 @@ async def test_long_texts_come_in_smaller_requests(tmp_path: Path) -> None:
     assert results.num_chunks > 10
 
 
-# -- what an operator writes -------------------------------------------------------------------
+# -- files of functions ----------------------------------------------------------------------------
 
 
 def test_types_come_from_annotations(tmp_path: Path) -> None:
@@ -308,7 +308,7 @@ def test_an_installed_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         called(allowed, [1])
 
 
-# -- what a query names --------------------------------------------------------------------------
+# -- function names in queries ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,8 @@ async def test_results_and_what_the_catalog_says(cluster: Cluster, tmp_path: Pat
     assert kept.functions == (even.function,)
     assert weakest_class(kept) is BoxClass.ARBITRARY
     assert CODE not in str(await client.lookup_object(query.name, "query"))
-    await client.create_query(query)  # again, without the functions: it is the same
+    # creating it again, without the functions, is no error: the query is the same
+    await client.create_query(query)
 
 
 async def test_what_is_not_allowed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
@@ -207,7 +208,7 @@ async def test_it_does_not_move_to_a_partner(
     client = await cluster.client(mit)
     allow(mit, utah, even=own(tmp_path, "even", deterministic=True))
     assignments: Any = utah.up.engine.assignments
-    assignments.expect = assignments.admit = lambda *_: None  # as if there were a contract
+    assignments.expect = assignments.admit = lambda *_: None  # the test stands in for a contract
     source = await make_stream(client, mit, "s", readers=("*",))
     await begin(client, called(mit, source, "even(value)"))
     await begin(client, passing(mit, "q/behind", mit.name("out"), mit.name("behind"), "value"))

@@ -41,7 +41,7 @@ def renamed(query: Query, change: Callable[[str], str]) -> Query:
 
 
 def named(query: Query, prefix: str = MIT) -> Query:
-    """Return the query with object names."""
+    """Return the query with full object names."""
     return renamed(query, lambda name: prefix + name)
 
 
@@ -51,7 +51,7 @@ def reread(
     """Print the query in a language, read it back, and give it its former names.
 
     Args:
-        known: the schemas of its inputs. tables: those of them that are tables.
+        known: the schemas of its inputs. tables: the inputs that are tables.
     """
     whole = named(query)
     inputs = inputs_for(whole, known)

@@ -35,7 +35,8 @@ F = FieldType
 FIELDS = {"n": F.INT, "d": F.DOUBLE, "s": F.STRING, "t": F.TIMESTAMP, "flag": F.BOOL}
 
 MOST = 2.2
-"""Growth from one size to twice that, with something left over for what comes in steps."""
+"""The greatest allowed growth when the size doubles, with some room for work that grows in
+steps."""
 
 Text = Callable[[int], str]
 
@@ -54,7 +55,7 @@ def work(act: Callable[[], object]) -> int:
         steps += event == "c_call"
 
     for cached in (read_pattern, longest_text, tree_of_short_text):
-        cached.cache_clear()  # what an earlier test left there would be less work
+        cached.cache_clear()  # entries cached by an earlier test would reduce the work
     before = sys.gettrace(), sys.getprofile()
     sys.settrace(lines)
     sys.setprofile(calls)
@@ -73,7 +74,7 @@ def check_growth(act: Callable[[int], object], size: int) -> None:
 
 
 def walked(expression: Expression) -> int:
-    """Return the nodes that a walker meets which does not know shared parts."""
+    """Return the nodes that a walker visits if it does not recognise shared parts."""
     operands = expression.operands if isinstance(expression, Operation) else ()
     return 1 + sum(map(walked, operands))
 
@@ -84,7 +85,7 @@ def typed(text: str) -> Expression:
     return expression
 
 
-# -- expressions ---------------------------------------------------------------------------------
+# -- expressions -----------------------------------------------------------------------------------
 
 
 def nested(opening: str, closing: str, leaf: str = "n") -> Text:
@@ -233,7 +234,7 @@ REPEATING |= {"ceiling", "cast"}
 """Operations whose operands Spark's form repeats, or that are many in it."""
 
 SHALLOW = REPEATING - {"floor", "ceil"} | {"the function sign"}
-"""They are refused soon."""
+"""Kinds of nesting that are refused at a small depth."""
 
 
 REFUSED: dict[str, Text] = {
@@ -281,7 +282,7 @@ def test_every_operator_is_among_them() -> None:
     assert all(any(f"{name}(" in text for text in texts) for name in FUNCTIONS)
 
 
-# -- what is repeated -----------------------------------------------------------------------------
+# -- repeated parts --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", DEEP)
@@ -355,7 +356,7 @@ def test_tasks_and_queries_are_bounded(query: Query, reason: str) -> None:
         plan(query, schemas)
 
 
-# -- documents ------------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 
 def box(

@@ -79,7 +79,7 @@ INPUTS = {S: Schema(S, FIELDS, "ts"), T: Schema(T, FIELDS)}
 
 @st.composite
 def whole_queries(draw: st.DrawFn) -> Query:
-    """Draw any query, with outputs, readers, availability, or over the past."""
+    """Draw any query, with outputs, readers, an availability, or a read of past tuples."""
     query = named(draw(queries()))
     streams = sorted(streams_written(query))
     some = st.lists(st.sampled_from(streams), unique=True, max_size=3)
@@ -105,7 +105,7 @@ def everywhere(query: Query, inputs: dict[str, Schema], tables: Collection[str] 
     sql = query_as_sql(query, inputs, tables)
     by_sql = read_sql(sql, inputs, tables)
     assert meaning(by_sql, inputs) == expected
-    # with the reader's words, as `not a in` is `a not in`
+    # printed in the parser's words: `not a in` becomes `a not in`
     again = query_as_sql(by_sql, inputs, tables)
     assert query_as_sql(read_sql(again, inputs, tables), inputs, tables) == again
     (by_xml,) = read_document(query_as_xml(query)).queries
@@ -450,7 +450,7 @@ def test_odd_names_are_kept(
     try:
         meaning(query, {read: schema})
     except InvalidInputError:
-        return  # two fields called alike
+        return  # two fields have one name
     everywhere(query, {read: schema})
 
 
@@ -493,7 +493,7 @@ def test_odd_names_are_kept_by_all_boxes(
     try:
         meaning(query, {read: schema})
     except InvalidInputError:
-        return  # a field called like one of a window, or a variable like a side
+        return  # a field has the name of a window's field, or a variable has the name of a side
     everywhere(query, {read: schema})
 
 

@@ -49,7 +49,7 @@ async def gone(client: AsyncMedusaClient, stream: str) -> None:
 
 
 async def refused_for(owner: AsyncMedusaClient, stream: str, readers: str) -> None:
-    """Wait until its deletion is refused because of these readers."""
+    """Wait until the deletion of the stream is refused because of these readers."""
 
     async def is_refused() -> bool:
         with pytest.raises(ConflictError) as error:

@@ -80,7 +80,7 @@ def test_declared_readers_narrow_and_only_the_inputs_owner_lets_them_widen() -> 
         query = Query("medusa://utah.edu/q", (_keep("medusa://mit.edu/s", out),), readers=readers)
         found = made(network(query, source("medusa://mit.edu/s", ("utah.edu",), declassify)), out)
         assert who(found) == wanted, (declassify, declared)
-        # declared beforehand, as a stream
+        # the query's output was declared before, as a stream
         plain = Query(query.name, query.boxes)
         given_before = {} if declared is None else {out: declared}
         of = network(

@@ -43,7 +43,7 @@ def keep(query: str, source: str, output: str, **asked: Any) -> Query:
 
 @dataclass
 class Neighbourhood:
-    """mit.edu, whose stream utah.edu may read; and evil.org, a member like them."""
+    """mit.edu, whose stream utah.edu may read; and evil.org, which is a member, too."""
 
     cluster: Cluster
     mit: Place
@@ -53,7 +53,7 @@ class Neighbourhood:
     stream: str
 
     async def refused(self, name: str, at: Place) -> None:
-        """Check that evil.org cannot read that stream at a peer, by any call that returns or
+        """Check that evil.org can read that stream neither at a peer, by any call that returns or
         describes tuples, nor at its own peer."""
         there = await self.evil.up.engine.overlay.connect(bytes.fromhex(at.id))
         await is_refused(there, name)
@@ -62,14 +62,14 @@ class Neighbourhood:
 
 
 async def is_refused(there: Connection, name: str) -> None:
-    """Check it at a peer that has the stream, and at one that has passed the task on and keeps
-    nothing."""
+    """Check the refusal at a peer that has the stream, and at a peer that has passed the task on
+    and keeps no rows."""
     refused = (NotAuthorisedError, NotFoundError)
     for request in (Subscribe(name), Subscribe(name, BEGINNING, "x", tentative=BEGINNING)):
         async with there.open("subscribe", request) as duplex:
             with pytest.raises(refused):
                 await duplex.receive(Tuples)
-    with pytest.raises(refused):  # a worker knows of no history
+    with pytest.raises(refused):  # a worker knows no history
         await there.call("locate", Locate(name, Last(1), False), Located)
     assert not (await there.call("versions", AskVersions((name,)), Versions)).versions
 

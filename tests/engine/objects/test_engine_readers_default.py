@@ -79,7 +79,8 @@ async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(
         await anext(guest.subscribe(stream))
     await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))
     assert await received(guest.subscribe(stream), 1) == [(1, 1)]
-    await owner.create_stream(StreamDefinition(stream, schema.name))  # silent on readers: no change
+    # the definition does not name readers: no change
+    await owner.create_stream(StreamDefinition(stream, schema.name))
     assert owner.readers == {stream: "mit.edu, utah.edu"}
     with pytest.raises(ConflictError, match=r"readers is utah\.edu, not nobody"):
         await owner.create_stream(StreamDefinition(stream, schema.name, readers=()))
@@ -101,6 +102,6 @@ def test_readers_are_written_as_they_are_defined() -> None:
         assert read_draft(xml, "medusa://mit.edu/").complete({}, {}, frozenset()).streams == (
             stream,
         )
-        stream_as_sql(stream)  # reads what it wrote, and compares
+        stream_as_sql(stream)  # `stream_as_sql` reads its output again, and compares
         if readers is msgspec.UNSET:
             assert readers_in_words(stream) == "mit.edu alone"

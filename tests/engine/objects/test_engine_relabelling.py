@@ -30,7 +30,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 
 @dataclass
 class Three:
-    """mit.edu, whose stream both others may read; utah.edu and brown.edu."""
+    """mit.edu, whose stream the other two, utah.edu and brown.edu, may read."""
 
     cluster: Cluster
     mit: Place
@@ -111,7 +111,7 @@ async def test_who_is_struck_off_reads_no_further_nor_does_its_query(here: Three
     await goes_on(other, here)
     await until(lambda: task(here.utah, out).state == "failing", "its query says why")
     assert "utah.edu may not read medusa://mit.edu/s" in task(here.utah, out).reason
-    assert here.utah.state("q/out").log.boundary == stime  # what came before stays readable
+    assert here.utah.state("q/out").log.boundary == stime  # earlier tuples stay readable
     with pytest.raises(NotAuthorisedError):
         await here.clients["utah.edu"].receive_events(here.stream, stime)
     await here.readers(*ALL)

@@ -67,7 +67,7 @@ def found(box: Match, *prices: int | None, apart_us: int = 10) -> list[tuple[Any
     return sorted((row["stime"], *list(row.values())[2:]) for row in made)
 
 
-# -- what a pattern means --------------------------------------------------------------------------
+# -- the meaning of patterns -----------------------------------------------------------------------
 
 FALLS = {"B": "price < prev.price"}
 TURNS = {**FALLS, "C": "price > prev.price"}

@@ -20,7 +20,7 @@ WHERE: Final = ("objects.query", "operators.")
 
 MOST_FUNCTIONS: Final = 5
 MOST_FILES: Final = 5
-"""Of those that ask: fewer is better. Both only go down."""
+"""The greatest numbers of such functions, and of files with them: they may only decrease."""
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -36,7 +36,7 @@ def own_nodes(function: ast.AST) -> Iterator[ast.AST]:
 
 
 def asks(function: ast.AST, kinds: set[str]) -> bool:
-    """Whether a function asks which of these kinds something is."""
+    """Whether a function tests that a value is of one of these kinds."""
     for node in own_nodes(function):
         match node:
             case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, of]):
@@ -53,7 +53,7 @@ def asks(function: ast.AST, kinds: set[str]) -> bool:
 
 
 def functions_that_ask(text: str) -> list[str]:
-    """The functions of a module that ask for a kind."""
+    """The functions of a module that test for a kind."""
     tree = ast.parse(text)
     kinds = {
         each.asname or each.name
@@ -62,7 +62,7 @@ def functions_that_ask(text: str) -> list[str]:
         for each in node.names
         if each.name in NAMES
     }
-    for node in tree.body:  # and constants that are made of them
+    for node in tree.body:  # and constants that are derived from them
         if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             if names_in(node.value) & kinds:
@@ -124,7 +124,7 @@ def test_only_the_parts_of_spark_import_pyspark() -> None:
         for path in sorted((ROOT / folder).rglob("*.py"))
         if re.search(r"^\s*(from|import) pyspark", path.read_text(), re.MULTILINE)
     ]
-    late = {"engine/scalars/late.py"}  # the type checker alone imports it there
+    late = {"engine/scalars/late.py"}  # only the type checker imports the name there
     assert len(found) > 20
     assert not [path for path in found if path not in late and not allowed.fullmatch(path)]
 

@@ -53,7 +53,7 @@ def tasks_of(query: Query) -> dict[str, Task]:
 @pytest.mark.parametrize(
     ("size", "advance", "width"),
     [
-        (10 * S, 10 * S, None),  # short, and no window overlaps
+        (10 * S, 10 * S, None),  # a short window without overlap
         (60 * S, 60 * S, None),
         (60 * S, 30 * S, None),
         (60 * S, 20 * S, 10 * S),
@@ -67,9 +67,9 @@ def tasks_of(query: Query) -> dict[str, Task]:
         (7 * DAY, DAY, 600 * S),
         (366 * DAY, 366 * DAY, DAY),
         (30, 10, 10),
-        (600 * S + 1, 600 * S + 1, None),  # nothing of use divides it
+        (600 * S + 1, 600 * S + 1, None),  # no useful pane width divides the sizes
         (90_000, 1, 1),
-        (200_000, 1, None),  # so many panes would hardly be less than the tuples
+        (200_000, 1, None),  # there would be nearly as many panes as tuples
     ],
 )
 def test_windows_that_overlap_or_are_long_are_folded(
@@ -109,7 +109,7 @@ def test_a_folded_window_is_two_tasks_with_the_same_result() -> None:
     assert tasks[output].output_schema == before.output_schema
     assert tasks[output].inputs == (panes_name(output),)
     assert tasks[panes_name(output)].inputs == before.inputs
-    # the partial results: of all functions but the set, and a row for each of its values
+    # the partial results of all functions except the set, and a row for each value of the set
     names = [field.name for field in tasks[panes_name(output)].output_schema.fields]
     assert names[0] == "src"
     assert len(names) == len(set(names))

@@ -21,7 +21,7 @@ from medusa.engine.scalars.type_rules import FLOATS
 
 MILLION = 1_000_000
 LIMIT = 16_384
-"""Characters of a text."""
+"""The greatest length of a text, in characters."""
 
 
 def exact_variance(values: Sequence[int], ddof: int) -> float | None:
@@ -88,7 +88,7 @@ def json_text(value: object) -> str:
 
 
 def limited(pieces: Iterable[str], separator: str, marks: Sequence[str]) -> str:
-    """Return the pieces that fit, and the mark at the place of the first that does not."""
+    """Return the pieces that fit, and the mark in place of the first piece that does not fit."""
     found: list[str] = []
     used = 0
     for number, piece in enumerate(pieces):
@@ -135,7 +135,7 @@ def define_aggregates(database: duckdb.DuckDBPyConnection) -> None:
         """Create a function. Null arguments give null. Results are texts: a number that is NaN
         would be null."""
 
-        @wraps(function)  # DuckDB looks at its parameters
+        @wraps(function)  # DuckDB reads the signature
         def called(*given: object) -> str | None:
             found = None if None in given else function(*given)
             return found if found is None or isinstance(found, str) else repr(found)

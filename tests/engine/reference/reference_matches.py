@@ -11,7 +11,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 Condition = Callable[[Row, Row | None, Row], bool | None]
-"""Over a tuple, the last tuple of the match, and the match's first tuple."""
+"""A condition over a tuple, the last tuple of the match, and the match's first tuple."""
 
 Taken = tuple[tuple[int, Row], ...]
 """Each tuple of a match with the number of its variable."""

@@ -10,7 +10,7 @@ import duckdb
 from xxhash import xxh64_intdigest
 
 P, Q, SEED = 12, 40, 42
-"""Bits of the register and of the rank, of a hash of 64; the seed."""
+"""The bits of the register number and of the rank, in a hash of 64 bits; the seed."""
 
 
 def counted(values: Sequence[object]) -> int:

@@ -54,7 +54,7 @@ def _literal(value: object) -> str:
 
 
 def computed(example: Example) -> object:
-    """Return what the reference answers."""
+    """Return the reference's answer."""
     if not example.values:
         return evaluate(parse_expression(example.text, {}), {})
     type_ = TYPES[type_of(example.values)]

@@ -21,7 +21,7 @@ from medusa.overlay.listeners import Listeners
 from medusa.overlay.peers import PeerTable
 
 QUICK = Timing(maintenance_s=0.05, keep_up_s=0.05)
-"""Of peers whose retention is soon over."""
+"""Settings of peers whose retention ends soon."""
 
 
 LOSSLESS = [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY]
@@ -36,7 +36,8 @@ def asked(query: Query, mode: Mode, secondary: Place, recovery: Recovery | None 
 
 
 def secondary_of(place: Place, query: str) -> str:
-    """Return the secondary's part of a query that the peer has, or is about to take over."""
+    """Return the secondary's part of a query that the peer runs, or is about to run after a
+    takeover."""
     with suppress(NotFoundError):
         running = place.up.engine.queries.get(place.name(query))
         return running.stored.term.secondary.hex()
@@ -80,7 +81,7 @@ async def taken_over(made: Made, primary: Place, secondary: Place, query: str) -
 
 
 def passed(place: Place, source: str, path: str) -> Query:
-    """Wait for all of them."""
+    """Return a query that passes on all tuples of value 0 or more."""
     box = Filter("all", source, (place.name(path),), ("value >= 0",))
     return Query(place.name("q/" + path), (box,))
 
@@ -119,8 +120,8 @@ def first_address(contacts: Any, peer_id: bytes) -> Address | None:
 
 
 def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
-    """Give a detector for every overlay that is opened from now on, by peer id; it forgets nothing
-    when that peer restarts."""
+    """Give a detector for every overlay that is opened from now on, by peer id; a detector keeps
+    its beliefs when its peer restarts."""
     made: dict[bytes, ToldDetector] = {}
 
     @asynccontextmanager
@@ -130,7 +131,7 @@ def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
         yield detector
 
     monkeypatch.setattr("medusa.overlay.node.node.open_gossip", open_told)
-    # a test may say of a living peer that it is dead: the catalog goes on without believing it
+    # a test may declare a living peer dead: the catalog continues without that belief
     monkeypatch.setattr("medusa.dht.local_peer._PeerContacts.address_of", first_address)
     return made
 

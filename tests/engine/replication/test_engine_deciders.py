@@ -120,7 +120,7 @@ def test_a_candidate_stands_under_the_next_number_after_all_promises(promised: l
 def test_a_query_of_a_name_that_was_deleted_has_a_greater_number_than_any_before() -> None:
     before, now = 1767225608.0, 1767225609.0
     number = 0
-    for _ in range(100):  # all within that second
+    for _ in range(100):  # all queries within that second
         number = next_of_a_query([number], PeerId(b"\xff" * 20), before).number
     assert next_of_a_query([], PeerId(bytes(20)), now).number > number
 
@@ -133,7 +133,7 @@ def test_no_two_workers_hear_of_one_term_of_a_task(
     current, tried, heard = Term(TASK), 0, [0]
     for worker, now, since, counts in moves:
         if not OWNERS_WORD.believes(max(current.number, tried), now):
-            continue  # its clock is behind by more than peers may be
+            continue  # its clock is behind by more than peers tolerate
         term = OWNERS_WORD.next(current, worker, now, since=since, tried=tried)
         assert (term.subject, term.holder, term.since) == (TASK, worker, since)
         assert term.number > max(heard)

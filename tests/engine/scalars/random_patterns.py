@@ -72,6 +72,6 @@ PATTERNS = st.tuples(
     ),
     st.sampled_from(["", "", "$"]),
 ).map("".join)
-"""Some of them are refused."""
+"""Patterns, some of which are refused."""
 
 TEXTS = st.text(st.sampled_from(LETTERS), max_size=14)

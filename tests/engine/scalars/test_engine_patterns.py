@@ -179,7 +179,7 @@ class _Matcher:
         self._steps = 0
 
     def search(self, node: Node) -> int:
-        """Return the steps until it matches, or until no match is possible."""
+        """Return the steps until the expression matches, or until no match is possible."""
         for begin in range(len(self._text) + 1):
             if self._match(node, begin, lambda _: True):
                 break

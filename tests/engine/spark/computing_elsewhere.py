@@ -15,10 +15,10 @@ from medusa.overlay.files import write_secret
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 SIZE, ADVANCE = 10, 5
-"""Microseconds of a window, and between the beginnings of two."""
+"""The microseconds of a window, and those between the beginnings of two windows."""
 
 BATCH = 100
-"""Rows of a post, one a microsecond."""
+"""The rows of a post, one per microsecond."""
 
 IMPATIENT = Patience(tell_s=0.5, anew_s=6.0)
 
@@ -90,7 +90,7 @@ class Run:
         return found
 
     async def task_says(self, state: str, reason: str) -> bool:
-        """Whether its task is in that state, for a reason that begins so."""
+        """Wait until the task has that state, for a reason that begins with this text."""
         (task,) = (await self.client.lookup_object(self.place.name("q"))).tasks
         return task.state == state and task.reason.startswith(reason)
 
@@ -102,7 +102,7 @@ class Run:
 
 
 async def settle(cluster: Cluster, spark: str) -> Place:
-    """Start mit.edu; its next start uses that Spark; it has no secret yet."""
+    """Start mit.edu; the next start of the peer uses that Spark; the peer has no secret yet."""
     mit = await cluster.settle("mit.edu")
     mit.spark_patience = IMPATIENT
     mit.home.config.write_text(spark)

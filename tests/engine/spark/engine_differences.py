@@ -13,7 +13,7 @@ from typing import Final
 FLINK: Final = "Flink 2.3"
 
 UNKNOWN: Final = "–"
-"""The engine has no such function."""
+"""The answer of an engine that has no such function."""
 
 
 @dataclass(frozen=True)
@@ -379,10 +379,11 @@ FLINK_STREAMS: Final = {
     "merged": ((0, 1), (16, 2), (8, 3), (24, 4)),
     "matched": ((0, 1), (1, 2), (2, 2), (3, 1)),
 }
-"""The seconds ts and the values x of streams that Flink reads, in the order of their arrival."""
+"""The seconds `ts` and the values `x` of the streams that Flink reads, in the order of their
+arrival."""
 
-# Of an order by a plain column Flink 2.3 takes back no row that a better one replaces: there the
-# best comes first.
+# In an order by a plain column, Flink 2.3 does not retract a row that a better one replaces: so the
+# best row comes first.
 _FIRST: Final = "x FROM (SELECT x, ROW_NUMBER() OVER (ORDER BY {}) AS n FROM {}) WHERE n = 1"
 _LISTS: Final = "listagg(cast(x AS STRING)) FROM {} GROUP BY window_start, window_end"
 _MATCHES: Final = (

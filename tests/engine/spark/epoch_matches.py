@@ -123,7 +123,7 @@ def _pattern(
         least, most = (1, 1) if name == "A" else draw(st.sampled_from(QUANTIFIERS))
         reluctant = name != "A" and draw(st.booleans())
         field = draw(st.sampled_from(schema.fields))
-        # ways that meet at one state have other last tuples, if tuples lie between
+        # two ways that reach one state have different last tuples, if tuples lie between them
         pairs = conditions(field, alone=name == "A" or skips)
         pairs += [] if name == "A" else against_first(field)
         text, condition = draw(st.sampled_from(pairs))

@@ -53,8 +53,8 @@ SQL_TYPES = {F.BYTE: "TINYINT", F.INT: "INTEGER", F.LONG: "BIGINT", F.DOUBLE: "D
 
 @dataclass(frozen=True)
 class Network:
-    """A query, the schemas of its streams, what makes each of its streams, in order: a SQL
-    statement, or plain Python."""
+    """A query, the schemas of its streams, and how each of its streams is computed, in order: by a
+    SQL statement, or by plain Python."""
 
     query: Query
     schemas: Mapping[str, Schema]
@@ -312,7 +312,8 @@ class Builder:
         kind = draw(st.sampled_from(kinds))
         before = draw(st.sampled_from([0, 1, 5, -2]))
         after = draw(st.sampled_from([0, 3, max(0, -before)]))
-        if kind in AS_OF:  # before, at, or after each left tuple: never on both sides of it
+        # before, at, or after each left tuple: an as-of join never looks both ways
+        if kind in AS_OF:
             before, after = draw(
                 st.sampled_from([(5, 0), (5, -1), (0, 0), (0, 5), (-1, 5), (-2, 3)])
             )
@@ -496,7 +497,7 @@ def join_sql(box: Join, condition: str, columns: str, ties: str) -> str:
 
 
 MOST_JOINS = 2
-"""More of them multiply their rows."""
+"""The largest number of joins: more of them multiply their rows too much."""
 
 
 @st.composite

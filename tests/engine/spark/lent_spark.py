@@ -13,7 +13,8 @@ T = TypeVar("T")
 
 
 class LentSpark:
-    """The one Spark of this process, lent to every peer as its own: it outlives them."""
+    """The one Spark of this process, lent to every peer in place of its own Spark; it outlives the
+    peers."""
 
     def __init__(self, spark: Spark) -> None:
         self._spark = spark

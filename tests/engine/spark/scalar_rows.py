@@ -83,7 +83,7 @@ def rows(texts: st.SearchStrategy[str] = WORDS) -> st.SearchStrategy[list[Row]]:
 
 
 def table(found: Sequence[Row]) -> pa.Table:
-    """Return rows as they are, with timestamps as longs."""
+    """Return the rows as a table, with timestamps as longs."""
     schema = pa.schema([(name, ARROW[type_]) for name, type_ in FIELDS.items()])
     return pa.Table.from_pylist([{STIME: 0, **row} for row in found], schema)
 
@@ -166,7 +166,7 @@ def odd(few: int, *, soak: int) -> settings:
     return settings(
         max_examples=examples(few, soak=soak),
         deadline=None,
-        phases=(Phase.explicit, Phase.generate),  # to find a smaller one takes as many jobs
+        phases=(Phase.explicit, Phase.generate),  # finding a smaller example takes as many jobs
         suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
     )
 

@@ -25,7 +25,7 @@ SECRET: Final = "of the tests' cluster"
 PAGE: Final = Path(__file__).parents[3] / "docs/cluster.md"
 
 QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of JVMs that live for a test."""
+"""Options of JVMs that only live for a test."""
 
 _POLL_S: Final = 0.05
 
@@ -74,7 +74,7 @@ class Daemon:
             )
 
     def said(self, pattern: str) -> str:
-        """Wait until its log has that; return the first group."""
+        """Wait until the log of the server contains the pattern; return the first group."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := re.search(pattern, self.output.read_text(errors="replace"))):
             assert self.process.poll() is None, self.output.read_text(errors="replace")
@@ -83,13 +83,13 @@ class Daemon:
         return found[1]
 
     def executors(self) -> list[psutil.Process]:
-        """Return the JVMs that it has started."""
+        """Return the JVMs that the server has started."""
         if self.process.poll() is not None:
             return []
         return [each for each in psutil.Process(self.process.pid).children() if _is_java(each)]
 
     def kill(self) -> None:
-        """Kill it at once, with all processes that it has started."""
+        """Kill the server at once, with all processes that it has started."""
         ended = self.executors()
         self.process.kill()
         self.process.wait()

@@ -18,7 +18,7 @@ from medusa.engine.tasks.windows import needs, read_from
 LEFT, RIGHT, OUT = "medusa://a/left", "medusa://a/right", "medusa://a/out"
 SIDE = (Field("x", FieldType.INT),)
 SPAN = range(9)
-"""Stimes; each side has a tuple at each."""
+"""The range of stimes; each side has a tuple at each stime."""
 
 
 BOUNDS = ((3, 0), (0, 0), (0, 2), (3, 2), (3, -1), (-1, 3))
@@ -26,7 +26,7 @@ CASES = [
     (kind, before, after)
     for kind in JoinKind
     for before, after in BOUNDS
-    if kind not in AS_OF or after <= 0 or before <= 0  # these look one way
+    if kind not in AS_OF or after <= 0 or before <= 0  # these joins look one way only
 ]
 
 
@@ -41,8 +41,8 @@ def task_of(kind: JoinKind, before: int, after: int) -> Task:
 
 
 def asked(kind: JoinKind, before: int, after: int) -> Iterator[tuple[int, int, int]]:
-    """Return the tuples that decide about a result: its stime, the left one and the right one. That
-    a tuple is emitted alone depends on all tuples with which it could be paired."""
+    """Return the tuples that decide about a result: its stime, its left tuple and its right tuple.
+    Whether a tuple is emitted alone depends on all tuples with which it could be paired."""
     for left, right in product(SPAN, SPAN):
         if not left - before <= right <= left + after:
             continue
@@ -54,7 +54,7 @@ def asked(kind: JoinKind, before: int, after: int) -> Iterator[tuple[int, int, i
             yield right + max(before, 0), left, right
         if kind is JoinKind.LEFT_ASOF:
             yield left + max(after, 0), left, right
-        if kind in AS_OF:  # of the later right tuples this one, if it is there, takes the place
+        if kind in AS_OF:  # of the later right tuples this one, if it is present, takes the place
             later = range(right, left + after + 1)
             yield from ((max(left, other), left, right) for other in later)
 

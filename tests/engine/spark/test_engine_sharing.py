@@ -99,7 +99,7 @@ async def test_orders_of_one_moment_are_one_job(
     async with trio.open_nursery() as runners:
         for number in range(5):
             runners.start_soon(compute, sharing, order(number), found)
-    # the first does not know that others come: those that come while it runs are the next job
+    # the first job does not wait for others: tasks that come while it runs form the next job
     assert len(bench.jobs) <= 2
     assert found == {f"t{n}": f"t{n}" for n in range(5)}
     bench.jobs.clear()
@@ -186,7 +186,7 @@ def test_an_order_whose_windows_hold_too_many_rows_runs_alone(advance: int) -> N
     assert isinstance(window, AggregateStep)
     window = replace(window, size_us=10, advance_us=advance)
     given = Order(task(0, window=True), {"s": ONE}, -1, 19, Interval(-1, 19))
-    held = 20 if advance == 10 else 35  # the first of the windows begins before the rows
+    held = 20 if advance == 10 else 35  # the first window begins before the rows
     found = in_windows(rows, window, given, held)
     assert found is not None
     assert found.num_rows == held

@@ -266,7 +266,7 @@ def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
 
 
 def spark_s_own(session: SparkSession, drawn: list[list[float]]) -> list[list[float | None]]:
-    """Return Spark's own var_pop and stddev_samp of each list; the latter is null for one value."""
+    """Return Spark's own var_pop and stddev_samp of each list; stddev_samp of one value is null."""
     rows = [(g, x) for g, each in enumerate(drawn) for x in each]
     frame = session.createDataFrame(rows, "g INT, x DOUBLE").groupBy("g")
     made = frame.agg(F.var_pop("x"), F.stddev_samp("x")).orderBy("g").collect()

@@ -30,7 +30,8 @@ echo "$@" >>"$MADE/runs"
 while [ ! -e "$MADE/end" ]; do sleep 0.02; done
 rm "$MADE/runs"
 """
-"""In the place of Python: says how it was started, and holds on to what it inherited."""
+"""A program in the place of Python: it writes how it was started, and keeps its inherited files
+open."""
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def archive(find: Callable[[], ClassArchive | None]) -> ClassArchive:
     return found
 
 
-# -- which one, and whose --------------------------------------------------------------------------
+# -- the choice and the owner of the archive -------------------------------------------------------
 
 
 def test_it_is_of_this_java_these_jars_and_these_flags(
@@ -128,7 +129,7 @@ def test_no_place_for_a_cache_is_no_error(places: tuple[Path, Path], tmp_path: P
     assert archive_for(EDGE, *places, {"XDG_CACHE_HOME": str(tmp_path / "file")}) is None
 
 
-# -- when it is made -------------------------------------------------------------------------------
+# -- when the archive is made ----------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -156,7 +157,7 @@ def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path)
     archive.make_apart()
     wait_for((made / "runs").exists)
     for _ in range(3):
-        archive.make_apart()  # its lock is held by who makes it
+        archive.make_apart()  # the process that makes the archive holds its lock
     assert (made / "nice").read_text().split() == [str(min(19, os.nice(0) + 19))]
     assert (made / "parent").read_text().split() != [str(os.getpid())], "it may outlive us"
     (run,) = (made / "runs").read_text().splitlines()

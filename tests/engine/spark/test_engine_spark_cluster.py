@@ -87,7 +87,7 @@ def test_a_peer_proves_the_secret_and_shows_it_to_nobody(
     for process in (psutil.Process(driver.pid), *executors(spark_cluster), *daemons):
         assert not any(SECRET in each for each in process.cmdline())
         listens = [each for each in process.net_connections() if each.status == "LISTEN"]
-        # towards a master on the loopback there is no need for another interface
+        # a master on the loopback needs no other interface
         assert all(each.laddr.ip.endswith("127.0.0.1") for each in listens)
     assert "Starting Spark master" in spark_cluster.master.output.read_text()
     assert "RestServer" not in spark_cluster.master.output.read_text(), (
@@ -125,7 +125,7 @@ async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
     await run.computed()
     await until(lambda: len(executors(spark_cluster)) == 2)
     for each in executors(spark_cluster):
-        each.send_signal(signal.SIGSTOP)  # a job that begins now does not come to its end
+        each.send_signal(signal.SIGSTOP)  # a job that begins now does not end
     await run.post()
     lost: list[Daemon] = []
 
@@ -161,7 +161,7 @@ async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it
     await run.post()
     waits = f"waits for an executor of {spark_cluster.url}: none of its workers runs"
     await until(lambda: run.task_says("failing", waits), "what it waits for")
-    spark_cluster.restart()  # it has forgotten the peer's application
+    spark_cluster.restart()  # the cluster has forgotten the peer's application
     await run.noted("starts Spark anew")
     await run.computed()
     assert spark_of(run).pid != before

@@ -25,7 +25,8 @@ async def test_answers_of_a_connect_server_are_exact_though_it_is_killed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("grpc", reason="the extra `connect` is not installed")
-    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")  # so that it is gone after the test
+    # monkeypatch removes the variable after the test
+    monkeypatch.setenv("SPARK_CONNECT_MODE_ENABLED", "1")
     with open_connect_server(tmp_path / "server") as server:
         master = f"sc://localhost:{port_of(server)}"
         run = await Run.begin(cluster, f'[spark]\nmaster = "{master}"\n', SECRET)

@@ -84,7 +84,7 @@ def shown(value: object) -> str:
             return str(value)
 
 
-# -- Medusa ---------------------------------------------------------------------------------------
+# -- Medusa ----------------------------------------------------------------------------------------
 
 
 def source(values: Sequence[object]) -> Schema:
@@ -145,7 +145,7 @@ def test_medusa_refuses(each: Difference) -> None:
         compiled(f"SELECT {each.sql} AS v FROM s", source([1]))
 
 
-# -- the others -----------------------------------------------------------------------------------
+# -- the other engines -----------------------------------------------------------------------------
 
 
 def test_spark_answers_as_the_page_says(spark: Spark) -> None:

@@ -66,7 +66,7 @@ def test_the_place_of_a_value_is_that_of_the_definition(
     path = write(pa.table({"v": plain.cast(type_.arrow)}), tmp_path, type_)
     value, kind = F.col("v"), Registers()
     if type_ in {FieldType.SINGLE, FieldType.DOUBLE}:
-        value = value + F.lit(0.0).cast("float")  # as aggregates have it
+        value = value + F.lit(0.0).cast("float")  # the value as aggregates read it
     found = spark.run(
         lambda session: [
             tuple(row)

@@ -78,8 +78,8 @@ def towards_zero(x: float) -> int | None:
 
 
 def nearest_single(x: float | None) -> float | None:
-    """Return the nearest number of 24 bits, of two the even one; null instead of an infinite
-    one."""
+    """Return the nearest number of 24 bits, and of two equally near ones the even one; null instead
+    of an infinite one."""
     if x is None or math.isnan(x) or math.isinf(x) or x == 0:
         return x
     exact = Fraction(x)
@@ -248,7 +248,7 @@ DIGITS = st.sampled_from(
     ["0", "0.0", "0e0", "0.00e-7", "0E+3", "1e-400", "7e-330", "1e-46", "12.5"]
 )
 MINUS = st.sampled_from(["", "-"])
-WRITTEN = ["0", "00", "000.", ".0", ".00e5", "0.e-1"]  # SQL reads these, JSON does not
+WRITTEN = ["0", "00", "000.", ".0", ".00e5", "0.e-1"]  # SQL reads these numbers, JSON does not
 
 NUMBERS_IN_TEXTS: dict[str, Oracle] = {
     "cast(s as double)": read,

@@ -58,7 +58,7 @@ def batch(network: Network, data: Mapping[str, pa.Table]) -> dict[str, list[str]
         for name, table in data.items():
             database.register(f"raw_{name}", table)
             floats = ", ".join(
-                f"{field.name} + 0.0 AS {field.name}"  # -0.0 is read as 0.0
+                f"{field.name} + 0.0 AS {field.name}"  # reading turns -0.0 into 0.0
                 for field in table.schema
                 if pa.types.is_float64(field.type)
             )
@@ -87,7 +87,7 @@ class Jobs:
         self._earlier: dict[Hashable, list[Order]] = {}
 
     def run(self, order: Order) -> pa.Table | None:
-        """Return its result in a shared job; None: it runs alone."""
+        """Return the order's result in a shared job; None: the order runs alone."""
         kind = kind_of(order.task)
         if kind is None or not is_small(order.paths):
             return None
@@ -142,7 +142,7 @@ def check(
         jobs = Jobs(spark)
         for task in plan(query, network.schemas, frozenset()):
             table = pa.concat_tables(run_task(spark, task, files, next(cycle), jobs))
-            if task.output in expected:  # panes are nobody's result
+            if task.output in expected:  # panes are not results of the query
                 assert printed(table) == expected[task.output], task
             files[task.output] = write(table, folder, task.output, next(cycle))
 

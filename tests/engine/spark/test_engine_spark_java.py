@@ -100,7 +100,7 @@ def start(code: str, hello: Path) -> subprocess.Popen[bytes]:
 def test_one_that_works_is_waited_for(tmp_path: Path) -> None:
     process = start(STARTING, tmp_path / "hello")
     try:
-        # it takes longer than that
+        # the start takes longer than the limit
         found = jvm._await_hello(
             process, tmp_path / "hello", tmp_path / "out", threading.Event(), still_s=2.0
         )
@@ -150,7 +150,7 @@ async def test_a_peer_that_ends_does_not_wait_for_the_start_of_its_jvm(
         raise StoppedError("given up")
 
     monkeypatch.setattr(Jvm, "launch", launch)
-    monkeypatch.setattr(SparkContext, "_gateway", None)  # that of other tests of this process
+    monkeypatch.setattr(SparkContext, "_gateway", None)  # a gateway of other tests of this process
     events = Events()
     with trio.CancelScope() as scope:
         async with (

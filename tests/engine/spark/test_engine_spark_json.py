@@ -33,14 +33,14 @@ PATHS: dict[str, list[Any]] = {
     '$["a 1"][\' a[0]"?\']': ["a 1", ' a[0]"?'],
     '$.a["o\'b*"][1]': ["a", "o'b*", 1],
 }
-"""Each with its steps."""
+"""Paths of JSON, each with its steps."""
 
 WRITTEN = """0 -0 7 -12.50 1.0 0.000 1e5 1E-7 -0e0 100 9223372036854775808 1e400 -1e999 1e-400 01 1.
 12345678901234567890.1234567890123456780 0.1 2.675 .5 +1 - NaN 0.30000000000000004 4.9e-324
 123456789012345678 1.7976931348623157e308 -0.0 -0.10""".split()  # noqa: SIM905
 WRITTEN += ["1" * 38, "1" * 39, "0." + "0" * 37 + "1", "0." + "0" * 38 + "1"]
 NUMBERS = st.sampled_from(WRITTEN)
-"""Numbers, as they are written, and what is none."""
+"""Texts of numbers, and texts that are no numbers."""
 
 STRINGS = st.text(st.sampled_from('ab"\\/é😀\n\t\x00\x1f\u2028 {}[],:'), max_size=5)
 
@@ -90,10 +90,10 @@ class _Number(str):
 
 
 def parsed(text: str) -> Any:
-    """Return the document with which the text begins. Raises: ValueError: there is none.
+    """Return the document with which the text begins.
 
     Raises:
-        ValueError: there is none.
+        ValueError: the text does not begin with a document.
     """
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def value_of(path: str) -> Callable[[str], str | None]:
 
 
 def written(number: str, document: str) -> str | None:
-    """Return a value as the document writes it; of several ways the least."""
+    """Return a value as the document writes it; if there are several forms, the least of them."""
     if math.isinf(float(number)):
         return None
     ways = [match.group() for match in NUMBER_RE.finditer(document)]

@@ -27,11 +27,11 @@ LEFT, RIGHT, OUT = "medusa://a/left", "medusa://a/right", "medusa://a/out"
 FIELDS: Final = (Field("x", FieldType.LONG), Field("text", FieldType.STRING))
 ROWS: Final = 1_000_000
 TEXTS: Final = tuple(str(n) * 400 for n in range(7))
-"""Rows of few long texts: some bytes each in a file, and hundreds in a hash map."""
+"""Rows of few long texts: a row takes some bytes in a file, and hundreds of bytes in a hash map."""
 
 
 STEP: Final = 1_000
-"""Of so many rows one has a partner."""
+"""One of so many rows has a partner."""
 
 
 def task() -> Task:
@@ -80,7 +80,7 @@ def past(*, deletes: bool) -> pa.Table:
 
 
 def few() -> pa.Table:
-    """Return tuples of the last part of that time; some have keys that the past lacks, or none."""
+    """Return tuples of the last part of that time; some have keys that `past` lacks, or no key."""
     rng = np.random.default_rng(6)
     keys = pa.array(rng.integers(-50, KEYS, 500), mask=rng.random(500) < 0.1)
     stimes = np.sort(rng.integers(PAST - 1_000, PAST, 500))
@@ -125,7 +125,7 @@ def test_few_tuples_meet_a_long_past(
 
 
 def joined_by(kind: JoinKind, *, table: bool) -> Task:
-    """Return the join of both on x, as a task."""
+    """Return the join of the two sources on x, as a task."""
     alone = kind in {JoinKind.SEMI, JoinKind.ANTI}
     outputs = [("x", "left.x"), ("z", "left.z"), *([] if alone else [("y", "right.y")])]
     box = Join(

@@ -31,7 +31,8 @@ START = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 def calendar(us: int) -> tuple[datetime, int]:
-    """Return a moment of 2000 to 2399, and the number of years by which the given one is later."""
+    """Return a moment of the years 2000 to 2399, and the number of years by which the given moment
+    is later."""
     since = us - (START - EPOCH) // MICROSECOND
     cycles, within = divmod(since, CYCLE_US)
     return START + timedelta(microseconds=within), 400 * cycles
@@ -144,7 +145,8 @@ def test_moments_at_the_ends_of_their_range(spark: Spark) -> None:
 
 
 def read(pattern: str, *lengths: int) -> Oracle:
-    """Read with strptime texts of the pattern's own length: it also takes shorter numbers."""
+    """Read texts with strptime, only in the pattern's own length, since strptime also takes shorter
+    numbers."""
 
     def oracle(s: str) -> int | None:
         if len(s) not in lengths or not s.isascii() or s.count(" ") != pattern.count(" "):

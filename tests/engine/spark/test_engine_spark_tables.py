@@ -66,7 +66,7 @@ def rows(draw: st.DrawFn, schema: Schema, more: Mapping[str, st.SearchStrategy[A
     row = st.fixed_dictionaries({"stime": st.integers(-20, 40), **more})
     found = sorted(draw(st.lists(row, max_size=25)), key=lambda each: each["stime"])
     numbered = [
-        {**each, "seq": number, "ts": each["stime"]}  # a table has no such field
+        {**each, "seq": number, "ts": each["stime"]}  # a table has no `seq`
         for number, each in enumerate(found)
     ]
     return pa.Table.from_pylist(numbered, schema=schema.source)
@@ -121,7 +121,7 @@ def expected(query: Query, data: Mapping[str, pa.Table]) -> list[tuple[Any, ...]
 
 
 def folded_upto(table: pa.Table, boundary: int) -> pa.Table:
-    """Return the table as its log is when all tuples up to a boundary are folded."""
+    """Return the table's state when its log has folded all tuples up to a boundary."""
     before = table.filter(pc.less_equal(table["stime"], boundary))
     after = table.filter(pc.greater(table["stime"], boundary))
     return pa.concat_tables([newest(before, TABLE.key), after])
@@ -186,7 +186,7 @@ def test_the_interpreter_joins_tables_so_too(
     assert sorted(found, key=repr) == expected(query, data)
 
 
-# -- totals and places ----------------------------------------------------------------------------
+# -- totals and places -----------------------------------------------------------------------------
 
 LAST = {
     "count": lambda x: f"count({x})",
@@ -258,8 +258,8 @@ IN_WINDOW = {
 
 @st.composite
 def windows_of_tuples(draw: st.DrawFn) -> tuple[Query, str]:
-    """Draw count windows, and the same in DuckDB's SQL: over a source stream, whose tuples of one
-    stime are in the order of arrival, or over a filter, whose tuples are in the order of their
+    """Draw count windows, and the same query in DuckDB's SQL: over a source stream, whose tuples of
+    one stime are in the order of arrival, or over a filter, whose tuples are in the order of their
     fields."""
     called = st.tuples(st.sampled_from(sorted(IN_WINDOW)), st.just("x"))
     pairs = draw(st.lists(called | st.just(("count", "k")), min_size=1, max_size=4))
@@ -396,7 +396,7 @@ def test_different_values_of_two_types_are_counted_together(
     spark: Spark, group: str, fold: bool
 ) -> None:
     chance = random.Random(7)
-    zero = -0.0 if group == "k" else 0.0  # a group may be shown as either
+    zero = -0.0 if group == "k" else 0.0  # the result may be either zero of the group
     found = [
         {
             "stime": stime,

@@ -35,7 +35,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
 
 
 async def medusa(*arguments: str) -> tuple[int, str]:
-    """Run the command; return its exit code, and all that it prints."""
+    """Run the command; return its exit code and its output."""
     command = [sys.executable, "-m", "medusa.tools.commands.medusa.medusa_command", *arguments]
     done = await trio.run_process(
         command, capture_stdout=True, stderr=subprocess.STDOUT, check=False
@@ -123,7 +123,7 @@ async def test_it_is_tried_again_and_the_query_goes_on(
     query = await filtered(mit)
     client = await cluster.client(mit)
     assert await client.start_query(query)
-    monkeypatch.setattr(Spark, "start", lambda _: None)  # somebody has installed one
+    monkeypatch.setattr(Spark, "start", lambda _: None)  # a Java has been installed
     assert await client.start_query(query) == ""
     (task,) = (await client.lookup_object(query)).tasks
     assert (task.state, task.reason) == ("waiting", "")

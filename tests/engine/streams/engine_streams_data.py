@@ -75,7 +75,7 @@ async def messages_of(cursor: Cursor) -> AsyncGenerator[tuple[Tuples, memoryview
 
 
 def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> list[Row]:
-    """Read everything after a boundary in pieces; check that the pieces join."""
+    """Read all rows after a boundary in pieces; check that the pieces join."""
     found: list[Row] = []
     after, taken = max(after, log.start), 0
     while after < END and (part := log.reader.read(after, taken, limit_rows)) is not None:
@@ -93,8 +93,8 @@ def all_rows(log: StreamLog, after: int = BEGINNING, limit_rows: int = 5) -> lis
 
 
 def next_epoch(log: StreamLog, after: int, limit_rows: int = 1000) -> tuple[int, pa.Table] | None:
-    """Return a boundary and the rows up to it: some rows, and all of one stime; None where nothing
-    follows."""
+    """Return a boundary and the rows up to it: a limited number of rows, but all rows of each
+    stime; None if no row follows."""
     tables: list[pa.Table] = []
     while (part := log.reader.read(after, sum(map(len, tables)), limit_rows)) is not None:
         tables.append(part.table)
@@ -175,7 +175,7 @@ class Replica:
                 source.committed(cut[0])
 
     def take(self, other: Replica, limit: int) -> None:
-        """Yield the part of the other's journal that ours lacks, in pieces."""
+        """Yield the part of the other replica's journal that ours lacks, in pieces."""
         start = self.source.journal.position if self.source.journal.position[0] else (1, 0)
         at = start
         while at < other.source.journal.position:

@@ -77,7 +77,7 @@ async def test_a_stream_that_stood_still_goes_by_the_clock(cluster: Cluster) -> 
 
 
 async def refused(subscription: Subscription) -> None:
-    """Return once the reader is refused."""
+    """Return once the peer refuses the reader."""
     with trio.fail_after(DEADLINE_S), pytest.raises(NotAuthorisedError):
         async for _ in subscription:
             pass

@@ -29,7 +29,8 @@ def _crashing_peers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def until_ended(client: AsyncMedusaClient, stream: str) -> None:
-    async def has_ended() -> bool:  # who subscribes to see it keeps it from being reopened
+    # a subscription that waits for the end would prevent the reopening
+    async def has_ended() -> bool:
         (peer,) = (await client.status(federation=False)).peers
         return any(each.name == stream and each.boundary == END for each in peer.streams)
 
@@ -74,7 +75,8 @@ async def kill_at(altering: list[Order], deleting: list[Order], reopening: list[
                 victim.arm(step)
 
                 async def delete(name: str = name) -> None:
-                    with suppress(NotFoundError):  # asked again, of who has none any more
+                    # the client asks again, and the peer has deleted the object already
+                    with suppress(NotFoundError):
                         await client.delete_stream(name)
 
                 async with trio.open_nursery() as nursery:

@@ -38,7 +38,8 @@ class Pair:
     """The leader of a stream and its replica.
 
     Attributes:
-        acknowledged: the definition that both have. expected: the leader's.
+        acknowledged: the definition that both have. expected: the definition that the
+            leader has.
     """
 
     folder: Path
@@ -88,8 +89,8 @@ class Pair:
                 self.take_over(FIRST if old_config else self.acknowledged)
 
     def take_over(self, known: StreamDefinition) -> None:
-        """The leader is gone for good, with the entries that it alone had; another peer becomes the
-        replica."""
+        """Let the leader die for good, with the entries that it alone had, and another peer become
+        the replica."""
         self.leader.close()
         self.replica.config = CONFIG.of(known)
         self.term_number += 1
@@ -101,7 +102,7 @@ class Pair:
         now = self.leader.source.state.config.definition
         assert now is not None
         self.expected = now
-        self.do(("acknowledge", 500))  # it is the leader once its replica is in step
+        self.do(("acknowledge", 500))  # it leads once its replica has caught up
 
     def check(self) -> None:
         now = self.leader.source.state.config.definition

@@ -27,7 +27,7 @@ from medusa.overlay.memory import Memory
 from medusa.overlay.rpc import Caller
 
 MANY = 40 * PART_BYTES
-"""More memory than all turns take."""
+"""More memory than all turns take together."""
 
 
 class Crowd:

@@ -75,7 +75,7 @@ def test_when_room_is_short_those_that_keep_most_go_first() -> None:
 
 
 async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, posts: int) -> None:
-    """Post 500 tuples at a time, each post an epoch; history alone keeps none of them."""
+    """Post 500 tuples at a time, each post an epoch; the history keeps no tuples."""
     for number in range(first, first + posts):
         stimes = range(number * 500, number * 500 + 500)
         await client.post_event(stream, rows([(at, 0) for at in stimes]), boundary=stimes[-1])

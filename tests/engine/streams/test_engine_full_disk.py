@@ -44,10 +44,12 @@ async def test_a_full_disk(small_disk: Path) -> None:
                 states = [peer.state for peer in (await client.status()).peers]
                 return states == ["running", "running"]
 
-            # both live on: they maintain their streams, exchange news, renew what they published
+            # both peers live on: they maintain their streams, exchange statements, and renew their
+            # records
             maintained = trio.current_time() + 1.5
             while trio.current_time() < maintained:
-                await until(both_run)  # a status that takes long is unreachable for a moment
+                # a peer with a slow status counts as unreachable for a moment
+                await until(both_run)
                 await other.lookup_object(stream)
                 await trio.sleep(0.1)
             assert mit.state(stream).log.boundary == 1

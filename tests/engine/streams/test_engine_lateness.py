@@ -50,7 +50,7 @@ async def post(leader: Leader, number: int, rows: Iterable[tuple[int, int]]) -> 
 async def test_late_ones_are_insertions_later_ones_are_late(tmp_path: Path) -> None:
     async with leader_in(tmp_path) as leader:
         assert await post(leader, 1, [(100, 1)]) == (1, 0, 0, 89)
-        # 89 is behind the boundary; 40 is the first that is within the lateness
+        # 89 is behind the boundary; 40 is the first time within the lateness
         assert await post(leader, 2, [(40, 2), (39, 3), (89, 4), (90, 5)]) == (1, 2, 1, 89)
         assert await post(leader, 3, [(200, 6), (39, 7)]) == (1, 0, 1, 189)
         await leader.advance(NOW)
@@ -60,7 +60,7 @@ async def test_late_ones_are_insertions_later_ones_are_late(tmp_path: Path) -> N
             3,
         )
         assert (await leader.post(PostRequest(P, Post(5, end=True)), now=NOW)).boundary == END
-        assert await post(leader, 6, [(210, 9)]) == (0, 0, 1, END)  # it has ended
+        assert await post(leader, 6, [(210, 9)]) == (0, 0, 1, END)  # the stream has ended
         await leader.advance(NOW)
         assert all_rows(leader.logs.stream) == [(90, 5), (100, 1), (200, 6)]
         assert insertions(leader.logs.revisions) == [

@@ -21,12 +21,12 @@ from medusa.engine.streams.source.post_request import PostRequest
 
 TIMES = st.lists(st.integers(0, 40), max_size=25)
 CUTS = st.sets(st.integers(1, 24))
-"""Numbers of the tuples that begin a post."""
+"""Numbers of the tuples with which a post begins."""
 
 
 @dataclass
 class Expected:
-    """The expected fate of each tuple, by the words of docs/reference/streams.md."""
+    """The expected fate of each tuple, according to docs/reference/streams.md."""
 
     slack: int
     lateness: int

@@ -27,7 +27,7 @@ from medusa.engine.streams.load import (
 def fed(
     amounts: Iterable[float], every: float = 1.0, small: float = SMALL
 ) -> tuple[Smoothed, float]:
-    """Feed amounts at equal distances; return the time of the last."""
+    """Feed amounts at equal distances; return the time of the last one."""
     smoothed, now = Smoothed(small), 100.0
     smoothed.add(0.0, now)
     for amount in amounts:
@@ -48,7 +48,7 @@ def test_one_jump_does_not_show_as_a_rise() -> None:
     for size in (0.5, 2.0, 20.0):
         smoothed, now = fed([*steady, size, 0.1])
         after = smoothed.read(now)
-        # three times the usual for one second, and the rest over two minutes
+        # three times the usual amount for one second, and the rest over two minutes
         most = 3 * before / SMOOTHING_S + size / SPREAD_S
         assert before <= after <= before + most
     assert fed([*steady, 20.0, 0.1])[0].read(202.0) < 0.3, "plain smoothing would say 2.0"
@@ -203,7 +203,7 @@ def test_it_is_weighted_least_squares(seed: int, c0: float, c1: float) -> None:
         slope = model.coefficients[1]
         mean = float(np.average(rates, weights=weights**2))
         proportional = model.predict(mean) / mean
-        # What it takes for noise pulls the slope a little towards the proportional one.
+        # The correction for noise pulls the slope a little towards the proportional one.
         assert slope == pytest.approx(expected[1], abs=0.015 * abs(proportional - expected[1]))
         assert model.predict(mean) == pytest.approx(float(expected @ [1.0, mean]), rel=1e-6)
 
@@ -273,11 +273,11 @@ def test_only_this_thread_is_metered() -> None:
 def test_what_a_task_that_runs_elsewhere_would_take_here_follows_its_input() -> None:
     meter = LoadMeter()
     now = 0.0
-    for rate in (100, 200) * 200:  # both, so that the slope shows
+    for rate in (100, 200) * 200:  # both rates, so that the slope shows
         now += 1.0
         meter.add(rate, 0.02 + 0.001 * rate, now)
     assert meter.predicted(now) == pytest.approx(0.17, rel=0.1)
-    for _ in range(100):  # at another peer it reads four times as much
+    for _ in range(100):  # at another peer it reads four times as many bytes
         now += 1.0
         meter.add_elsewhere(600, now)
     assert meter.rate(now) == pytest.approx(600, rel=0.05)

@@ -47,7 +47,8 @@ WINDOWS = Query(
 )
 
 WARM_UP = 15
-"""Epochs before those that count: until then the JVM compiles more than it computes."""
+"""The number of epochs before the measured ones: during these the JVM compiles more than it
+computes."""
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Running:
             self.source.append((second + 1) * SECOND_US, connections(second, rows))
 
     async def epoch(self, upto: int) -> float:
-        """Compute an epoch; return the CPU seconds that were counted."""
+        """Compute an epoch; return the counted CPU seconds."""
         after = self.output.boundary
         interval = needs(self.task, after, upto, self.source.files.first_stime)
         if interval is None:
@@ -138,7 +139,7 @@ async def test_it_counts_about_what_the_processes_use(
     spark: Spark, tmp_path: Path, query: Query, epochs: int, rows: int
 ) -> None:
     spent = await spend(spark, tmp_path, query, epochs, rows)
-    # What the operating system counts has the JVM's compiler in it, which is busy for a while.
+    # The operating system's count includes the JVM's compiler, which is busy for a while.
     assert 0.6 * spent.tree < spent.counted < 1.6 * spent.tree
 
 
@@ -175,11 +176,12 @@ async def test_a_job_that_cannot_be_metered_has_run_all_the_same(
 
     def forget(meter: cpu.CpuMeter, _stage: str) -> int:
         asked.append(1)
-        return int(meter._store.job(2**30).jobId())  # raises as the store does
+        return int(meter._store.job(2**30).jobId())  # raises an error as the store does
 
     monkeypatch.setattr(cpu.CpuMeter, "_stage_ns", forget)
     assert await running.epoch(SECOND_US) > 0
     await trio.to_thread.run_sync(spark.run, until_reported)
-    assert await running.epoch(2 * SECOND_US) > 0  # looks at the job before, if not at its own
+    # if the meter does not find this job, it looks at the job before
+    assert await running.epoch(2 * SECOND_US) > 0
     assert asked
     assert running.output.files.rows == 2 * sum(n * 31 % 1024 < 512 for n in range(100))

@@ -203,7 +203,7 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(cluster
     await until(lambda: mit.state(stream).log.start > 200)
     flip(files(mit, "mit.edu,out")[2])
     forget_recent(mit.state(out))
-    for _ in range(2):  # also when it is known
+    for _ in range(2):  # the call works again when the result is known
         with pytest.raises(NotRetainedError, match=r"are damaged.*: read from 349 on"):
             await Sums(client, out).take(499)
     later = Sums(client, out, 349)

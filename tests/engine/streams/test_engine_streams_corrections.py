@@ -57,7 +57,7 @@ def test_undo_takes_everything_back_and_says_when_all_is_final() -> None:
         ("UNDO", 10, 20, []),
         ("INSERTION", 10, 15, [b]),
     ]
-    # new results come on while what was wrong is corrected, and are taken back with REC_DONE
+    # new results arrive while wrong ones are corrected, and REC_DONE retracts them
     assert shown(undoing.tentative(epoch(20, 30, c))) == [("TENTATIVE", 20, 30, [c])]
     assert shown(undoing.stable(epoch(15, 30, c))) == [
         ("INSERTION", 15, 30, [c]),
@@ -94,7 +94,7 @@ def test_a_tuple_with_the_same_key_is_replaced() -> None:
     revising.tentative(epoch(0, 20, (11, "a", 1.0), (12, "b", 2.0), (13, "c", 5.0)))
     after = epoch(0, 20, (11, "a", 1.5), (12, "b", 2.0), (14, "c", 5.0))
     assert shown(revising.stable(after)) == [
-        ("DELETION", 0, 20, [(13, "c", 5.0)]),  # the key has the stime in it
+        ("DELETION", 0, 20, [(13, "c", 5.0)]),  # the key includes the stime
         ("REPLACEMENT", 0, 20, [(11, "a", 1.5)]),
         ("INSERTION", 0, 20, [(14, "c", 5.0)]),
         ("INSERTION", 20, 20, []),
@@ -171,8 +171,8 @@ class Client:
 
 @st.composite
 def flows(draw: st.DrawFn) -> tuple[list[Row], list[tuple[bool, Epoch]]]:
-    """Draw a stream, and two flows of it with any cuts: stable epochs, and tentative ones of a
-    part."""
+    """Draw a stream, and two flows of it with arbitrary cuts: stable epochs, and tentative epochs
+    of a part."""
     rows = draw(st.lists(values, max_size=30, unique_by=lambda row: row[:2]))
     cuts = sorted(draw(st.sets(st.integers(1, 59), max_size=6)) | {60})
     tentative_cuts = sorted(draw(st.sets(st.integers(1, 60), max_size=6)))

@@ -274,10 +274,11 @@ def test_a_crash_between_a_segment_and_its_inventory_is_no_loss(tmp_path: Path) 
     before = journal_inventory(place).read_bytes()
     journal.begin(b"s4")
     journal.close()
-    journal_inventory(place).write_bytes(before)  # it came to 4, and not to its name
+    # the number comes from the name 4 in the file, not from the file's own name
+    journal_inventory(place).write_bytes(before)
     journal, _ = read(place)
     journal_inventory(place).write_bytes(journal_inventory(place).read_bytes() + b"-000000000001")
-    journal.close()  # it came to a part of a line, and not to the file
+    journal.close()  # a part of a line was written, the file was not
     journal, _ = read(place)
     assert journal.segments == (1, 2, 3, 4)
     journal.close()
@@ -373,10 +374,11 @@ METAS = st.builds(
     st.text(max_size=40),
     st.lists(st.integers(-5, 2**40), max_size=11),
 )
-"""As a source writes them."""
+"""Entries' metadata as a source writes it."""
 
 DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 300), st.booleans()), max_size=4)
-"""Places within the file, how many bytes, and whether those are zeros or wrong."""
+"""Places within the file, the number of damaged bytes, and whether these become zeros or wrong
+bytes."""
 
 
 @settings(max_examples=150, deadline=None)
@@ -408,7 +410,7 @@ def test_what_is_whole_is_found_whatever_is_damaged(
     assert contents(reader.records) == [
         entry for entry, same in zip(given_entries, untouched[1:], strict=True) if same
     ]
-    # A length of the last entry that claims more than there is looks like a torn entry.
+    # A length of the last entry that exceeds the file looks like a torn entry.
     assert (bool(reader.lost) or reader.ends_torn) == (not all(untouched))
     journal.append(b"more", b"")
     journal.close()

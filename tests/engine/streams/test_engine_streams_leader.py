@@ -72,7 +72,7 @@ async def test_many_producers_at_once_lose_nothing(tmp_path: Path) -> None:
 
         nursery.start_soon(move)
         async with trio.open_nursery() as producers:
-            for producer, size in enumerate((1, 3, 1500)):  # the last are handled in a thread
+            for producer, size in enumerate((1, 3, 1500)):  # a thread handles the last ones
                 producers.start_soon(produce, producer, size)
         await leader.post(PostRequest(Writer("last"), Post(1, end=True)), now=NOW)
         nursery.cancel_scope.deadline = trio.current_time() + DEADLINE_S
@@ -297,7 +297,7 @@ async def test_missing_files_at_the_end_of_a_log_are_lost_and_named(
     tmp_path: Path, kept: int
 ) -> None:
     """The interval that the journal no longer has is lost; the rest returns."""
-    config = SourceConfig(segment_bytes=1)  # a segment for each post
+    config = SourceConfig(segment_bytes=1)  # each post gets a segment of its own
     async with home_in(tmp_path, config) as leader:
         for n in range(1, 10):
             await leader.post(

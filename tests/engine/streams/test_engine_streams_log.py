@@ -144,7 +144,7 @@ async def test_history_of_large_rows_is_merged_and_read_within_little_memory(
     tmp_path: Path,
 ) -> None:
     log = StreamLog.open(tmp_path, BIG.source, recent_bytes=0)
-    for epoch in range(17):  # the newest is not merged
+    for epoch in range(17):  # the newest file is not merged
         first = 100 * epoch
         log.append(first + 100, large_rows(list(range(first + 1, first + 101)), [60_000] * 100))
     assert await log.upkeep.compact() == 16
@@ -268,7 +268,7 @@ def test_files_without_rows_in_the_interval_are_left_out(tmp_path: Path) -> None
 def test_counting_reads_only_where_an_end_lies_within_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log, _ = filled(tmp_path, 4, size=5)  # stimes 1..5, 11..15, 21..25, 31..35
+    log, _ = filled(tmp_path, 4, size=5)  # the stimes are 1..5, 11..15, 21..25, 31..35
     opened_files: list[str] = []
     really = epochs.pq.ParquetFile
 
@@ -316,7 +316,8 @@ def test_retention_waits_for_history_and_holds(tmp_path: Path) -> None:
     log, rows = filled(tmp_path, 20, history_us=50)
     log.retention.hold(Hold("task"), 35)
     log.retention.hold(Hold("call"), 0, expires=100.0)
-    assert log.upkeep.retain(99.0) == 1  # the empty epoch up to 0, that all have passed
+    # drops the empty epoch up to 0, which all readers have passed
+    assert log.upkeep.retain(99.0) == 1
     assert log.start == 0
     assert log.upkeep.retain(100.0) == 3
     assert log.start == 30
@@ -343,7 +344,7 @@ def test_a_log_rests_until_it_changes_or_a_hold_ends(tmp_path: Path) -> None:
     assert woken == []
     for boundary in (210, 220):
         log.append(boundary, logged([(boundary - 1, 1)]))
-    assert len(woken) == 1  # once, until it rests again
+    assert len(woken) == 1  # woken once, until the log rests again
     log.upkeep.retain(101.0)
     assert log.start == 170
     log.retention.history_us = 0
@@ -381,7 +382,7 @@ def test_an_ended_stream_keeps_its_history(tmp_path: Path) -> None:
     quick, rows = filled(tmp_path / "b", 3, history_us=0)
     quick.append(END, None)
     quick.upkeep.retain(0.0)
-    assert quick.boundary == END  # the newest file is the boundary, whatever it holds
+    assert quick.boundary == END  # the newest file gives the boundary, whatever rows it holds
     assert all_rows(opened(tmp_path / "b")) == rows[-3:]
 
 

@@ -67,7 +67,7 @@ async def test_a_stream_is_looked_at_after_a_change_and_then_left_alone(
     for state in (idle, busy):
         maintenance.watch(state)
     await until(lambda: {idle.key, busy.key} <= {*looks})
-    assert idle.log.start == busy.log.start == 190  # all but the newest files went
+    assert idle.log.start == busy.log.start == 190  # all files except the newest were dropped
     looks.clear()
     for boundary in range(210, 260, 10):
         busy.log.append(boundary, logged([(boundary - 1, 1)]))

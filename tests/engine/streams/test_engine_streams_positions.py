@@ -60,7 +60,7 @@ def test_a_subscriber_that_asked_for_everything_is_told_where_that_begins() -> N
 def test_pulling_gives_every_row_once_however_large_the_epoch(
     monkeypatch: pytest.MonkeyPatch, gaps: list[int]
 ) -> None:
-    rows = [(sum(gaps[: i + 1]) // 2, i) for i in range(len(gaps))]  # some stimes twice
+    rows = [(sum(gaps[: i + 1]) // 2, i) for i in range(len(gaps))]  # some stimes occur twice
     monkeypatch.setattr("medusa.engine.streams.log.parts.PART_BYTES", 200)
     table, after, end = logged(rows), -1, rows[-1][0] + 1
     pulled: list[tuple[int, int]] = []

@@ -54,7 +54,7 @@ class Producers:
 
     @property
     def boundary(self) -> float:
-        """The boundary in seconds, rounded up to the row that a slack of 0 is below."""
+        """The boundary in seconds, rounded up to the row below which a slack of 0 lies."""
         return (self.stream.source.boundary + 1) / S - START
 
 

@@ -215,7 +215,7 @@ def test_slack_that_holds_more_than_may_wait_is_told_apart(tmp_path: Path) -> No
     with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=10_000)) as s:
         rows = [(i, i) for i in range(100)]
         s.post_until(InvalidInputError, "slack of 1000 s holds more than 10000 bytes", rows)
-        # A post that moves the boundary is what mends it.
+        # A post that moves the boundary mends the stream.
         assert s.post([(5000 + i, i) for i in range(100)], boundary=4999).rows == 100
         s.move()
         assert s.source.waiting.pending.rows == 100
@@ -361,7 +361,7 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
                     model.boundary = max(
                         model.boundary, int((base + slack + 1) / 1e6 * 1e6) - slack - 1
                     )
-                case ("append",):  # killed between the log's commit and the source's
+                case ("append",):  # killed between the log's commit and the source's commit
                     if (cut := s.source.cut()) is not None:
                         s.log.append(*cut)
                     s.crash()
@@ -374,7 +374,7 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
                     model.boundary = s.source.boundary
                 case ("crash",):
                     s.crash()
-                    # A tick that nothing was cut by is forgotten, and was seen by nobody.
+                    # A tick that has cut no row is forgotten; no reader has seen it.
                     assert s.source.boundary <= model.boundary
                     model.boundary = s.source.boundary
         s.post([], end=True)

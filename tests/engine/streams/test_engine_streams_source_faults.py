@@ -150,7 +150,7 @@ def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None
     journal."""
     ends = []
     for n in range(6):
-        s.post([(10 * n, n), (0, 100 + n)])  # late from the second on
+        s.post([(10 * n, n), (0, 100 + n)])  # late from the second row on
         ends.append(s.source.journal.position[1])
     s.close()
     for end in ends[3:5]:
@@ -225,7 +225,8 @@ class FailingDisk:
     """Lets operations fail, before they do anything or after they have.
 
     Attributes:
-        faults: of the next operations: None, or whether the fault comes after it.
+        faults: for each of the next operations None, or whether the fault comes after the
+            operation.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:

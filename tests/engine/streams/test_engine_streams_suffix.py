@@ -109,7 +109,7 @@ async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path:
 
 @st.composite
 def lives(draw: st.DrawFn) -> list[tuple[str, int, list[Row]]]:
-    """Draw the life of a stream: stable and tentative epochs, and reconnections."""
+    """Draw the steps of a stream: stable and tentative epochs, and reconnections."""
     steps: list[tuple[str, int, list[Row]]] = []
     stable, seen = 0, 0
     for _ in range(draw(st.integers(0, 12))):

@@ -36,10 +36,11 @@ pytestmark = [
 
 
 OUTPUTS = ("odd", "sums", "peaks")
-"""The streams that `network`, a chain, makes: each of the one before."""
+"""The streams of the chain `network`: each is derived from the one before."""
 
 HORIZONS = {"odd": 0, "sums": 29, "peaks": 29 + 99}
-"""How far behind its input each stream begins, microseconds: its windows, and those before."""
+"""How far behind its input each stream begins, in microseconds: its windows and all windows before
+it."""
 
 
 def network(place: Place, *sources: str) -> Query:
@@ -92,7 +93,8 @@ async def two_sources(client: AsyncMedusaClient, place: Place, **options: object
 
 
 async def fill(client: AsyncMedusaClient, sources: list[str], until: int, *, step: int) -> None:
-    """Fill the streams with a tuple at each microsecond up to there, with other cuts in each."""
+    """Fill the streams with a tuple at each microsecond up to `until`, with different cuts in each
+    stream."""
     for first in range(0, until, step):
         await post(client, sources[0], range(first, min(first + step, until), 2))
         await post(client, sources[1], range(first, min(first + step, until), 3))
@@ -126,7 +128,7 @@ async def test_a_copy_makes_what_the_original_made(cluster: Cluster, elsewhere: 
             assert found == original, (copy, path)
             if ends < END:
                 assert await gathered(copier, f"{copy}/{path}", END) == original, "it ends"
-    # the last one goes on with the original
+    # the last copy continues with the original
     await fill(client, sources, 1000, step=200)
     for path in OUTPUTS:
         found = await gathered(client, mit.name(path), 990)
@@ -148,7 +150,7 @@ async def test_a_copy_is_another_version_and_goes_alone(cluster: Cluster) -> Non
     assert "q3/sums" in str(await client.list_objects())
     with pytest.raises(ConflictError, match="exists and differs"):
         await client.copy_query(mit.name("q"), mit.name("q2"), 105)
-    names = await client.copy_query(mit.name("q"), mit.name("q2"), 100)  # again: no error
+    names = await client.copy_query(mit.name("q"), mit.name("q2"), 100)  # copying again is no error
     assert mit.name("q2/peaks") in names
     expected = await gathered(client, mit.name("sums"), 290)
     assert await gathered(client, mit.name("q2/sums"), 290) == since(expected, 129)
@@ -245,14 +247,14 @@ async def test_a_copy_moves_to_another_peer(cluster: Cluster) -> None:
     sums = next(each for each in there if each.task.name == placed.name)
     assert sums.copy is not None
     began = sums.boundary
-    for state in sums.copy.inputs.values():  # to be counted once the task has ended
+    for state in sums.copy.inputs.values():  # the input is counted once the task has ended
         state.log.retention.hold(Hold("test", "count"), began)
     await fill(client, sources, 700, step=100)
     for path in OUTPUTS:
         expected = await gathered(client, one.name(path), 500)
         found = await gathered(client, one.name(f"q2/{path}"), END)
         assert found == since(expected, 100 + HORIZONS[path])
-    # what it reads is what it is paid for, at both sides alike
+    # the bytes read are the bytes paid for, at both sides alike
     for after, upto in ((began, END), (began, 450), (450, END), (500, END)):
         assert placed.count(after, upto) == sums.count(after, upto)
     assert placed.count(109, END) == placed.count(109, 500) > 0  # whole panes, from 100 on

@@ -27,10 +27,10 @@ pytestmark = [
 Rows = list[tuple[int, ...]]
 
 SIZE, ADVANCE, LONG = 30, 10, 100
-"""Of the windows, microseconds; those of `peaks` follow one another."""
+"""Microseconds of the windows; the windows of `peaks` follow one another."""
 
 BEHIND = {"odd": 0, "sums": SIZE - 1, "peaks": SIZE - 1 + LONG - 1}
-"""How far behind what it reads each output of a copy begins, microseconds."""
+"""How far behind its input each output of a copy begins, in microseconds."""
 
 
 def network(place: Place, source: str) -> Query:
@@ -51,7 +51,7 @@ def network(place: Place, source: str) -> Query:
 
 
 def files(place: Place, path: str) -> str:
-    """Return the files of a log that count now: others wait to be removed."""
+    """Return the files of a log that are in force: other files wait for their removal."""
     log = place.state(path).log
     none = log.folder.parent / "none.parquet"
     write_rows(log.schema.empty_table(), none)
@@ -157,11 +157,11 @@ async def test_a_copy_over_revised_history_is_exact(cluster: Cluster, elsewhere:
         assert {at.name(f"{copy}/{path}/revisions") for path in BEHIND} < set(names)
         await check(mit, at, copy, (after, ends), 880)
     await fill(client, stream, 1000, 1400)
-    await check(mit, at, copy, copies[-1], 1480)  # it goes on with the original
+    await check(mit, at, copy, copies[-1], 1480)  # the copy continues with the original
 
 
 async def check(mit: Place, at: Place, copy: str, over: tuple[int, int], boundary: int) -> None:
-    """Check the results. boundary: of the source."""
+    """Check the results up to a boundary of the source."""
     after, ends = over
     upto = min(ends, boundary)
     for path in ("s", "s/revisions"):

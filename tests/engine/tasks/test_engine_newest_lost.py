@@ -50,7 +50,7 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(cluster: Cl
     assert mit.errors() == []
 
     mit.state("s").log.retention.history_us = 0
-    await until(lambda: mit.state("s").log.start == 40)  # the newest stays
+    await until(lambda: mit.state("s").log.start == 40)  # the newest file stays
     await cluster.stop(mit)
     before, newest = files_of(mit, "d")[-2:]
     before.unlink()
@@ -70,6 +70,6 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(cluster: Cl
         ):
             await received(reader, 1)
         assert await received(client.subscribe(made, after=40), 1) == FIVE[4:]
-    await cluster.restart(mit)  # the files say the same
+    await cluster.restart(mit)  # the files say the same after a restart
     assert len(mit.errors()) == 1
     assert [file.after for file in mit.state("d").log.files.lost] == [30]

@@ -66,7 +66,7 @@ async def test_totals_go_on_at_a_standby(
     await answers.feed(poster, source, range(250))
     await stands_by(primary, secondary, "q/out")
     await answers.feed(poster, source, range(250, 520))
-    await trio.sleep(0.3)  # positions and checkpoints are told
+    await trio.sleep(0.3)  # positions and checkpoints are sent
     await die(made, primary, cluster, home, secondary, reader)
     await answers.feed(poster, source, range(520, 600))
     await answers.end(poster, source, range(600, 700))

@@ -42,7 +42,7 @@ def test_nothing_is_due_once_there_are_results() -> None:
 def test_what_is_tentative_has_waited_already_and_waits_only_for_a_moment() -> None:
     deadlines = two()
     deadlines.advanced("a", SECOND, LATER, tentative=True)
-    assert deadlines.due(LATER) is None  # the other may be tentative as well, and come now
+    assert deadlines.due(LATER) is None  # the other input may be tentative as well, and come now
     assert deadlines.due(LATER + GRACE * X) == SECOND
 
 

@@ -208,7 +208,7 @@ INSERTED = [
     "AFTER MATCH SKIP TO NEXT ROW",
     "PATTERN ( A B )",
 ]
-"""Modifiers and parts that mean something wherever they may stand."""
+"""Modifiers and parts that mean something wherever the grammar allows them."""
 
 ALTERED = {
     "DESC": "ASC",
@@ -253,7 +253,7 @@ ALTERED = {
     "PRIMARY": "FOREIGN",
     "WATERMARK": "MARK",
 }
-"""Words, and others of another meaning."""
+"""Words, and replacements with another meaning."""
 
 
 def altered(word: str) -> str | None:
@@ -270,4 +270,5 @@ def altered(word: str) -> str | None:
 SILENT = frozenset(
     {"AS", "TABLE", "LEFT", "THEN", ",", ";", "*", "IS", "BETWEEN", "WHERE", "AND", "("}
 )
-"""Words that the grammar does not miss everywhere: `x NOT NULL`, `count()`, `s a SEMI JOIN t`."""
+"""Words whose absence the grammar accepts in some places: `x NOT NULL`, `count()`, `s a SEMI JOIN
+t`."""

@@ -27,10 +27,10 @@ def windows(kept: str, by: str, size: int, advance: int, *, partial: bool) -> st
 
 
 ALL = "(SELECT *, seq AS place, 1 AS one FROM s)"
-POSITIVE = (  # what a filter leaves is in the order of its fields
+POSITIVE = (  # the results of a filter are in the order of its fields
     "(SELECT *, row_number() OVER (ORDER BY ts, k NULLS LAST, x) AS place FROM s WHERE x > 0)"
 )
-ODD = (  # grouped by an expression: the order is that of the group and the argument
+ODD = (  # for a window grouped by an expression, the order is by the group and the argument
     "(SELECT *, x % 2 AS odd, row_number() OVER (ORDER BY ts, x % 2 NULLS LAST, x) AS place FROM s)"
 )
 FORMS = [

@@ -71,7 +71,7 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
     assert network(changed) != network(words), " ".join(changed)
 
 
-# -- what is told ----------------------------------------------------------------------------------
+# -- messages --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -368,7 +368,7 @@ def test_a_cast_of_another_grammar_is_refused(call: str, reason: str) -> None:
         defined(f"{S} SELECT {call} AS v FROM s")
 
 
-# -- what notes it ---------------------------------------------------------------------------------
+# -- how unread words are noted --------------------------------------------------------------------
 
 
 def test_only_an_argument_that_is_asked_for_is_read() -> None:

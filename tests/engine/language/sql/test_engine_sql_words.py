@@ -36,7 +36,7 @@ def reason(text: str) -> str:
     return ""
 
 
-# -- the words of the parser ----------------------------------------------------------------------
+# -- the words of the parser -----------------------------------------------------------------------
 
 CLASSES = [
     each
@@ -45,21 +45,22 @@ CLASSES = [
 ]
 
 OF_SQL = {"MINUTE", "SECOND", "MATCH", "LAST", "STREAM", "JSON"}
-"""Words of mends that sqlglot's tokenizer does not know."""
+"""Words of suggested corrections that sqlglot's tokenizer does not know."""
 
 NAMES = {each.__name__ for each in CLASSES if len(re.findall(r"[A-Z]", each.__name__)) > 1} - OF_SQL
-"""Those that are several words."""
+"""Names that consist of several words."""
 
 PARSERS_WORDS = (
     {each.__name__.upper() for each in CLASSES}
     - OF_SQL
     - {word for key in Medusa.Tokenizer.KEYWORDS for word in re.findall(r"\w+", key)}
 )
-"""The names of sqlglot's classes that are no words of SQL."""
+"""Names of sqlglot's classes that are not words of SQL."""
 
 
 def written(kind: type[exp.Expression]) -> set[str]:
-    """Return texts of a node of the class in two dialects; none, if it cannot be written alone."""
+    """Return texts of a node of the class in two dialects; no texts if the node cannot be written
+    alone."""
     found = set()
     for part in (exp.column("n"), exp.Literal.string("a"), [exp.column("k"), exp.column("n")]):
         arguments = {name: part for name, needed in kind.arg_types.items() if needed}
@@ -217,7 +218,7 @@ def test_a_join_as_of_is_called_by_its_name() -> None:
     assert told.startswith("a left as-of join takes equalities of a left and a right value")
 
 
-# -- names that are no function -------------------------------------------------------------------
+# -- names that are no function --------------------------------------------------------------------
 
 WINDOW = "FROM TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, k"
 
@@ -254,7 +255,7 @@ def test_a_function_that_the_script_declares_is_one() -> None:
     assert reason(f"{declared}; SELECT sum(flor(n)) AS v {WINDOW}") == ""
 
 
-# -- places ---------------------------------------------------------------------------------------
+# -- places ----------------------------------------------------------------------------------------
 
 PLACES = [
     ("SELECT k,\n  n + 1 AS a,\n  ^k + 1 AS b\nFROM s", "`+` takes two numbers"),
@@ -303,7 +304,7 @@ PLACES = [
     ("SELECT k,\n  n ^DIV 2 AS v\nFROM s", "`DIV`"),
     ("SELECT k,\n  ^flor(n) AS v\nFROM s", "no function 'flor'"),
 ]
-"""The text, with ^ before what the refusal is about."""
+"""Scripts with ^ before the place to which the refusal points."""
 
 
 @pytest.mark.parametrize(("text", "said"), PLACES)

@@ -115,7 +115,7 @@ async def test_the_catalog_is_asked_where_nothing_else_is_known(
 async def test_who_takes_over_is_asked_at_its_own_word_though_the_catalog_is_slow(
     autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
 ) -> None:
-    catalog.say(PRIMARY, 5)  # it does not name its secondary yet
+    catalog.say(PRIMARY, 5)  # the record does not name its secondary yet
     await reached(directory)
     network.up.remove(PRIMARY)
     catalog.after_s = 3600.0
@@ -217,7 +217,8 @@ async def test_what_is_withdrawn_is_not_remembered(
 
 
 async def test_only_news_counts_as_news(directory: Directory) -> None:
-    assert not directory.believe(Term(STREAM, 0, PRIMARY))  # without a number it has no successor
+    # a term without a number has no successor
+    assert not directory.believe(Term(STREAM, 0, PRIMARY))
     assert directory.believe(Term(STREAM, 5))
     assert not directory.believe(Term(STREAM, 5))
     assert directory.believe(Term(STREAM, 5, PRIMARY))
@@ -339,7 +340,7 @@ async def test_a_term_of_the_future_is_not_believed_and_can_be_outdone(
         assert await directory.publishers(STREAM) == []
         assert await directory.successor(STREAM, PRIMARY) is None
     assert any("term of the future" in event.text for event in network.events.recent())
-    # the greatest that is believed is outdone by the next that somebody takes
+    # even the greatest term that peers believe can be exceeded by the next one
     assert directory.believe(Term(STREAM, HIGHEST_NUMBER.latest(network.now), SECONDARY))
     known = [directory.number(STREAM)]
     taken = HIGHEST_NUMBER.next(STREAM, known, PRIMARY, network.now)

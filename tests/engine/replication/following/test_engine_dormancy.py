@@ -17,8 +17,8 @@ def test_it_sleeps_once_its_source_keeps_all_that_is_needed() -> None:
     dormancy = Dormancy()
     assert dormancy.handle(Look(NO_PEER, 5)) is None
     assert dormancy.handle(Look(ONE, 5)) == Keep(ONE)
-    assert dormancy.handle(Look(ONE, 7)) is None  # not said yet
-    assert dormancy.handle(Look(ONE, 7, held=9)) is None  # rows from 7 to 9 are only here
+    assert dormancy.handle(Look(ONE, 7)) is None  # the position is not reported yet
+    assert dormancy.handle(Look(ONE, 7, held=9)) is None  # only this peer has the rows from 7 to 9
     assert dormancy.handle(Look(ONE, 9, held=9)) == Sleep(9)
     assert dormancy.handle(Look(ONE, 12)) == Sleep(12)
     assert dormancy.handle(Look(ONE, END)) is None  # the output has ended
@@ -41,7 +41,7 @@ def test_rows_that_may_be_needed_are_here_or_at_the_source(
     """A model of both ends: the tuples here, and the boundary from which the source must have kept
     all."""
     dormancy, needed, now = Dormancy(), 0, 0
-    here, held, asked = 0, END, END  # the copy's beginning; END: it has none
+    here, held, asked = 0, END, END  # `here`: the beginning of the copy, or END if it has none
     for source, step, heard in looks:
         needed, now = needed + step, now + step
         held = asked if heard else held

@@ -69,12 +69,14 @@ class Call:
 
 
 class World:
-    """Posted rows, the renditions of them at producers, and the copy, which may be restarted.
+    """The posted rows, their renditions at producers, and the copy, which may be restarted.
 
     Attributes:
-        posted, boundary: what there is. renditions: each begins and is cut as it likes; the first
-            has all that the copy may still need. current: who produces the stream now.
-        needed: the copy is not to let go of more.
+        posted, boundary: the rows of the stream, and its boundary.
+        renditions: each begins anywhere and is cut anywhere; the first has all rows that the copy
+            may still need.
+        current: the producer of the stream.
+        needed: the copy must keep all later rows.
     """
 
     def __init__(self, folder: Path, rng: random.Random, nursery: trio.Nursery) -> None:
@@ -106,7 +108,7 @@ class World:
         self._ended = trio.Event()
         self._begin()
 
-    # -- what is followed --------------------------------------------------------------------------
+    # -- the followed stream -----------------------------------------------------------------------
 
     def _rendition(self, start: int) -> StreamState:
         state = opened(self._folder / f"r{len(self.renditions)}", self._rng, Role.DERIVED)
@@ -153,7 +155,7 @@ class World:
             state.log.upkeep.retain(0.0)
 
     async def _produce(self, state: StreamState) -> None:
-        """Extend a rendition, in epochs of its own, up to the posted boundary or less."""
+        """Extend a rendition, by its own epochs, up to the posted boundary or a lesser one."""
         while state.log.boundary < self.boundary and (self.calm or self._rng.random() < 0.8):
             after = max(state.log.boundary, 0)
             if self.boundary == END:
@@ -198,8 +200,8 @@ class World:
             await self._produce(state)
 
     async def succeed(self) -> None:
-        """Let another rendition take over, which may begin later; some notify the follower at
-        once."""
+        """Let another rendition take over, which may begin later; the follower learns of it at once
+        or later."""
         start = self._rng.choice([BEGINNING, self._rng.randint(0, self.boundary)])
         if self.told > BEGINNING and start == BEGINNING:
             start = self.told

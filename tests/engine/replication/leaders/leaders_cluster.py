@@ -23,21 +23,22 @@ def voter(place: Place, stream: str) -> VoterDriver:
 
 
 def state_at(place: Place, stream: str) -> StreamState:
-    """Return the state of the stream that the peer keeps as one of its voters."""
+    """Return the state of the stream that the peer keeps as a voter of the stream."""
     state = voter(place, stream).logs.state
     assert state is not None, "a witness has no journal"
     return state
 
 
 def replicas_of(places: list[Place], stream: str, home: Place) -> list[Place]:
-    """Return the other members of the term that the leader knows."""
+    """Return the other members of the term, as the leader knows them."""
     term = voter(home, stream).election.ballot.term
     assert term is not None
     return [place for place in places if place.peer is not None and place.id in term.replicas]
 
 
 def serves_as_leader(place: Place, stream: str) -> bool:
-    """Whether the leader is confirmed and its logs are open to readers, one turn later."""
+    """Whether the leader is confirmed and its logs are open to readers, after one turn of the event
+    loop."""
     its = voter(place, stream)
     return its.is_leader and its.logs.state is not None and its.logs.state.role is Role.SOURCE
 
@@ -57,8 +58,8 @@ async def new_leader(places: list[Place], stream: str, besides: Place | None = N
 async def once_confirmed(
     call: Callable[[str], Awaitable[None]], stream: str, *also: type[MedusaError]
 ) -> None:
-    """Retry while a leader without recent answers of its voters asks for patience. also: other
-    errors that pass."""
+    """Retry while a leader without recent answers of its voters asks for patience. also: further
+    errors that end by themselves."""
 
     async def is_done() -> bool:
         try:
@@ -71,8 +72,8 @@ async def once_confirmed(
 
 
 async def take_over(place: Place, stream: str, without: str = "") -> None:
-    """Let the peer be a candidate although the leader lives, and win. without: a peer that it ships
-    nothing to."""
+    """Let the peer be a candidate although the leader lives, and win. without: a peer to which it
+    ships no entries."""
     candidate = voter(place, stream)
     async with candidate._lock:
         effects = candidate.election._stand(trio.current_time())
@@ -85,5 +86,6 @@ async def post(client: AsyncMedusaClient, stream: str, numbers: range) -> list[t
     for number in numbers:
         await client.post_event(stream, rows([(number, number)]), boundary=number)
     await client.flush()
-    await (await client.poster(stream)).leave()  # else others' tuples wait for its idle timeout
+    # otherwise tuples of others wait for the idle timeout of its producer
+    await (await client.poster(stream)).leave()
     return [(number, number) for number in numbers]

@@ -36,14 +36,14 @@ from medusa.engine.replication.leaders.voter import Role
 QUIET_S = 1.0
 
 REOPENED = "begins before the end"
-"""A segment of a journal, for short."""
+"""The segment of a journal for a reopening, abbreviated."""
 
 Journal = list[tuple[int, str]]
 
 
 @dataclass
 class Call:
-    """One call that ships entries. at: how much of the leader's journal was sent."""
+    """One call that ships entries. at: the length of the leader's journal that has been sent."""
 
     home: str
     peer: str
@@ -61,18 +61,20 @@ class Node:
     journal: Journal = field(default_factory=list)
     election: Election | None = None
     pending: dict[str, int] = field(default_factory=dict)
-    """Posts accepted and not acknowledged: the journal's length with them."""
+    """Posts that are accepted and not acknowledged: by each, the journal's length that includes
+    it."""
     stopped: bool = False
-    """Its disk takes no more ballots."""
+    """Whether its disk stores no more ballots."""
 
 
 class World:
     """
     Attributes:
-        acknowledged: texts, in any order. order: theirs in the journals, when last looked at.
-        activated: who was leader, by term.
-        deleted: the term under which the stream was deleted; 0: it is not known to be.
-        told: the ends that somebody was told of.
+        acknowledged: texts, in any order.
+        order: the acknowledged texts in the order that the journals had at the last look.
+        activated: the leader of each term.
+        deleted: the term under which the stream was deleted; 0: no deletion is known.
+        told: the ends that were sent to a reader.
     """
 
     def __init__(self, k: int, rng: Random) -> None:
@@ -186,7 +188,7 @@ class World:
             node.journal.append((node.election.number, text))
         node.pending[text] = len(node.journal)
 
-    # -- calls --------------------------------------------------------------------------------
+    # -- calls -------------------------------------------------------------------------------------
 
     def reaches(self, one: str, other: str) -> bool:
         return frozenset((one, other)) not in self.cut and all(
@@ -221,7 +223,7 @@ class World:
             self.feed(self.nodes[call.home], Lost(call.peer, call.term_number))
 
     def step_call(self, call: Call) -> None:
-        """Let one thing happen on a call: send a part, store it, or deliver its answer."""
+        """Let one step of a call happen: send a part, store it, or deliver its answer."""
         home, peer = self.nodes[call.home], self.nodes[call.peer]
         if not self.reaches(call.home, call.peer):
             self.hang_up(call)
@@ -241,7 +243,7 @@ class World:
             if not peer.election.may_store(call.home, call.term_number):
                 self.hang_up(call)
                 return
-            if not rows:  # all there was, as a whole
+            if not rows:  # the whole journal was sent
                 peer.journal = list(home.journal)
                 call.at = len(home.journal)
                 self.feed(peer, CaughtUp(call.term_number, call.term_number))
@@ -255,7 +257,7 @@ class World:
             call.parts.append((call.at, home.journal[call.at :]))
             call.at = len(home.journal)
 
-    # -- everything ---------------------------------------------------------------------------
+    # -- the whole world ---------------------------------------------------------------------------
 
     def deliver(self, index: int, *, again: bool) -> None:
         sender, to, message = self.mail[index] if again else self.mail.pop(index)
@@ -314,6 +316,7 @@ class World:
             missing = acknowledged - set(texts)
             assert not missing, f"{node.name} in term {term_number} lacks {missing}"
             order = [text for text in texts if text in acknowledged]
-            # a post whose leader died is in the journal, and acknowledged when it is posted again
+            # a post whose leader died is in the journal, and is acknowledged when it is posted
+            # again
             assert [text for text in order if text in ordered] == self.order, "reordered"
             self.order = order

@@ -68,10 +68,10 @@ async def reopened_while_killing(
     with trio.fail_after(DEADLINE_S * (1 + len(steps))):
         await end(client, 1)
         home = await stable_leader(voters)
-        await home.kill_9()  # between the end and the reopening
+        await home.kill_9()  # the home dies between the end and the reopening
         second = await stable_leader(voters)
         assert second is not home
-        with pytest.raises(UnavailableError):  # it may have told somebody
+        with pytest.raises(UnavailableError):  # the home may have sent the end to a reader
             await client.reopen_stream(STREAM)
         await start(home)
         await reopen(client)
@@ -117,7 +117,7 @@ async def delete(client: AsyncMedusaClient, stream: str) -> None:
 
 
 async def gone(peer: Peer, stream: str) -> None:
-    """Whether its files and its record in the catalog are gone."""
+    """Whether the stream's files and its record in the catalog are gone."""
     folders = peer.home.data / "streams"
     path = stream.rpartition("/")[2]
     async with open_medusa(peer.home.folder) as client:

@@ -92,7 +92,7 @@ async def test_all_of_it_goes_everywhere_and_for_good(
     for place in places:
         await cluster.restart(place)
     await cluster.acquainted(*places)
-    await trio.sleep(1.5)  # several silences: nobody may stand
+    await trio.sleep(1.5)  # several silence times: no replica may become a candidate
     await none_left(places, stream)
     async with home.client() as near:
         await gone(near, stream)
@@ -128,7 +128,7 @@ async def test_what_is_beside_a_stream_that_is_revised_goes_along(
         ):
             await client.delete_stream(stream)
         reading.close()
-        home.up.engine.subscriptions.forget(revisions)  # as if its lease had run out
+        home.up.engine.subscriptions.forget(revisions)  # the test lets the lease expire
         await once_confirmed(client.delete_stream, stream, ConflictError)
         await none_left(places, stream)
         for name in (stream, f"{stream}/late", revisions):
@@ -223,7 +223,7 @@ async def test_a_voter_that_was_away_learns_of_it(
         await cluster.stop(absent)
         home = await new_leader(places, stream)
         await once_confirmed(client.delete_stream, stream, ConflictError)
-    await cluster.stop(home)  # who decided it is away when the other asks
+    await cluster.stop(home)  # the peer that decided the deletion is away when the other peer asks
     await cluster.start(absent)
     await none_left([place for place in places if place is not home], stream)
     await cluster.start(home)
@@ -327,7 +327,7 @@ async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
         (replica,) = replicas_of(places, stream, home)
         await until(lambda: has_end(replica, stream))
         await once_confirmed(far.reopen_stream, stream)
-        await far.reopen_stream(stream)  # it is as it should be
+        await far.reopen_stream(stream)  # the stream is open already: no change
         home = await new_leader(places, stream)
         assert state_at(home, stream).log.boundary == 9
         await near.post_event(stream, rows([(9, 3), (12, 4)]), boundary=20)

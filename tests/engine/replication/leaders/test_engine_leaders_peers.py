@@ -72,7 +72,7 @@ async def test_the_replica_takes_over_with_all_that_was_acknowledged(
         await poster.post_event(stream, rows([(number, number)]), boundary=number)
     await poster.flush()
     assert await received(subscription, 10) == [(n, n) for n in range(11, 21)]
-    # the old leader comes back, and is a replica when the new one dies
+    # the old leader returns, and is a replica when the new leader dies
     await cluster.start(first)
     await until(lambda: voter(first, stream).election.leader == home.id, "it hears")
     assert state_at(first, stream).role is Role.REPLICA
@@ -128,7 +128,7 @@ async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
     client = await cluster.client(places[2])
     stream = await make_stream(client, places[0], "s", k_safety=1, leader=places[0].id)
     await client.post_event(stream, rows([(100, 1)]), boundary=100)
-    # behind the boundary, and behind a later tuple of the same post
+    # the late tuples are behind the boundary, and behind a later tuple of the same post
     await client.post_event(stream, rows([(50, 2), (150, 3), (140, 5)]))
     await client.flush()
     assert await received(client.subscribe(stream), 1) == [(100, 1)]

@@ -136,7 +136,9 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     away = world.nodes["abcde"[2 * k]]
     world.crash(away)
     term_number = home.election.number
-    world.reopen(home)  # before anybody has noticed: it is asked for its vote, and gives none
+    # the next leader asks before any voter has noticed: the peer is asked for its vote, and refuses
+    # it
+    world.reopen(home)
     assert home.election.number == term_number + 1
     world.settle(4 * QUIET_S, down=away)
     (home,) = world.homes()

@@ -175,7 +175,8 @@ async def test_they_are_served_by_whoever_is_home(cluster: Cluster, places: list
     await oracle.delete(client, stream, [10])
     await oracle.post(client, stream, range(50, 60, 10))
     assert len(await received(subscription, 1)) == 1
-    await (await client.poster(stream)).leave()  # else the boundary waits for its idle timeout
+    # otherwise the boundary waits for the idle timeout of its producer
+    await (await client.poster(stream)).leave()
     (replica,) = replicas_of(places, stream, first)
     store = replica.up.engine.store
     name = f"{stream}/revisions"
@@ -309,7 +310,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
         home = state_at(first, stream).leader
         assert home is not None
         await until(lambda: home.logs.stream.boundary == 500)
-        # in one post: an empty epoch before it would make the one that is to go a longer one
+        # in one post: a preceding empty epoch would merge with the epoch that the test drops
         await client.post_event(stream, rows([(600, 600), (700, 700)]))
         oracle.values |= {600: 600, 700: 700}
         await until(lambda: home.logs.stream.start == 500, "it lets go")
@@ -326,7 +327,8 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     leader_now = await new_leader([replica, witness], stream)
     client = await cluster.client(leader_now)
     await oracle.delete(client, stream, [1020, 1010])
-    assert await client.post_revisions(stream, deletions([20])) == [0]  # beyond the history
+    # one of the revisions is beyond the history
+    assert await client.post_revisions(stream, deletions([20])) == [0]
 
 
 async def test_what_can_not_be_revised_with_replicas(cluster: Cluster, places: list[Place]) -> None:

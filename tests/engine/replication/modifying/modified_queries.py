@@ -93,7 +93,7 @@ async def modify(
 
 
 class Edition:
-    """The form of a query from a boundary on."""
+    """A query's form from a boundary on."""
 
     def __init__(self, query: Query, since: int = BEGINNING) -> None:
         self.query, self.since = query, since

@@ -126,7 +126,8 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
         later = await modify(client, query.name, SHORTER, at=1333)
         await mover.move(one.name("sums"), two.peer_id, Deal(giver=one.id))
         await post(client, source, range(1000, 1100))
-        await cluster.restart(two)  # which plans the task with both editions again
+        # after the restart the peer plans the task with both editions again
+        await cluster.restart(two)
         await sums.feed(client, source, range(1100, 1700))
         assert placed.current.term.holder == two.peer_id
         await sums.end(client, source, range(1700, 2000))
@@ -214,8 +215,8 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
     sums = ModifiedReader(client, one.name("sums"), "total", "number")
     await sums.feed(client, source, range(530))
     for changes, at, earliest in [
-        ((SHORTER,), 500, 529),  # results are out
-        ((MORE,), 530, 599),  # a window over what changes would be of both
+        ((SHORTER,), 500, 529),  # readers already have results behind the boundary
+        ((MORE,), 530, 599),  # a window over changed tuples would mix both editions
         ((MORE,), 600, 699),
     ]:
         with pytest.raises(InvalidInputError, match=rf"from {earliest} .* on, not from {at}"):

@@ -57,9 +57,9 @@ class Bench:
     """A query's logs and tasks, without any peer.
 
     Attributes:
-        editions: (query, since when) of all that ever counted.
-        sources: every row there will be.
-        read: what came out, by task.
+        editions: (query, since when) of all editions so far.
+        sources: all rows, posted or not.
+        read: the results, by task.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ class Bench:
             log, runner = self.logs[name], self.runners[name]
             while log.boundary < runner.inputs.boundary:
                 before = log.boundary
-                await runner._run_epoch()  # what `run` repeats, without its pauses
+                await runner._run_epoch()  # the steps of `run`, without its pauses
                 epoch = log.reader.read(max(before, log.start))
                 while epoch is not None:
                     self.read[name] += _rows(epoch.table)

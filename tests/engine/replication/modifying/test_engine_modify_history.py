@@ -46,8 +46,8 @@ class Past:
     """A query that was modified.
 
     Attributes:
-        stored: after each modification, the first before all of them. tasks: the same of the tasks.
-        since: from which boundary on each counts.
+        stored: the stored query before all modifications, and after each of them. tasks: the tasks
+            at the same moments. since: the boundary from which on each edition counts.
     """
 
     stored: Sequence[StoredQuery]
@@ -61,8 +61,8 @@ class Past:
 
 @st.composite
 def pasts(draw: st.DrawFn) -> Past:
-    """Draw histories: modifications before the first result, and later ones, each after the one
-    before."""
+    """Draw histories: modifications before the first result, and later ones, each over the result
+    of the one before."""
     first = stored_query(draw(queries() | chains()))
     stored, tasks, since = [first], [first.network.tasks()], [BEGINNING]
     for _ in range(draw(st.integers(1, 5))):
@@ -75,7 +75,7 @@ def pasts(draw: st.DrawFn) -> Past:
                 continue
             tasks.append(succeeded(tasks[-1], now, at))
         except InvalidInputError:
-            continue  # of other types, or with other fields
+            continue  # the changed box has other types or other fields
         stored.append(modified(stored[-1], query, at))
         since.append(at)
     event(f"{len(stored) - 1} modifications")
@@ -186,7 +186,7 @@ def test_since_when_an_output_is_made_so_is_told_of_all_that_read_it(past: Past)
     for before, now, since in zip(past.tasks, past.tasks[1:], past.since[1:], strict=False):
         steps = {task.name: task.steps for task in before}
         other: set[str] = set()
-        for task in now:  # each after those that it reads
+        for task in now:  # each task follows the tasks whose output it reads
             if task.steps != steps[task.name] or other & set(task.inputs):
                 other.add(task.name)
         expected |= dict.fromkeys(other, since)

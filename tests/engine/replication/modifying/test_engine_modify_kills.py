@@ -38,7 +38,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 PARTICIPANT = "mit.edu"
 POST_S = 0.2
 ROWS = 37
-"""In a post; a window holds 100, or other numbers."""
+"""Rows of a post; a window holds 100 rows, or another number."""
 LOOK_S = 0.05
 HASTY = intervals(engine={"timing": {"sure_s": 4.0, "parted_s": 5.0, "settle_s": 0.5}})
 """Short intervals: after a kill the test waits for `parted_s`, which must exceed `sure_s`."""
@@ -48,8 +48,9 @@ HASTY = intervals(engine={"timing": {"sure_s": 4.0, "parted_s": 5.0, "settle_s":
 class Scene:
     """
     Attributes:
-        poster: a client at the source's home. owner: at the others, whoever answers.
-        posted: every time before this one.
+        poster: a client at the source's home.
+        owner: a client of the other two peers, which uses one that answers.
+        posted: the time before which the source has a row at each time.
     """
 
     peers: list[Peer]
@@ -115,7 +116,7 @@ class Scene:
         return next(peer for peer in self.peers if peer.home.running().peer == id_)
 
     async def modify(self, wish: BoxChange) -> None:
-        """Ask until there is an answer."""
+        """Ask for the modification until a peer answers."""
         with trio.fail_after(DEADLINE_S):
             while True:
                 try:
@@ -140,7 +141,7 @@ class Scene:
                 await process.wait()
             assert process.returncode == -signal.SIGKILL, victim.tail()
             assert not is_armed(victim.home.folder), "it died of something else"
-            await victim.kill_9()  # its JVM is gone with it
+            await victim.kill_9()  # its JVM dies with it
             await victim.start()
         await victim.ready()
         await self.reach(self.editions[-1].since)

@@ -37,7 +37,7 @@ OTHER = change("sieve", expression_0="value > 3")
 SHORTER = change("sum", window_size="0.0003")
 
 BEGIN, SINCE = 599, 1099
-"""After `BEGIN` panes are made by both editions; after `SINCE` every window is of the new one."""
+"""After `BEGIN` both editions make panes; after `SINCE` the new edition makes every window."""
 
 
 async def test_the_new_edition_counts_once_its_first_window_is_whole(cluster: Cluster) -> None:
@@ -106,7 +106,8 @@ async def test_a_task_moves_meanwhile(cluster: Cluster, moved: str) -> None:
         await sums.feed(client, source, range(530, 850))
         await mover.move(one.name(moved), two.peer_id, Deal(giver=one.id))
         await post(client, source, range(850, 950))
-        await cluster.restart(two)  # which plans the task with both editions again
+        # after the restart the peer plans the task with both editions again
+        await cluster.restart(two)
         await sums.feed(client, source, range(950, 1500))
         assert placed.current.term.holder == two.peer_id
         await sums.end(client, source, range(1500, 2000))

@@ -148,7 +148,7 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
     sums = ModifiedReader(client, one.name("sums"), "total", "number")
     await sums.feed(poster, source, range(250))
     await stands_by(one, two, "q")
-    await cluster.stop(two)  # and nobody says so
+    await cluster.stop(two)  # and no peer announces that it has stopped
     with pytest.raises(UnavailableError):
         await modify(owner, query.name, MORE)
     assert stored(one).entry.edition == 0
@@ -189,7 +189,8 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
             done = await modify(patient, query.name, MORE, alone=True)
         assert two.up.engine.standbys.get(query.name) is not None
         assert two.up.engine.copies.rendition(one.name("sums")) is None
-        believes(made, two, one.id, Health.DEAD)  # it looks, and leaves it to who is
+        # it looks for the owner, and leaves the query to the living peer
+        believes(made, two, one.id, Health.DEAD)
         await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
         assert not has(two, query.name)
         await sums.end(client, source, range(250, 900))
@@ -200,8 +201,8 @@ async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
 async def modified_at_the_primary_alone(
     owner: AsyncMedusaClient, primary: Place, secondary: Place, deaf: pytest.MonkeyPatch
 ) -> None:
-    """The primary stores the modification; its secondary, which was up to date, receives nothing
-    from now on."""
+    """Let the primary store the modification while its secondary, which was up to date, receives no
+    more messages."""
     query = primary.name("q")
 
     def knows_all() -> bool:
@@ -249,7 +250,7 @@ async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
                 else:
                     await die(made, one, cluster, home, two, reader)
         if dies == "primary restarts":
-            # its secondary has gone on as it was, and is past the boundary
+            # its secondary has continued with the old edition, and is past the boundary
             await cluster.start(one)
             await until(lambda: has(one, query.name), "it is back")
             await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")
@@ -284,7 +285,7 @@ async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
                 await cluster.stop(one)
         await cluster.start(one)
         await until(lambda: standby_edition(two, query.name) == 1, "it has heard of it")
-        async with one.client() as owner:  # who asked asks again
+        async with one.client() as owner:  # the client that asked asks again
             assert (await modify(owner, query.name, SHORTER, at=333)).since == 333
             description = await owner.lookup_object(query.name)
             assert msgspec.json.decode(description.entries["query"])["edition"] == 1

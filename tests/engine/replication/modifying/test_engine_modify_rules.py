@@ -52,7 +52,7 @@ def outcome(call: Callable[[], T]) -> tuple[T | None, str]:
         return None, str(error)
 
 
-# -- parameters ---------------------------------------------------------------------------------
+# -- parameters ------------------------------------------------------------------------------------
 
 
 @settings(deadline=None)
@@ -104,7 +104,7 @@ def test_the_papers_other_word_for_a_predicate() -> None:
 @pytest.mark.parametrize(
     ("size", "advance", "parameters", "wanted"),
     [
-        (60, 60, {"window-size": "20"}, (20, 20)),  # they still do not overlap
+        (60, 60, {"window-size": "20"}, (20, 20)),  # the windows still do not overlap
         (60, 60, {"window-size": "60", "advance": "15"}, (60, 15)),
         (60, 60, {"advance": "20"}, (60, 20)),
         (60, 20, {"window-size": "90"}, (90, 20)),
@@ -136,7 +136,7 @@ def test_windows_may_not_come_to_leave_gaps() -> None:
         ([("group-by", "")], {"group_by": ()}),
         ([("order-on-field", "")], {"order_on": ""}),
         ([("group-by", "b , a")], {"group_by": ("b", "a")}),
-        ([("timeout", "0"), ("drop-empty-outputs", "1")], {}),  # says what is done anyway
+        ([("timeout", "0"), ("drop-empty-outputs", "1")], {}),  # the parameter states the default
     ],
 )
 def test_what_a_box_has_can_be_taken_from_it(
@@ -169,7 +169,7 @@ def test_how_much_can_be_asked_for_at_once() -> None:
         modified_query(many, changes)
 
 
-# -- documents ----------------------------------------------------------------------------------
+# -- documents -------------------------------------------------------------------------------------
 
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"))
 texts |= st.sampled_from(["conns > 7 and s <> '\"&\t\n\r'", "0.25", ""])
@@ -258,7 +258,7 @@ def test_a_damaged_document_is_read_or_refused_with_a_line(data: st.DataObject) 
     event("refused" if found is None else "read")
 
 
-# -- boundaries ---------------------------------------------------------------------------------
+# -- boundaries ------------------------------------------------------------------------------------
 
 
 def reached(tasks: Sequence[Task], names: Collection[str]) -> set[str]:
@@ -275,21 +275,22 @@ def holds(tasks: Sequence[Task], names: Collection[str], footing: Footing, at: i
     for task in tasks:
         window, near = task.windows, task.near
         if near is not None:
-            oldest = at + 1 - near.horizon_us()  # that the first new result may be made of
+            # the oldest tuple of which the first new result may be made
+            oldest = at + 1 - near.horizon_us()
             if changes & set(task.inputs) and oldest <= at:
-                return False  # it would mix tuples of both editions
+                return False  # the window would mix tuples of both editions
             known = max(footing.usable.get(name, BEFORE) for name in task.inputs)
             if task.name in names and oldest <= known:
-                return False  # a tuple of it would be missing
+                return False  # the window would lack a tuple
         if window is None:
             continue
         if changes & set(task.inputs):
             if any(first <= at < last for first, last in windows(window, at, at)):
-                return False  # it would hold tuples of both editions
+                return False  # the window would hold tuples of both editions
         elif task.name in names:
             known = max(footing.usable.get(name, BEFORE) for name in task.inputs)
             if any(last > at and first <= known for first, last in windows(window, known, at)):
-                return False  # it would not be whole
+                return False  # the window would not be whole
     return True
 
 
@@ -303,7 +304,7 @@ def windows(window: Windows, one: int, other: int) -> list[tuple[int, int]]:
 
 times = st.integers(-60, 60)
 BEFORE = -1000
-"""Earlier than all of them."""
+"""A time before all tuples."""
 
 
 @st.composite
@@ -374,7 +375,7 @@ def test_no_boundary_is_beyond_all_time() -> None:
     year = 366 * 86_400 * 1_000_000
     with pytest.raises(ConflictError, match="beyond all time"):
         earliest(chain(year, year - 1), KEPT, Footing({}, {}), 0)
-    last = END - 1  # a window of one is no restriction
+    last = END - 1  # a window of one microsecond is no restriction
     assert earliest(chain(1), KEPT, Footing({"kept": last}, {}), 0) == last
     with pytest.raises(ConflictError, match="kept has ended"):
         earliest(chain(1), KEPT, Footing({"kept": END, "x0": 3}, {}), 0)

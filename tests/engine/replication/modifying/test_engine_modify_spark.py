@@ -29,7 +29,7 @@ QUICK = Timing(modified_s=0.05)
 pytestmark = pytest.mark.spark
 
 T = 799
-"""Old windows and new ones end there, of 100 and 160 microseconds."""
+"""A common end of old windows, of 100 microseconds, and of new ones, of 160."""
 GATE, LAST = 700, 2000
 PER_POST = 40
 
@@ -108,7 +108,7 @@ async def test_old_up_to_a_given_boundary_and_new_after_it_on_spark(tmp_path: Pa
             modified = trio.Event()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pour, poster, source, modified)
-                await sums.take(199)  # results are out
+                await sums.take(199)  # readers already have results
                 assert sums.rows
                 changes = (
                     change("sieve", expression_0="value % 3 = 1"),
@@ -145,7 +145,7 @@ async def test_panes_of_both_editions_on_spark(tmp_path: Path) -> None:
             modified = trio.Event()
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(pour, poster, source, modified)
-                await sums.take(199)  # results are out
+                await sums.take(199)  # readers already have results
                 changes = change("sieve", expression_0="value % 3 = 1")
                 since = (await modify(client, one.name("q"), changes)).since
                 modified.set()

@@ -69,7 +69,7 @@ async def test_the_tasks_of_a_dead_worker_come_home_at_once(cluster: Cluster, ma
     took_s = await homecoming_s(owner, tasks, trio.current_time())
     await reader.end(client, source, range(300, 400))
     assert reader.rows == [(at, at) for at in range(400)]
-    assert took_s < PATIENCE_S  # one after the other they take three times as long, at least
+    assert took_s < PATIENCE_S  # one after the other they would take at least three times as long
 
 
 async def test_a_worker_that_is_called_dead_and_answers_keeps_its_tasks(
@@ -102,7 +102,8 @@ async def test_one_patience_is_enough_for_all_tasks_of_a_worker_that_left(
     assert took_s >= PATIENCE_S
     await reader.end(client, source, range(300, 400))
     assert reader.rows == [(at, at) for at in range(400)]
-    records = owner.up.engine.mover.records  # each is noted with its first epoch at home
+    # each move is noted with the first epoch that the task computes at home
+    records = owner.up.engine.mover.records
     await until(lambda: len(records) == 2 * len(STAGES))
     came_at = [each.at for each in records if each.target == owner.id]
     assert max(came_at) - min(came_at) < PATIENCE_S

@@ -101,7 +101,7 @@ async def test_either_side_restarts_at_any_step(
     sums = Sums(client, one.name("out"))
     await sums.feed(client, source, range(250))
     reached, go_on = _stop_at(monkeypatch, step)
-    # within the owner, so that it ends with it
+    # the worker's task runs within the owner's, so that both end together
     one.up.engine.mover._nursery.start_soon(_move, one, two)
     with trio.fail_after(DEADLINE_S):
         await reached.wait()

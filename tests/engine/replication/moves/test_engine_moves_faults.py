@@ -76,7 +76,7 @@ def assignment(
 
 
 def welcome(place: Place) -> None:
-    """Let a peer run any task: other refusals stay."""
+    """Let a peer run any task; its other refusals stay."""
     place.up.engine.assignments.expect = lambda *_: None
     place.up.engine.assignments.admit = lambda *_: None
 
@@ -85,7 +85,7 @@ def placed(place: Place) -> Copy:
     return place.up.engine.queries.find(place.name("out"))[1]
 
 
-# -- what a hostile owner asks of a worker ---------------------------------------------------------
+# -- hostile requests of an owner to a worker ------------------------------------------------------
 
 
 async def test_nobody_stops_what_runs_here_for_another(cluster: Cluster) -> None:
@@ -124,13 +124,13 @@ async def test_a_worker_reads_nothing_for_those_who_may_not(cluster: Cluster, vo
     private = await make_stream(client, at, "private", readers=("bank.com",))
     await post(client, private, range(250))
     welcome(bank)
-    entry = StreamEntry(  # as the thief claims it to be: for all
+    entry = StreamEntry(  # the record as the thief claims it to be: everyone may read the stream
         StreamDefinition(private, schema_of(at.participant).name, readers=(ANY,)),
         schema_of(at.participant),
     )
     with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
         await assign(thief, bank, assignment(thief, windows(thief, private), [entry]))
-    # as a stream that the thief's own query claims to make on the way
+    # as an intermediate stream that the thief's own query claims to make
     source = thief.name("nothing")
     for_all = StreamDefinition(source, entry.schema.name, readers=(ANY,))
     made = StreamEntry(for_all, entry.schema)
@@ -201,7 +201,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(cluster: 
     """A mirror that has not begun begins where its first reader needs it, no earlier; the past of
     an input from one owner serves no other owner."""
 
-    silent = (origin.Place(bytes(20)),)  # of a peer that nobody knows
+    silent = (origin.Place(bytes(20)),)  # the worker is a peer that nobody knows
     one, two = await cluster.siblings(2)
     async with one.client() as client:
         await make_stream(client, one, "s")
@@ -217,7 +217,7 @@ async def test_inputs_are_shared_only_where_they_reach_back_far_enough(cluster: 
     assert await follow("d 1", "ff" * 20, 600) is not first
 
 
-# -- what a hostile worker says to an owner --------------------------------------------------------
+# -- hostile messages of a worker to an owner ------------------------------------------------------
 
 
 @pytest.mark.cluster(patience_s=0.3)
@@ -296,7 +296,7 @@ async def test_who_only_prepares_gives_nothing_back(cluster: Cluster) -> None:
     assert placed(one).current.term.holder == two.peer_id
 
 
-# -- two things at once ----------------------------------------------------------------------------
+# -- concurrent requests ---------------------------------------------------------------------------
 
 
 async def test_deleting_a_query_whose_task_is_away(cluster: Cluster) -> None:

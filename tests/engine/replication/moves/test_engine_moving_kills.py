@@ -43,14 +43,14 @@ from medusa.testnet.kit.peers import Federation, Peer, open_federation
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
-# No history: what the owner has acknowledged, the source's home forgets. So a worker gets the rows
-# of an open window from the owner.
+# Without a history the source's home drops the rows that the owner has acknowledged. So a worker
+# gets the rows of an open window from the owner.
 SOURCE = msgspec.structs.replace(stream(PARTICIPANT), history_us=0)
 QUERY = query(PARTICIPANT, SOURCE.name)
 TASK = "medusa://mit.edu/talkers"
 
 PART_S = 0.25
-"""Between two posts, seconds."""
+"""Seconds between two posts."""
 LOOK_S = 0.05
 
 
@@ -69,7 +69,7 @@ class Pace:
 SHORT = Pace(rows=4_800, parts=24)
 """A minute of stime passes in 6 s."""
 LONG = Pace(rows=600_000, parts=96)
-"""In 24 s; a copy of the task's state takes many messages."""
+"""A minute of stime passes in 24 s; a copy of the task's state takes many messages."""
 
 
 @dataclass
@@ -148,7 +148,8 @@ class Scene:
                 except MedusaError as error:
                     if isinstance(error, ConflictError) and "there already" in str(error):
                         return
-                    await trio.sleep(LOOK_S)  # somebody is not back yet, or it is being moved
+                    # a killed peer has not returned yet, or the task is being moved
+                    await trio.sleep(LOOK_S)
                 else:
                     return
 
@@ -158,7 +159,7 @@ class Scene:
         await move_task(self.owner.home, TASK, running.peer if where == "worker" else "")
 
     async def kill_at(self, order: Order, victim: Peer, to: At) -> None:
-        """Move the task, let the victim die at that point, and start it again."""
+        """Move the task, let the victim die at the ordered step, and start it again."""
         await self.place("owner" if to == "worker" else "worker")
         await self.settle()
         process = victim.process
@@ -170,7 +171,7 @@ class Scene:
                 await process.wait()
             assert process.returncode == -signal.SIGKILL, victim.tail()
             assert not is_armed(victim.home.folder), "it died of something else"
-            await victim.kill_9()  # its JVM is gone with it
+            await victim.kill_9()  # its JVM dies with it
             await victim.restart()
             nursery.cancel_scope.cancel()
         await self.settle()

@@ -34,7 +34,7 @@ async def move(owner: Place, to: Place, path: str = "out") -> None:
 
 
 def kept_from(leader: Place) -> int:
-    """Return the boundary from which on the leader of `s` keeps it for readers elsewhere."""
+    """Return the boundary from which on the leader of `s` keeps tuples for readers elsewhere."""
     retention = leader.state("s").log.retention
     return retention.held(frozenset(h for h in retention.consumers if h.kind != "subscriber"))
 
@@ -54,7 +54,7 @@ class Scene:
         await self.sums.feed(self.poster, self.source, stimes)
 
     async def fall_asleep(self, begin: int) -> int:
-        """Post from there on until the owner stops reading; return the next stime."""
+        """Post from `begin` on until the owner stops reading; return the next stime."""
         with trio.fail_after(DEADLINE_S):
             while self.owner.state("s").log.boundary > BEGINNING:
                 await self.feed(range(begin, begin + 10))
@@ -108,7 +108,7 @@ async def test_no_row_comes_while_the_task_is_where_they_are(cluster: Cluster) -
     await scene.feed(range(begin, begin + 1_000))
     assert (log.appended_rows, log.files.rows, log.boundary) == (before, 0, BEGINNING)
     assert not list(log.folder.glob("*.parquet"))
-    # it is kept for the owner from the open window on, and not from earlier on
+    # the leader keeps the stream for the owner from the open window on, and no earlier tuples
     reached = begin + 999
     await until(lambda: kept_from(scene.leader) >= reached - SIZE_US, "its hold goes on")
     assert kept_from(scene.leader) <= reached // SIZE_US * SIZE_US
@@ -214,7 +214,8 @@ async def test_an_input_is_read_where_another_query_needs_it(cluster: Cluster) -
     await sums.finish(poster, source, range(400, 500))
     await also.take(END)
     assert also.rows == [(at, at) for at in range(500)]
-    # both have it: once the other query's task is there as well, two users are still two
+    # both tasks read the input: with the other query's task at the leader, too, two users still
+    # read it
     assert owner.state("s").log.appended_rows == 500
 
 

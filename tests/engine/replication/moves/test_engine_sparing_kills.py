@@ -59,7 +59,7 @@ Answer = tuple[int, str, int, int]
 
 
 def expected(posted: int, upto: int) -> list[Answer]:
-    """Return the results after that many posts, of windows that have ended by then."""
+    """Return the results that end within the rows of that many posts."""
     found: Counter[tuple[int, str]] = Counter()
     sums: Counter[tuple[int, str]] = Counter()
     rows = flows(0, posted * PART_ROWS, RATE)

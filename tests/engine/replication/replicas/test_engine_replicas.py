@@ -27,7 +27,7 @@ async def test_a_dead_primary_is_succeeded_without_loss_or_repetition(
     await sums.feed(poster, source, range(250))
     await stands_by(primary, secondary, "q/out")
     await sums.feed(poster, source, range(250, 520))
-    await trio.sleep(0.3)  # positions and checkpoints are told
+    await trio.sleep(0.3)  # positions and checkpoints are sent
     await die(made, primary, cluster, home, secondary, reader)
     await sums.feed(poster, source, range(520, 777))
     running = secondary.up.engine.queries.get(home.name("q/out"))

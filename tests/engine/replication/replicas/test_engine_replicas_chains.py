@@ -151,7 +151,7 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(
     while slow.boundary < 980:
         await anext(slow)
     with trio.move_on_after(0.2):
-        await anext(slow)  # which acknowledges the last
+        await anext(slow)  # reading the next epoch acknowledges the last one
     await until(lambda: log.retention.held(frozenset()) > 850, "they let go of it")
 
 
@@ -172,9 +172,9 @@ async def test_strangers_and_bystanders_are_refused(cluster: Cluster, made: Made
         kind = KeptUp if method in {"replica.stand_by", "replica.keep_up"} else Done
         await connection.call(method, message, kind, timeout_s=DEADLINE_S)
 
-    with pytest.raises(NotAuthorisedError):  # another participant's
+    with pytest.raises(NotAuthorisedError):  # the peer belongs to another participant
         await ask(stranger, secondary, "replica.stand_by", StandBy(stored))
-    with pytest.raises(InvalidInputError):  # a sibling that is not the primary
+    with pytest.raises(InvalidInputError):  # the peer is a sibling that is not the primary
         await ask(home, secondary, "replica.stand_by", StandBy(stored))
     for wrong in (term_number, 2**60):
         with pytest.raises(NotAuthorisedError):
@@ -199,7 +199,7 @@ async def test_strangers_and_bystanders_are_refused(cluster: Cluster, made: Made
         with pytest.raises(NotAuthorisedError, match="own participant"):
             await ask(stranger, secondary, method, message)
     assert secondary.up.engine.standbys.get(query.name) is not None
-    # and a stranger's term deposes nobody
+    # and a term of another participant does not depose the primary
     connection = await stranger.up.engine.overlay.connect(parse_peer_id(primary.id))
     subscribe = Subscribe(home.name("out"), term_number=2**60)
     with pytest.raises(NotFoundError):

@@ -34,7 +34,7 @@ async def read_up_to(client: AsyncMedusaClient, stream: str, after: int, upto: i
             while epochs.boundary < upto:
                 await anext(epochs)
             with trio.move_on_after(0.2):
-                await anext(epochs)  # acknowledges what came before
+                await anext(epochs)  # reading on acknowledges the earlier epochs
             return epochs.boundary
 
 
@@ -59,7 +59,7 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
     await poster.post_event(source, rows((at, at) for at in range(250, 520)), end=True)
     await until(lambda: has(secondary, home.name("q/out")), "it is taken over")
     log = secondary.up.engine.store.serving(home.name("out")).log  # type: ignore[union-attr]
-    log.retention.release(Hold("primary"))  # its grace is over
+    log.retention.release(Hold("primary"))  # the primary's grace period is over
     assert log.upkeep.needed(frozenset()) == boundary
 
 
@@ -101,7 +101,7 @@ async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
 
 
 def hears(place: Place, query: str) -> bool:
-    """Whether the peer knows of results that it does not have."""
+    """Whether the peer knows of results that it does not have yet."""
     standby = place.up.engine.standbys.get(query)
     return standby is not None and standby.behind_us > 0
 
@@ -122,7 +122,7 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     await stands_by(one, two, "q/out")
     await post(poster, source, range(250))
     boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
-    await trio.sleep(0.3)  # positions are told
+    await trio.sleep(0.3)  # positions are sent
     for at in (two, three):
         for place in (home, reader):
             made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
@@ -130,7 +130,7 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     await post(poster, source, range(250, 520))
     await until(lambda: has(two, home.name("q/out")), "it is taken over")
     await stands_by(two, three, "q/out")
-    await trio.sleep(0.5)  # past the grace of who is not named
+    await trio.sleep(0.5)  # past the grace period of readers without a name
     await die(made, two, cluster, home, three, reader)
     await poster.post_event(source, rows((at, at) for at in range(520, 777)), end=True)
     sums = Sums(client, home.name("out"))

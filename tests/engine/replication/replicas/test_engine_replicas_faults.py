@@ -113,7 +113,7 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
     again = windows(home, source)
     await begin(two, again)
     sums = Sums(poster, home.name("out"))
-    await trio.sleep(1.8)  # by then it would have asked
+    await trio.sleep(1.8)  # by then the peer would have asked
     await sums.finish(poster, source, range(250, 777))
     assert query_file(secondary, again.name).exists()
     assert secondary.up.engine.standbys.get(again.name) is None
@@ -237,7 +237,7 @@ async def test_a_restarted_standby_keeps_its_carry_though_nothing_comes(
     await trio.sleep(0.3)
     await cluster.stop(primary)
     await cluster.restart(secondary)
-    await trio.sleep(0.3)  # retention has its way
+    await trio.sleep(0.3)  # retention has run
     for witness in (home, reader, secondary):
         believes(made, witness, query_primary(secondary, query), Health.DEAD)
     await sums.finish(poster, source, range(280, 777))
@@ -296,7 +296,7 @@ async def test_a_crash_while_stepping_down_harms_nobody(
         believes(made, witness, primary.id, Health.ALIVE)
     await sums.finish(poster, source, range(250, 777))
     name = ObjectName.parse(home.name("mid"))
-    await home.up.engine.catalog.lookup(STREAM, name)  # the successor's, still
+    await home.up.engine.catalog.lookup(STREAM, name)  # the catalog still names the successor
 
 
 async def test_a_peer_that_stops_hears_no_more_of_others(cluster: Cluster, made: Made) -> None:

@@ -90,7 +90,7 @@ async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
     sums = Sums(poster, home.name("out"))
     await sums.end(poster, source, range(250, 777))
     assert sums.rows[-4:] == expected(range(777))[-4:]
-    # and nobody makes a peer hold what it has not
+    # and no request makes a peer hold rows that it does not have
     connection = await home.up.engine.overlay.connect(parse_peer_id(secondary.id))
     request = Subscribe(home.name("mid"), 300, "greedy", keep=1)
     async with connection.open("subscribe", request) as duplex:
@@ -181,7 +181,7 @@ async def test_an_active_secondary_has_the_window_that_is_open_when_it_joins(
     home, primary, secondary, reader = await cluster.siblings(4)
     poster, owner, client = await cluster.clients(home, primary, reader)
     for place in (home, secondary, reader):
-        believes(made, primary, place.id, Health.DEAD)  # nobody to choose from
+        believes(made, primary, place.id, Health.DEAD)  # no candidate is left
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
     await begin(owner, query)

@@ -33,7 +33,7 @@ from medusa.overlay.gossip.events import Health
 
 TIMING = Timing()
 
-# -- the watch ------------------------------------------------------------------------------------
+# -- the watch -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("health", [Health.DEAD, Health.LEFT])
@@ -121,7 +121,7 @@ def test_a_primary_that_is_heard_often_enough_is_never_succeeded(
         assert not [e for e in effects if isinstance(e, TakeOver)]
 
 
-# -- positions ------------------------------------------------------------------------------------
+# -- positions -------------------------------------------------------------------------------------
 
 SCHEMA = Schema("medusa://mit.edu/v", (Field("t", FieldType.LONG), Field("v", FieldType.INT)), "t")
 
@@ -183,7 +183,7 @@ def test_after_amnesia_every_window_is_whole(sizes: list[int], at: int) -> None:
         assert all(interval.lo >= boundaries[stream] for stream in task.inputs)
 
 
-# -- choices --------------------------------------------------------------------------------------
+# -- choices ---------------------------------------------------------------------------------------
 
 
 PEERS = [bytes([number]) * 20 for number in range(1, 9)]
@@ -203,7 +203,7 @@ def test_secondaries_spread_and_stay_when_a_peer_leaves() -> None:
         return preferred(f"q{query}", peers, "", lambda _: False)[0]
 
     chosen = [first(query, PEERS) for query in range(400)]
-    assert all(25 <= chosen.count(peer) <= 85 for peer in PEERS)  # 50 each, on average
+    assert all(25 <= chosen.count(peer) <= 85 for peer in PEERS)  # 50 connections each, on average
     left = PEERS[:-1]
     moved = [q for q in range(400) if first(q, left) != chosen[q]]
     assert all(chosen[q] == PEERS[-1] for q in moved)

@@ -62,7 +62,7 @@ RETURN_S = RETURN * KEEP_ALIVE
 def followed(
     made: Choice, current: bytes, well: set[bytes], *, began: float, seconds: float
 ) -> list[tuple[float, bytes]]:
-    """Yield the producer that is read, with the time, while these producers answer every
+    """Yield the producer that the reader chooses, with the time, while these producers answer every
     keep-alive."""
     changes = [(began, current)]
     for step in range(1, round(seconds / KEEP_ALIVE)):

@@ -25,7 +25,7 @@ PRIMARY, SECONDARY, GONE = (bytes([n]) * 32 for n in (1, 2, 3))
 
 
 class Peers:
-    """The other peers as the monitor sees them: those that answer are well."""
+    """The other peers as the monitor sees them: a peer that answers is well."""
 
     def __init__(self, states: dict[bytes, State]) -> None:
         self.states = states
@@ -107,7 +107,8 @@ async def test_every_stream_is_asked_about_however_many_there_are() -> None:
     for peer in (PRIMARY, SECONDARY):
         assert {name for who, streams in peers.asked if who == peer for name in streams} == {*names}
     assert set(cluster.read.values()) == {SECONDARY}
-    assert sorted(cluster.reconnected) == names  # once each: who is as good is kept
+    # once each: the reader keeps a producer if no other one is better
+    assert sorted(cluster.reconnected) == names
 
 
 async def test_who_does_not_answer_is_read_no_more() -> None:

@@ -47,7 +47,7 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(cluster: Cluster
     assert (made.after, made.until) == (10, 12)
     reader = other.subscribe(moving)
     assert await received(reader, 2) == [(11, 11), (12, 12)]
-    for stimes in ((40, 41), (60,), (80,), (100, 101)):  # the stream forgets meanwhile
+    for stimes in ((40, 41), (60,), (80,), (100, 101)):  # the stream drops old tuples meanwhile
         await post(client, mit, stream, *stimes)
     await until(lambda: mit.state(stream).log.start >= 60)
     await caught_up(mit, moving, 101)
@@ -91,7 +91,7 @@ async def test_the_last_seconds(cluster: Cluster) -> None:
         await post(client, mit, stream, stime)
     await until(lambda: mit.state(stream).log.start == 20)
     moving, frozen = mit.name("moving"), mit.name("frozen")
-    # the stream has let go of its past; a view that moves fills as it goes on
+    # the stream has dropped its past; a view that moves fills as new tuples arrive
     assert (await client.create_view(View(moving, stream, Recent(15)))).until == END
     with pytest.raises(NotRetainedError, match=rf"{stream} is kept from boundary \d+ on"):
         await client.create_view(View(frozen, stream, Recent(15), frozen=True))
@@ -117,7 +117,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(cluster: Cluster) -
     assert await other.create_view(view) == made, "the same again is no error"
     reader = client.subscribe(view.name)
     assert await received(reader, 2) == [(20, 20), (30, 30)]
-    await cluster.restart(utah)  # in the middle of it
+    await cluster.restart(utah)  # the restart interrupts the copying
     for stime in (40, 45, 46, 60, 80):
         await post(client, mit, stream, stime)
     assert await to_the_end(reader) == [(40, 40), (45, 45)]

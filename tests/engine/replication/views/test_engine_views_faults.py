@@ -124,7 +124,7 @@ async def test_half_of_what_was_dropped_is_nothing(cluster: Cluster) -> None:
     folder = mit.up.engine.store.folders.of(LogKey(view.name))
     await cluster.stop(mit)
     gone = folder.with_name("~" + "0" * 64)
-    folder.rename(gone)  # as a peer leaves it that is killed while it deletes it
+    folder.rename(gone)  # a peer that is killed while it deletes a view leaves such a folder
     await cluster.start(mit)
     assert not gone.exists()
     with pytest.raises(NotFoundError):

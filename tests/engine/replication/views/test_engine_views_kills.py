@@ -30,7 +30,7 @@ SOME = {
     Order(Failpoint.LOG_COMMIT, "after"),
     Order(Failpoint.STREAM_DROP, "after"),
 }
-"""Those that every run of the suite tries."""
+"""The kill points that every run of the suite tries."""
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +54,8 @@ async def kill_at(making: list[Order], deleting: list[Order]) -> None:
                 view = View(f"medusa://{PARTICIPANT}/v{number}", STREAM, Last(7), frozen=True)
                 victim.arm(step)
                 async with trio.open_nursery() as nursery:
-                    nursery.start_soon(client.create_view, view)  # asks again until it is there
+                    # the client asks again until the view exists
+                    nursery.start_soon(client.create_view, view)
                     await victim.revive()
                 assert await to_the_end(client.subscribe(view.name)) == posted[-7:], step
             for number, step in enumerate(deleting):
@@ -63,7 +64,8 @@ async def kill_at(making: list[Order], deleting: list[Order]) -> None:
                 victim.arm(step)
 
                 async def delete(name: str = name) -> None:
-                    with suppress(NotFoundError):  # asked again, of who has none any more
+                    # the client asks again, and the peer has deleted the view already
+                    with suppress(NotFoundError):
                         await client.delete_view(name)
 
                 async with trio.open_nursery() as nursery:

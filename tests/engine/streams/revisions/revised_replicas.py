@@ -30,7 +30,8 @@ async def lived_through(
 
 
 def drawn_acts(rng: Random) -> list[Act]:
-    """Draw tuples of few keys close together, revisions of them, and a boundary that follows."""
+    """Draw tuples of few keys close together, revisions of these tuples, and a boundary that
+    follows."""
 
     def row(now: int) -> Row:
         key, time = rng.randint(0, 5), rng.randint(now - 5, now + 15)

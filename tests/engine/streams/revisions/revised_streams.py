@@ -21,8 +21,8 @@ from medusa.tools.client.async_client import AsyncMedusaClient, Change, Correcte
 async def keyed_stream(
     client: AsyncMedusaClient, place: Place, path: str = "s", **options: object
 ) -> str:
-    """A stream of `schema_of` whose key is its time. Every member may read it, unless `readers`
-    says another."""
+    """Create a stream of `schema_of` whose key is its time. Every member may read it, unless
+    `readers` names others."""
     schema = msgspec.structs.replace(schema_of(place.participant, "keyed"), key=("t",))
     await client.create_schema(schema)
     name = place.name(path)
@@ -72,7 +72,7 @@ def logged(place: Place, path: str, variant: str = "") -> pa.Table:
 
 
 class Told:
-    """A stream as a client knows it that applies every change."""
+    """A stream as it appears to a client that applies every change."""
 
     def __init__(self) -> None:
         self.tuples: Counter[tuple[object, ...]] = Counter()

@@ -36,15 +36,15 @@ from medusa.engine.streams.source.sources import journal_folders, open_sources
 from medusa.overlay.errors import StorageFullError
 
 NOW = 1_700_000_000.0
-"""Seconds: long after all tuples, so that the clock holds no writer."""
+"""Seconds, long after all tuples, so that no writer is ahead of the clock."""
 
 CONFIG = SourceConfig(slack_us=SLACK_US, segment_bytes=3072, replicated=True)
 
 REOPENED = "reopened"
-"""In `Cluster.order`, with the term."""
+"""The mark of a reopening in `Cluster.order`, with the term."""
 
 WRITERS = {"p": Writer("client"), "q": Writer("client", "utah.edu"), "ender": Writer("ender")}
-"""Two participants' clients, of one name."""
+"""Two clients with one name, of two participants."""
 
 
 class Peer:
@@ -102,7 +102,7 @@ class Peer:
         self.leader.replica.lead(term_number)
 
     def follow(self, other: Leader, limit: int) -> None:
-        """Take one part of the leader's journal that ours lacks."""
+        """Copy one part of the leader's journal that this peer lacks."""
         at = self.leader.source.journal.position
         if at < other.source.journal.position:
             part = other.source.journal.read(at, limit)
@@ -110,8 +110,8 @@ class Peer:
             self.leader.replica.follow(*part)
 
     async def join(self, other: Peer, broken: int) -> None:
-        """Bring the peer up to date. broken: the peer dies after so many epochs, and tries
-        again."""
+        """Bring the peer up to date. broken: the number of epochs after which the peer dies and
+        tries again."""
         leader = other.leader
         at = _continues(self.has(), leader.source)
         if currently_in_test_context():
@@ -186,12 +186,13 @@ def contents(log: StreamLog) -> pa.Table:
 
 
 class Cluster:
-    """Three peers, one of them home, another its replica; and two clients, of every other act.
+    """Three peers, of which one is home and another its replica; and two clients that make the acts
+    in turn.
 
     Attributes:
-        order: which acts are in the home's journal, by client and number; and where the stream
-            went on although it had ended.
-        answers: what was missed, of those that were acknowledged.
+        order: the acts in the home's journal, by client and number, and the places where the ended
+            stream was reopened.
+        answers: for each acknowledged act, the revisions that found no tuple.
     """
 
     def __init__(
@@ -214,8 +215,8 @@ class Cluster:
         await self.fail_over(0)
 
     async def fail_over(self, how: int) -> None:
-        """Let one of the two live peers lead, with the other or the third. how: which, and when it
-        breaks."""
+        """Let one of the two live peers lead, with the other or the third. how: selects the peer,
+        and when the catching up breaks."""
         self._stand_down()
         members = [self.leader, self.replica]
         leader = members.pop(how % 2)
@@ -225,8 +226,9 @@ class Cluster:
         await self._go_on(leader, other, how // 2)
 
     async def reopen(self, how: int) -> None:
-        """Let the leader reopen the ended stream, with one of the others. how: which one, and when
-        it breaks; or the replica takes over, with or without knowing of the reopening."""
+        """Let the leader reopen the ended stream, with one of the other peers. how: selects the
+        peer, and when the catching up breaks; or the replica takes over, with or without knowing of
+        the reopening."""
         if not self.leader.leader.logs.have_end:
             return
         self._stand_down()
@@ -283,7 +285,7 @@ class Cluster:
             return
         ended = self.leader.leader.boundary == END and (client, number) not in self.order
         if self.acts[client][number].revised and ended:
-            return  # it is refused
+            return  # the reopening is refused
         posted = await self._post(self.acts[client][number], number + 1, client)
         assert posted.duplicate == ((client, number) in self.order)
         if not posted.duplicate:
@@ -362,7 +364,7 @@ class Cluster:
                     await self.finish()
                     return
         await self.ship_all()
-        for (client, number), missed in self.answers.items():  # again: nothing happens
+        for (client, number), missed in self.answers.items():  # posting again changes nothing
             posted = await self._post(self.acts[client][number], number + 1, client)
             assert (posted.duplicate, list(posted.missed)) == (True, missed)
         await self.end()
@@ -385,8 +387,8 @@ class Cluster:
 
 
 class EndingModel(Model):
-    """The stream may also end, and be reopened: from the greatest boundary that was ever
-    promised."""
+    """The stream may also end, and be reopened: it then continues from the greatest promised
+    boundary."""
 
     ended_at = -(2**63)
 

@@ -106,13 +106,13 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
     async with home_in(tmp_path) as leader:
         poster = Poster(leader)
         await poster.post((10, "a", 1, 1), (20, "a", 1, 2), (20, "a", 2, 3), (30, "a", None, 4))
-        for _ in range(2):  # whether they wait in memory or are in the log
+        for _ in range(2):  # whether the tuples wait in memory or are in the log
             await poster.post(boundary=40)
             await leader.advance(1.0)
         posted = await poster.revise(
             gone("a", 1), gone("a", 1), gone("a", 1), gone("a", None), gone("b", 1)
         )
-        assert (posted.rows, posted.missed) == (2, (2, 3, 4))  # a null is like no other
+        assert (posted.rows, posted.missed) == (2, (2, 3, 4))  # a null key matches no other key
         again = await poster.revise(gone("a", 1), again=True)
         assert (again.duplicate, again.missed) == (True, (2, 3, 4))
         moved = await poster.revise(replaced(25, "a", 2, 5))
@@ -265,7 +265,8 @@ async def test_deletions_alone_whatever_the_time_is(
     async with home_in(tmp_path, schema) as leader:
         poster = Poster(leader, schema)
         await poster.post(*((at, name, 1, 0) for at, name in zip(times, "abc", strict=True)))
-        for at, name, upto in zip(times, "ab", (800, 900), strict=False):  # waiting, logged
+        # one tuple waits, one is in the log
+        for at, name, upto in zip(times, "ab", (800, 900), strict=False):
             posted = await poster.revise(("DELETION", at, name, 1, None))
             assert (posted.rows, posted.missed) == (1, ())
             await poster.post(boundary=upto)

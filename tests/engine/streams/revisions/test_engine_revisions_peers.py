@@ -165,7 +165,7 @@ async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> N
         assert told.tuples == Counter([window_of(0, 2, 10)])
         changes = logged(utah, "sums/revisions")
         assert changes.column("stime").to_pylist() == [99, 99, 101, 101]
-    # the same posts again: nothing happens, and what was missed is said again
+    # posting the same posts again changes nothing, and the answer repeats what was missed
     client = await cluster.open(mit.client(producer="me"))
     await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
     assert await client.post_revisions(stream, deletions([10, 11])) == [1]
@@ -241,8 +241,8 @@ async def cluster_of(folder: Path) -> AsyncIterator[tuple[Cluster, list[Place]]]
 
 
 async def some_revisions(client: AsyncMedusaClient, stream: str, at: int) -> None:
-    """Return tuples of value 1 at every tenth of the hundred before `at`, of which two are
-    revised."""
+    """Post tuples of value 1 at every tenth of the hundred microseconds before `at`, and revise two
+    of them."""
     times = range(at - 100, at, 10)
     await client.post_event(stream, rows((time, 1) for time in times), boundary=at - 5)
     await client.flush()

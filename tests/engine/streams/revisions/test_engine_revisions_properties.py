@@ -183,7 +183,7 @@ def _plain(schema: pa.Schema) -> pa.Schema:
 
 @dataclass(frozen=True)
 class Schedule:
-    """When leaders and tasks make progress: these after each act; -1: all restart."""
+    """When leaders and tasks make progress: the listed ones after each act; -1: all restart."""
 
     moves: list[list[int]]
     epoch_rows: int
@@ -227,7 +227,7 @@ def test_any_query(query: Query, done: list[Act], first: Schedule, second: Sched
 @st.composite
 def dense_acts(draw: st.DrawFn, back: int = 5) -> list[Act]:
     """Draw tuples of few keys close together, a boundary that follows them, and revisions
-    throughout. back: how far behind they may come."""
+    throughout. back: how far revisions may reach back."""
     found: list[Act] = []
     for now in range(0, 60, 10):
         payload = st.fixed_dictionaries(
@@ -286,7 +286,7 @@ def check(
     logs, tasks = trio.run(carried_out, query, done, first, models, reach)
 
     def since(name: str) -> int:
-        """Tuples before that need not exist."""
+        """Return the time before which the log need not have tuples."""
         of = [name, revisions_name(name), *SCHEMAS, *map(revisions_name, SCHEMAS)]
         times = [time for n in of if n in logs for time in logs[n].column("stime").to_pylist()]
         return max(times, default=0) - reach.history_us

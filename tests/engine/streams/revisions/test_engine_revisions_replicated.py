@@ -49,8 +49,9 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
-@example(7_099_542_953_069_151, 37)  # a peer had cut late tuples that the next leader had not yet
-@example(5908, 5)  # what was found depended on when retention had run
+# a peer had cut off late tuples that the next leader did not have yet
+@example(7_099_542_953_069_151, 37)
+@example(5908, 5)  # the found tuples depended on when retention had run
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_dense_revisions(seed: int, history_us: int) -> None:
     """All revisions are drawn at once: in Hypothesis' own draws, a leader fails before many tuples
@@ -175,6 +176,6 @@ async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> 
         await cluster._post(gone(510, 400), 2)
     posted = await cluster._post(gone(510), 2)
     assert posted.missed == ()
-    await cluster._post(act(1600, promise=1600), 3)  # now that is behind the history
+    await cluster._post(act(1600, promise=1600), 3)  # that time is now behind the history
     assert (await cluster._post(gone(510, 400), 4)).missed == (0, 1)
     await peer.close()

@@ -27,7 +27,7 @@ from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import UnavailableError
 
 WEIGHTS = [4] * 5 + [3] * 2 + [4] * 2 + [4] * 3 + [2] * 2 + [3, 6]
-"""Of what `Cluster.do` does: the end, and reopening, are the last two."""
+"""The weights of the steps of `Cluster.do`: the last two are the end and the reopening."""
 
 
 def drawn_steps(rng: Random) -> list[tuple[int, int]]:
@@ -40,7 +40,7 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
 )
-@example(64442, 44)  # an end of no tuples is taken off, and the leader's log begins later
+@example(64442, 44)  # the end of an empty stream is taken off, and the leader's log begins later
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
     rng = Random(seed)
@@ -48,8 +48,8 @@ def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
 
 
 async def ended(folder: Path, *acts: Act) -> Cluster:
-    """Return a stream whose leader has its end in the log, and whose replica has it in the journal
-    alone."""
+    """Return a stream whose leader has its end in the log, and whose replica has the end in the
+    journal alone."""
     cluster = Cluster(folder, [], HISTORY_US)
     await cluster.found()
     cluster.acts["p"] = list(acts)
@@ -139,7 +139,7 @@ async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
     await cluster.tell()
     away = cluster.replica
     await to_the_end(away)
-    await cluster.reopen(2 + 3)  # with the third, not with it
+    await cluster.reopen(2 + 3)  # with the third peer, not with the replica
     assert cluster.third is away
     cluster.acts["p"].append(act(30, 40))
     await cluster.post(0)
