@@ -27,11 +27,13 @@ from medusa.testnet.kit.command import Scenario, json_option, keep_option, numbe
 @keep_option
 def intrusion_shared(as_json: bool, **given: object) -> None:
     """Detect intrusions at two participants with the list of a third: no participant sees another's
-    rows. Creates the scripts of examples/intrusion at three peers. Each laboratory joins its
-    connections with the list and looks for beacons, at its own peer; the third merges their
-    results. Compares all answers with plain Python's over all rows, has each participant ask for
-    the streams of the others in every way, and changes the list in the middle. Exits with 1 when an
-    answer differs or a participant gets rows that it may not read, with 2 when something failed.
+    rows.
+
+    Creates the scripts of examples/intrusion at three peers. Each laboratory joins its connections
+    with the list and looks for beacons, at its own peer; the third merges their results. Compares
+    all answers with plain Python's over all rows, has each participant ask for the streams of the
+    others in every way, and changes the list in the middle. Exits with 1 when an answer differs or
+    a participant gets rows that it may not read, with 2 when something failed.
     """
     # late: --help and a mistyped option do not need it
     from medusa.testnet.kit.stages import Stages

@@ -33,21 +33,6 @@ def test_a_bad_trace_is_one_line(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--peers", "1"), "--peers"),
-        (("--speed", "fast"), "'max', or seconds of trace per second"),
-        (("--speed", "-1"), "'max', or"),
-        (("--speed", "nan"), "'max', or"),
-    ],
-)
-def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert said in result.output
-
-
 def test_speeds() -> None:
     speed = SpeedType()
     assert speed.convert("max", None, None) is None

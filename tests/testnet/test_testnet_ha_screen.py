@@ -205,12 +205,6 @@ def test_the_json_and_the_exit_code(lost: int, code: int, monkeypatch: pytest.Mo
     assert [check["good"] for check in told["checks"]].count(False) == lost
 
 
-def test_a_mode_that_cannot_promise_that_is_said_before_anything_starts() -> None:
-    ended = CliRunner().invoke(ha_command, ["--mode", "amnesia", "--recovery", "precise"])
-    assert ended.exit_code == 2
-    assert "amnesia promises no more than gap" in ended.stderr
-
-
 async def test_what_fails_in_one_run_is_its_result_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

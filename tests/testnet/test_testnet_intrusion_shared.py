@@ -8,15 +8,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import interpreting_peer
 import msgspec
 import pyarrow.parquet as pq
 import pytest
 import trio
-from click.testing import CliRunner
 from deadline import DEADLINE_S
+from scenario_commands import json_of
 from screens import text_of, words_of
 from shared_intrusion_traces import TRACED, traces_in
 
@@ -26,7 +25,6 @@ from medusa.engine.objects.query import streams_read, streams_written
 from medusa.engine.objects.readers import Readers
 from medusa.engine.reading import read_draft
 from medusa.engine.tasks.network import Network
-from medusa.testnet.command import main
 from medusa.testnet.kit.answers import tuples_in
 from medusa.testnet.kit.peers import Launch
 from medusa.testnet.kit.stages import Stages
@@ -231,7 +229,7 @@ async def test_recorded_connections_of_the_laboratories(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.spark
 def test_the_command_with_spark() -> None:
-    check(msgspec.convert(run("--seed", "1"), Result))
+    check(msgspec.convert(json_of("intrusion-shared", "--seed", "1"), Result))
 
 
 @pytest.mark.soak
@@ -242,30 +240,11 @@ def test_real_traces_with_spark() -> None:
     files = [data / f"{name}.parquet" for name in ("wrccdc_a", "wrccdc_b")]
     if not all(file.exists() for file in files):
         pytest.skip("the traces are not here")
-    found = msgspec.convert(run(*(f"--conns={file}" for file in files)), Result)
+    found = msgspec.convert(
+        json_of("intrusion-shared", *(f"--conns={file}" for file in files)), Result
+    )
     assert found.good
     assert [each.connections for each in found.found] == [24_993, 45_982]
-
-
-def run(*arguments: str) -> dict[str, Any]:
-    ended = CliRunner().invoke(main, ["intrusion-shared", "--json", *arguments])
-    assert ended.exit_code == 0, ended.output
-    found: dict[str, Any] = msgspec.json.decode(ended.stdout)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--conns", "a.csv"), "give 2 files, one for each laboratory"),
-        (("--connections", "0"), "--connections"),
-        (("--conns", "no.csv", "--conns", "no.csv"), "no.csv: after row 0: No such file"),
-    ],
-)
-def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
-    ended = CliRunner().invoke(main, ["intrusion-shared", *arguments])
-    assert ended.exit_code == 2
-    assert said in ended.output
 
 
 # -- the figures -----------------------------------------------------------------------------------

@@ -59,13 +59,3 @@ def test_answers_are_exact_though_load_moves_while_it_is_split(tmp_path: Path) -
     assert result["faults"] == []
     assert result["moves_while_split"]
     assert result["receipts"]
-
-
-def test_a_split_takes_three_peers_and_no_kills(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from medusa.testnet.command import main; main()", "intrusion"]
-    for options in (["--peers", "2"], ["--kills", "2"]):
-        done = subprocess.run(
-            [*command, "--split", "5", *options], capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 2
-        assert "--split takes 3 peers at least, and no --kills" in done.stderr

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
-from msgspec import json
+from scenario_commands import json_of
 from screens import text_of
 
-from medusa.testnet.command import main
 from medusa.testnet.linear_road import rating
 from medusa.testnet.linear_road.figure import figure_answers, sightings
 from medusa.testnet.linear_road.generate import Road, Traffic, whole
@@ -24,17 +22,10 @@ SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
 """A world with little traffic, but enough of it for tolls, and with an accident."""
 
 
-def run(*arguments: str) -> dict[str, Any]:
-    ended = CliRunner().invoke(main, ["linear-road", "--json", *arguments])
-    assert ended.exit_code == 0, ended.output
-    found: dict[str, Any] = json.decode(ended.stdout)
-    return found
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_cars_are_told_what_the_validator_says() -> None:
-    found = run(*SMALL)
+    found = json_of("linear-road", *SMALL)
     outcomes = {each["query"]: each for each in found["outcomes"]}
     assert list(outcomes) == [
         *("tolls", "alerts", "balances", "expenditures"),
@@ -48,7 +39,9 @@ def test_cars_are_told_what_the_validator_says() -> None:
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_accidents_are_told_on_several_expressways() -> None:
-    found = run("--minutes", "40", "--cars-per-minute", "800", "--xways", "2", "--seed", "3")
+    found = json_of(
+        "linear-road", "--minutes", "40", "--cars-per-minute", "800", "--xways", "2", "--seed", "3"
+    )
     assert all(each["exact"] for each in found["outcomes"]), found
     assert all(each["rows"] for each in found["outcomes"])
 
@@ -57,7 +50,8 @@ def test_accidents_are_told_on_several_expressways() -> None:
 @pytest.mark.usefixtures("own_spark")
 def test_the_rating_is_of_exact_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rating, "PROFILE", "edge")  # a profile in which traffic starts sooner
-    found = run(
+    found = json_of(
+        "linear-road",
         *("--rating", "--live-seconds", "3"),
         *("--minutes", "2", "--cars-per-minute", "100", "--xways", "1"),
     )
@@ -71,14 +65,6 @@ def test_the_rating_is_of_exact_answers(monkeypatch: pytest.MonkeyPatch) -> None
         all(drive["delays"][name]["most_s"] <= 5 for name in ("tolls", "alerts", "balances"))
         and drive["delays"]["expenditures"]["most_s"] <= 10
     )
-
-
-def test_the_live_seconds_are_a_part() -> None:
-    ended = CliRunner().invoke(
-        main, ["linear-road", "--rating", "--minutes", "2", "--live-seconds", "120"]
-    )
-    assert ended.exit_code == 2
-    assert "--live-seconds 120 is not less than --minutes 2" in ended.output
 
 
 def test_delays_count_from_the_time_of_the_report() -> None:

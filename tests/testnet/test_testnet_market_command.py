@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
-from msgspec import json
+from scenario_commands import exact_rows
 
 from medusa.testnet.command import main
 from medusa.testnet.market.tables import TIME
@@ -19,15 +19,6 @@ TAQ: Final = (
     Path(__file__).parents[2].parent / "shared" / "data" / "taq_trades_multi_2014-09-17.parquet"
 )
 ANSWERS: Final = ("vwap", "bars", "together", "quoted", "best", "crossed")
-
-
-def exact_rows(*arguments: str) -> dict[str, int]:
-    """Return the rows of each answer of a run; all answers must be exact."""
-    ended = CliRunner().invoke(main, ["market", "--json", *arguments])
-    assert ended.exit_code == 0, ended.output
-    outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
-    assert all(each["exact"] for each in outcomes), outcomes
-    return {each["query"]: each["rows"] for each in outcomes}
 
 
 def taq_file(path: Path, *, days: int) -> Path:
@@ -41,7 +32,7 @@ def taq_file(path: Path, *, days: int) -> Path:
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_a_generated_market_is_answered_exactly() -> None:
-    rows = exact_rows("--minutes", "10", "--seed", "2")
+    rows = exact_rows("market", "--minutes", "10", "--seed", "2")
     assert tuple(rows) == ANSWERS
     assert rows["vwap"] == rows["bars"] == 5 * 10
     assert rows["quoted"] == rows["best"] > 500
@@ -54,7 +45,7 @@ def test_a_generated_market_is_answered_exactly() -> None:
 def test_a_real_day_is_answered_exactly() -> None:
     if not TAQ.exists():
         pytest.skip("taq_trades_multi_2014-09-17: the trades are not here")
-    rows = exact_rows("--trades", str(TAQ), "--quotes-per-minute", "20")
+    rows = exact_rows("market", "--trades", str(TAQ), "--quotes-per-minute", "20")
     assert rows["quoted"] == 43_581
     assert rows["bars"] == 3 * 390
     assert min(rows.values()) > 10
@@ -66,29 +57,12 @@ def test_a_real_day_is_answered_exactly() -> None:
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_busy_day_is_answered_exactly(seed: int) -> None:
     rows = exact_rows(
+        "market",
         *("--minutes", "390", "--seed", str(seed)),
         *("--trades-per-minute", "300", "--quotes-per-minute", "300"),
     )
     assert rows["quoted"] > 500_000
     assert rows["bars"] == 5 * 390
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--minutes", "391"), "--minutes"),
-        (("--quotes-per-minute", "0.5"), "--quotes-per-minute"),
-        (("--trades", "nowhere.parquet"), "nowhere.parquet"),
-        (
-            ("--minutes", "390", "--quotes-per-minute", "5000"),
-            "are about 19,539,000 trades and quotes, more than 5,000,000: give fewer",
-        ),
-    ],
-)
-def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
-    ended = CliRunner().invoke(main, ["market", *arguments])
-    assert ended.exit_code == 2
-    assert said in ended.output
 
 
 def test_a_bad_file_is_named(tmp_path: Path) -> None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from click.testing import CliRunner
-from msgspec import json
+from scenario_commands import json_of
 
-from medusa.testnet.command import main
 from medusa.testnet.nexmark.oracle import QUERIES
 from medusa.testnet.nexmark.scripts import CHANGES, script
 
@@ -19,17 +17,10 @@ RUNNING: Final = (
 """The queries that Medusa's language can express: all but q6, which Flink refuses, too."""
 
 
-def run(*arguments: str) -> dict[str, Any]:
-    ended = CliRunner().invoke(main, ["nexmark", "--json", *arguments])
-    assert ended.exit_code == 0, ended.output
-    found: dict[str, Any] = json.decode(ended.stdout)
-    return found
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_a_few_queries_are_exact_and_one_is_refused_with_its_reason() -> None:
-    found = run("--events", "1500", "--rate", "60", "--queries", "q1,q3,q6")
+    found = json_of("nexmark", "--events", "1500", "--rate", "60", "--queries", "q1,q3,q6")
     outcomes = {each["query"]: each for each in found["outcomes"]}
     assert list(outcomes) == ["q1", "q3", "q6"]
     assert "OVER is for streams, at line 12, column 5" in outcomes["q6"].pop("refused")
@@ -47,25 +38,10 @@ def test_a_few_queries_are_exact_and_one_is_refused_with_its_reason() -> None:
 @pytest.mark.usefixtures("own_spark")
 @pytest.mark.parametrize(("events", "rate"), [(300_000, 10_000), (60_000, 600)])
 def test_all_queries_are_exact(events: int, rate: int) -> None:
-    found = run("--events", str(events), "--rate", str(rate), "--seed", "2")
+    found = json_of("nexmark", "--events", str(events), "--rate", str(rate), "--seed", "2")
     exact = [each["query"] for each in found["outcomes"] if each["exact"]]
     assert set(exact) >= set(RUNNING)
     assert all(each["exact"] or each["refused"] for each in found["outcomes"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--queries", "q0,q23"), "'q23': the queries are q0 to q22"),
-        (("--events", "0"), "--events"),
-        (("--profile", "fast"), "'fast' is not one of 'edge', 'throughput'"),
-        (("--events", "7201", "--rate", "2"), "longer than the 3600 s that joins keep"),
-    ],
-)
-def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
-    ended = CliRunner().invoke(main, ["nexmark", *arguments])
-    assert ended.exit_code == 2
-    assert said in ended.output
 
 
 def test_scripts_change_nothing_but_what_is_listed() -> None:

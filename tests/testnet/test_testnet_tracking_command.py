@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import pytest
-from click.testing import CliRunner
-from msgspec import json
+from scenario_commands import exact_rows
 
-from medusa.testnet.command import main
 from medusa.testnet.tracking.workload import QUERIES, Options, appendix, tracking_workload
 
 SCHEMA: Final = (
@@ -30,19 +28,10 @@ QUERY: Final = (
 """The strings of sections 6.1 and 6.3 of the paper, line by line."""
 
 
-def exact_rows(*arguments: str) -> dict[str, int]:
-    """Return the rows of each answer of a run; all answers must be exact."""
-    ended = CliRunner().invoke(main, ["tracking", "--json", *arguments])
-    assert ended.exit_code == 0, ended.output
-    outcomes: list[dict[str, Any]] = json.decode(ended.stdout)["outcomes"]
-    assert all(each["exact"] for each in outcomes), outcomes
-    return {each["query"]: each["rows"] for each in outcomes}
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
 def test_mr_x_and_all_alarms_are_found() -> None:
-    rows = exact_rows("--persons", "30", "--hours", "1.2", "--seed", "2")
+    rows = exact_rows("tracking", "--persons", "30", "--hours", "1.2", "--seed", "2")
     assert tuple(rows) == ("locator/MrX", "strays", "alarms")
     assert rows["locator/MrX"] > 100
     assert rows["strays"] > rows["alarms"] > 20
@@ -54,7 +43,7 @@ def test_mr_x_and_all_alarms_are_found() -> None:
 @pytest.mark.parametrize("seed", [3, 4])
 def test_a_whole_day_of_many_persons(seed: int) -> None:
     rows = exact_rows(
-        *("--persons", "200", "--buildings", "5", "--hours", "16", "--seed", str(seed))
+        "tracking", *("--persons", "200", "--buildings", "5", "--hours", "16", "--seed", str(seed))
     )
     assert rows["strays"] > rows["alarms"] > 2_000
 
@@ -70,17 +59,3 @@ def test_streams_of_the_appendix_have_its_fields() -> None:
     tables = tracking_workload(Options(1, persons=5, hours=0.1)).tables
     assert tables["locator/people"].column_names == ["person_name", "person_id"]
     assert tables["locator/people"].num_rows == tables["sightings"].num_rows > 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--hours", "0"), "--hours"),
-        (("--persons", "1"), "--persons"),
-        (("--persons", "10000", "--hours", "1"), "about 10,000,000 times, more than 5,000,000"),
-    ],
-)
-def test_bad_options(arguments: tuple[str, ...], said: str) -> None:
-    ended = CliRunner().invoke(main, ["tracking", *arguments])
-    assert ended.exit_code == 2
-    assert said in ended.output
