@@ -85,7 +85,7 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
                 first = asyncio.FIRST_COMPLETED
                 await asyncio.wait(under_way, timeout=left_s, return_when=first)
                 for task in [task for task in under_way if task.done()]:
-                    self._heard(under_way.pop(task), task.result())
+                    self._received(under_way.pop(task), task.result())
         finally:
             for task in under_way:
                 task.cancel()
@@ -99,11 +99,11 @@ class _Crawl(SpiderCrawl):  # type: ignore[misc]
     def _done(self) -> bool:
         return self.enough is not None and bool(self.values) and self.nearest.speaks(self.enough)
 
-    def _heard(self, node: Node, reply: wire.Reply | None) -> None:
+    def _received(self, node: Node, reply: wire.Reply | None) -> None:
         if not isinstance(reply, wire.Found):
             self.nearest.lost(node)
             return
-        self.nearest.heard(node)
+        self.nearest.note_answer(node)
         self.values.update(reply.values)
         strangers = [n for n in reply.nodes if n != self.own and self.me.reachable(n)]
         self.nearest.push([Node(n) for n in strangers])
@@ -153,7 +153,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             return
         match frame.message:
             case wire.Ping() | wire.Store() | wire.FindNode() | wire.FindValue() as question:
-                self._hear(peer_id)
+                self._note_alive(peer_id)
                 reply = self._answer(peer_id, question)
                 self._wire.send(address, wire.encode_reply(frame.call, reply))
             case wire.Pong() | wire.Stored() | wire.Found() as reply:
@@ -238,7 +238,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             if timer is not None:
                 timer.cancel()
         if reply is not None:
-            self._hear(node.id)
+            self._note_alive(node.id)
             return reply
         self._shunned[node.id] = self._loop.time() + self.config.shun_s
         self.router.remove_contact(node)
@@ -277,7 +277,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
 
     # -- neighbours ---------------------------------------------------------------------------
 
-    def _hear(self, peer_id: PeerId) -> None:
+    def _note_alive(self, peer_id: PeerId) -> None:
         """Note a sign of life, signed by that peer."""
         self._shunned.pop(peer_id, None)
         node = Node(peer_id)

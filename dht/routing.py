@@ -104,7 +104,7 @@ class Shortlist(NodeHeap):  # type: ignore[misc]
         often = self._asked[participant] >= MOST_ASKED * self.maxsize
         return not often and silent <= max(self._share, spoke)
 
-    def heard(self, node: Node) -> None:
+    def note_answer(self, node: Node) -> None:
         """The node has answered."""
         self._answered.add(node.id)
         self._spoke[self._participant_of(node)] += 1

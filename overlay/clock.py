@@ -175,7 +175,7 @@ class Clock:
                 what = f"{both}: one of the two is wrong"
                 yield Trouble(Reason.CLOCK, f"the clock of {participant}", what, MEND_OF_TWO)
 
-    def hear(self, participant: str, theirs: float) -> None:
+    def receive(self, participant: str, theirs: float) -> None:
         """Take in the time, in seconds since the epoch, that a peer of that participant sends."""
         if not math.isfinite(theirs):
             return

@@ -104,7 +104,7 @@ class Events:
         """
         cause = bound_fields().get("cause") or self.new_cause()
         fields = Fields(cause=cause)
-        self._write("error", f"{text}: {_told(error)}", error, fields, sys._getframe(1))
+        self._write("error", f"{text}: {_in_words(error)}", error, fields, sys._getframe(1))
         return cause
 
     def why(self, cause: str) -> str:
@@ -150,9 +150,9 @@ class Events:
             del self._events[next(iter(self._events))]
 
 
-def _told(error: BaseException) -> str:
+def _in_words(error: BaseException) -> str:
     """The text of a bug's exception; of a group, the text of each."""
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
-        return "; ".join(_told(part) for part in group.exceptions)
+        return "; ".join(_in_words(part) for part in group.exceptions)
     return repr(error)

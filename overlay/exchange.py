@@ -151,12 +151,12 @@ class Clocks:
         shows: the reading of this machine's clock, which the peer may not believe. It is the time
             that others receive: if all clocks were set at once, no peer would otherwise ever
             believe the others.
-        heard: called with the reading of another participant's machine.
+        received: called with the reading of another participant's machine.
     """
 
     clock: Callable[[], float] = wall_clock
     shows: Callable[[], float] = wall_clock
-    heard: Callable[[str, float], None] = lambda _participant, _now: None
+    received: Callable[[str, float], None] = lambda _participant, _now: None
 
 
 class Exchanger:
@@ -181,7 +181,7 @@ class Exchanger:
         self._events = events
         self._learned = learned
         clocks = clocks or Clocks()
-        self._heard = clocks.heard
+        self._received = clocks.received
         self._shows = clocks.shows
         self._clock = clocks.clock
         self._rng = rng or random.SystemRandom()
@@ -351,7 +351,7 @@ class Exchanger:
 
     def _compare(self, participant: str, now: float | None) -> None:
         if now is not None:
-            self._heard(participant, now)
+            self._received(participant, now)
 
 
 def _news(changes: Iterable[Change]) -> int:

@@ -446,7 +446,7 @@ class Service:
             except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
                 method = self._methods.get(duplex.method)
                 level: Level = "debug" if method and method.often_refused else "warning"
-                told = _told(caller, duplex.method[:MAX_METHOD], error, events, refusal=level)
+                told = _error_for(caller, duplex.method[:MAX_METHOD], error, events, refusal=level)
                 duplex.fail(told)
             duplex.abandon()
 
@@ -489,7 +489,7 @@ def _too_long(method: str, size: int, body_size: int) -> str:
     )
 
 
-def _told(
+def _error_for(
     caller: Caller, method: str, error: Exception, events: Events, *, refusal: Level
 ) -> MedusaError:
     """The error that the caller gets for an exception of a handler: the first error of a group;

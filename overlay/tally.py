@@ -59,7 +59,7 @@ class Tally:
 
     def is_changed_by(self, change: PolicyVersion) -> bool:
         """Whether enough members that may sign this change of the policy have signed it."""
-        signers = self._heard(change.digest)
+        signers = self._signers_of(change.digest)
         return self.policy.policy.of_changes.is_met(self.words.names(signers))
 
     def admits(self, member: Member) -> bool:
@@ -69,7 +69,7 @@ class Tally:
             member.digest not in self.withdrawn
             and (policy.digest == self.policy.digest or member.digest in self.policy.kept)
             and policy.policy.is_met(
-                self.words.names(self._heard(member.digest)), member.participant
+                self.words.names(self._signers_of(member.digest)), member.participant
             )
         )
 
@@ -106,7 +106,7 @@ class Tally:
             grew = len(self.counted) + len(self.entered) > before
         return self
 
-    def _heard(self, subject: bytes) -> set[bytes]:
+    def _signers_of(self, subject: bytes) -> set[bytes]:
         """The members whose signature under the statement counts."""
         return {s for s in self.words.signers.get(subject, ()) if self._counts(s, subject)}
 

@@ -160,16 +160,16 @@ class Brain:
                 why = "there is no such contract in force between us"
                 effects.append(refusal(event.peer, message, why))
                 return
-            self._hear(state)
+            self._note_alive(state)
             self._taker.receive(state, message, now, effects)
         elif isinstance(message, Answer):
             for key, state in self.partners.items():
                 if key[0] == event.peer:
-                    self._hear(state)
+                    self._note_alive(state)
                     if self._shedder.answered(key, message, now, effects):
                         self._taker.pass_on(self.partners, effects)
 
-    def _hear(self, state: PartnerState) -> None:
+    def _note_alive(self, state: PartnerState) -> None:
         """A message of a partner arrived, so it is alive."""
         if state.broken:
             state.welcome()

@@ -137,7 +137,7 @@ class QueryCalls:
         if existing is not None:
             if how := queries_differ(existing.value.query, query):
                 raise ConflictError(f"{name} exists and differs ({how}): delete it first or rename")
-            return await self._told(existing.value)
+            return await self._answer(existing.value)
         self._check_secondary(query)
         inputs = await self.lifecycle.creation.inputs(query, found)
         await self.locator.check_history_range(query, inputs)
@@ -147,9 +147,9 @@ class QueryCalls:
             for stream, readers in query.readers
             for remark in self.ours.strangers(stream, Alteration(readers=readers))
         ]
-        return await self._told(entry, remarks)
+        return await self._answer(entry, remarks)
 
-    async def _told(self, entry: QueryEntry, remarks: Iterable[str] = ()) -> Created:
+    async def _answer(self, entry: QueryEntry, remarks: Iterable[str] = ()) -> Created:
         readers = await self.ours.readers(entry.results)
         return Created((entry.query.name, *entry.results), tuple(remarks), readers)
 

@@ -170,8 +170,8 @@ class FlowCalls:
             await state.released(upto)
             await self._note_end(caller, state, upto, request.subscriber)
 
-        async def until_let_go() -> None:
-            await reader.let_go.wait()
+        async def until_released() -> None:
+            await reader.released.wait()
             raise NotRetainedError(f"{state.name}: you are waited for no longer: {reader.why}")
 
         cursor = cursor_for(state, after, request.tentative, whole=caller.peer_id is not None)
@@ -179,7 +179,7 @@ class FlowCalls:
         async with holding as reader:
             feed = Feed(cursor, END, released, reader.acknowledge, reader.boundary, shares)
             with _over_for_now(state.name):
-                await feed.serve(duplex, until_let_go, *ends)
+                await feed.serve(duplex, until_released, *ends)
 
     async def receive_events(
         self, caller: Caller, request: ReceiveEvents, _: bytes

@@ -184,7 +184,7 @@ def _state(running: QueryCopy, secondary_state: SecondaryState) -> str:
     availability = running.stored.availability
     if not running.stored.term.secondary:
         return "alone"
-    if secondary_state.told is None:
+    if secondary_state.sent is None:
         ready = False
     elif availability.mode in {Mode.UPSTREAM_BACKUP, Mode.AMNESIA}:
         ready = True

@@ -69,7 +69,7 @@ def for_members(
     )
 
 
-def heard(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
+def vouched(said: PeerStatus, known: PeerStatus, *, own: bool) -> PeerStatus:
     """A received status; fields for which its sender cannot vouch are replaced or removed.
 
     Args:
@@ -148,7 +148,7 @@ class StatusCalls:
                     said = await connection.call("peer_status", Status(), PeerStatus)
                 who = connection.remote.participant
                 known, own = self._known(peer, who), who == self.overlay.identity.participant
-                peers[peer] = heard(said, known, own=own)
+                peers[peer] = vouched(said, known, own=own)
             except DecodeError:
                 peers[peer] = msgspec.structs.replace(self._known(peer), state=NONSENSE)
             except (MedusaError, trio.TooSlowError):

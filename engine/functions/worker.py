@@ -98,7 +98,7 @@ def main() -> None:
         _limit_memory(start.memory_bytes)
         function = _load(start)
     except BaseException as error:  # noqa: BLE001 - whatever the file does as it is loaded
-        _answer(sink, FAILED, msgspec.json.encode(Failure(-1, _told(error))))
+        _answer(sink, FAILED, msgspec.json.encode(Failure(-1, _in_words(error))))
         return
     call = _Caller(function, start, kind, progress)
     _answer(sink, READY, b"")
@@ -108,7 +108,7 @@ def main() -> None:
             results = _serialised(call.results(batch.columns, batch.num_rows))
         except _RowError as error:
             _spare_memory(error.error)
-            _answer(sink, FAILED, msgspec.json.encode(Failure(error.row, _told(error.error))))
+            _answer(sink, FAILED, msgspec.json.encode(Failure(error.row, _in_words(error.error))))
         else:
             _answer(sink, RESULTS, results)
 
@@ -263,7 +263,7 @@ def _spare_memory(error: BaseException) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _told(error: BaseException) -> str:
+def _in_words(error: BaseException) -> str:
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - an error of the function's own kind

@@ -113,7 +113,7 @@ def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
     return msgspec.structs.replace(query, boxes=tuple(boxes.values()))
 
 
-def told(changes: Sequence[BoxChange]) -> str:
+def in_words(changes: Sequence[BoxChange]) -> str:
     """The boxes and parameters that the changes name, as text for people."""
     parts = (
         f"box {change.box[:64]!a}, {', '.join(name[:64] for name, _ in change.parameters[:8])}"

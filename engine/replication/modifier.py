@@ -30,7 +30,7 @@ import msgspec
 import trio
 
 from medusa.engine.functions.allowed import Functions
-from medusa.engine.language.modification import Modified, ModifyQuery, modified_query, told
+from medusa.engine.language.modification import Modified, ModifyQuery, in_words, modified_query
 from medusa.engine.objects.alteration import Alteration, altered
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.definitions import AlteredOutput
@@ -97,7 +97,7 @@ class _Plan:
         are left out, because its author knows no parameters."""
         if all(change.whole for change in self.wish.changes):
             return error
-        return type(error)(f"{told(self.wish.changes)}: {error}")
+        return type(error)(f"{in_words(self.wish.changes)}: {error}")
 
     def from_boundary(self, at: int) -> tuple[Task, ...]:
         """The tasks, with the new edition after that boundary."""
@@ -144,7 +144,7 @@ class Modifier:
             self._queries.shop.warm(plan.tasks)
         with suppress(MedusaError):  # otherwise it is published soon
             await running.publish(self._queries.announcements)
-        text = f"modified {running.name}: {told(wish.changes)}"
+        text = f"modified {running.name}: {in_words(wish.changes)}"
         self._events.note("info", f"{text}; counts after {boundary_in_words(since)}")
         return Modified(running.name, since)
 
@@ -242,7 +242,7 @@ class Modifier:
             if waiting.cancelled_caught or any(task.current.term.holder for task in placed):
                 raise UnavailableError(f"{running.name}: a task of it is being moved; try again")
             for task in placed:
-                await self._mover.teller.until_told(task)
+                await self._mover.teller.until_notified(task)
             if running.stored.availability.mode is not Mode.NONE:
                 await stack.enter_async_context(
                     self._primaries.secondary_state(running.name).talking

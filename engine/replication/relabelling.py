@@ -180,7 +180,7 @@ class Relabelling:
         for state in self._store.all():
             if state.role is Role.VIEW:
                 await self._try(partial(self._look_at_view, state, latest))
-            self._let_go(state)
+            self._release(state)
 
     async def _try(self, look: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -206,7 +206,7 @@ class Relabelling:
         await self._announcements.announce_altered([entry])
         await self._store.define(state, entry)
 
-    def _let_go(self, state: StreamState) -> None:
+    def _release(self, state: StreamState) -> None:
         """Drop the leases of subscribers that may not read it any more."""
         if state.role is Role.FOLLOWER:
             return
@@ -214,7 +214,7 @@ class Relabelling:
             if not self._readers.may_read(state.entry.stream, lease.holder):
                 why = f"{lease.holder} may not read it any more"
                 consumer = consumer_of(lease.subscriber)
-                self._subscriptions.let_go(state, consumer, lease.holder, why)
+                self._subscriptions.release(state, consumer, lease.holder, why)
 
 
 def _known(inputs: Mapping[str, StreamEntry], latest: Latest) -> dict[str, StreamEntry]:

@@ -143,9 +143,9 @@ class SparkExecutor:
         except MedusaError:
             raise
         except Exception as error:
-            raise InternalError(self._told_once(computation, error)) from error
+            raise InternalError(self._noted_once(computation, error)) from error
 
-    def _told_once(self, computation: SparkComputation, error: Exception) -> str:
+    def _noted_once(self, computation: SparkComputation, error: Exception) -> str:
         """The message of a bug: equal each time that the task meets the bug, and logged once."""
         met, text = computation.bug
         if met != repr(error):

@@ -303,7 +303,7 @@ async def open_overlay(
         peers,
         events=events,
         learned=learned.tell,
-        clocks=Clocks(clock, wall, clock.hear),
+        clocks=Clocks(clock, wall, clock.receive),
         rng=rng,
     )
     exchanger.register(service)

@@ -12,7 +12,7 @@ from medusa.overlay.errors import ConflictError
 
 _LEAST: Final = 10_000
 """The least port: lower ones belong to services, and this machine may start one."""
-_GIVEN_OUT: Final = 32_768
+_EPHEMERAL: Final = 32_768
 """The least port that Linux gives to outgoing connections by default."""
 _TRIES: Final = 100
 
@@ -24,7 +24,7 @@ def port_to_keep() -> int:
     Raises:
         ConflictError: there seems to be none.
     """
-    most = _least_given_out()
+    most = _least_ephemeral()
     if most < 2 * _LEAST:
         return 0
     draw = random.SystemRandom()
@@ -35,12 +35,12 @@ def port_to_keep() -> int:
     raise ConflictError(f"no port from {_LEAST} to {most} is free on this machine")
 
 
-def _least_given_out() -> int:
+def _least_ephemeral() -> int:
     try:
         text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-        return min(_GIVEN_OUT, int(text.split()[0]))
+        return min(_EPHEMERAL, int(text.split()[0]))
     except (OSError, ValueError, IndexError):
-        return _GIVEN_OUT
+        return _EPHEMERAL
 
 
 def _is_free(port: int) -> bool:

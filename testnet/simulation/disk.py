@@ -45,7 +45,9 @@ class Disk:
         """Patches of all operations that make data durable or remove it."""
         real = {name: getattr(os, name) for name in _OPERATIONS}
         operations = {**real, "fsync": self.sync, "fdatasync": self.sync}
-        told = [mock.patch.object(os, name, self._told(each)) for name, each in operations.items()]
+        told = [
+            mock.patch.object(os, name, self._counted(each)) for name, each in operations.items()
+        ]
         # a reader of a torn file cannot know whether the power was lost, so it must assume that
         return [*told, mock.patch.object(psutil, "boot_time", return_value=float("inf"))]
 
@@ -57,7 +59,7 @@ class Disk:
         """Cancel `before_operation` of the process."""
         self._due.pop(process, None)
 
-    def _told(self, real: Callable[..., T]) -> Callable[..., T]:
+    def _counted(self, real: Callable[..., T]) -> Callable[..., T]:
         def operation(*arguments: object, **options: object) -> T:
             process = running_process()
             if process in self._due:

@@ -252,7 +252,7 @@ def test_whoever_is_many_and_quick_is_not_all_that_is_heard(evil: int, honest: i
         asked += now
         for node in now:
             if by_id[node.id] == EVIL:
-                shortlist.heard(node)
+                shortlist.note_answer(node)
     if evil >= COPIES:
         assert not shortlist.speaks(5) or honest < 1
     silent = [node for node in asked if by_id[node.id] != EVIL]
@@ -261,7 +261,7 @@ def test_whoever_is_many_and_quick_is_not_all_that_is_heard(evil: int, honest: i
         shortlist.lost(node)
     while now := shortlist.ask(3):
         for node in now:
-            shortlist.heard(node)
+            shortlist.note_answer(node)
     assert shortlist.speaks(5) == (len(shortlist.found()) >= 5)
 
 

@@ -68,10 +68,10 @@ def test_a_leap_is_a_trouble_until_it_is_set_back_or_believed(machine: Machine) 
 
 def test_most_others_with_another_time_are_a_trouble_until_they_agree(machine: Machine) -> None:
     for who in ("a", "b", "c"):
-        machine.clock.hear(who, NOW + (7200 if who != "c" else 0))
+        machine.clock.receive(who, NOW + (7200 if who != "c" else 0))
     (found,) = machine.clock.troubles()
     assert f"says {shown(NOW)}, those of most other participants {shown(NOW + 7200)}" in found.what
-    machine.clock.hear("a", NOW)
+    machine.clock.receive("a", NOW)
     assert list(machine.clock.troubles()) == []
 
 
@@ -108,7 +108,7 @@ def test_a_leap_that_nobody_contradicts_is_believed_in_the_end(
 def test_a_leap_is_believed_at_once_where_others_agree(machine: Machine) -> None:
     """A wrong clock is set right; or a whole site wakes from suspension."""
     machine.off = 3600.0
-    machine.clock.hear("utah.edu", machine.true + 3600 + AGREE_S / 2)
+    machine.clock.receive("utah.edu", machine.true + 3600 + AGREE_S / 2)
     machine.pass_time(1)
     assert machine.wrong_s == 3600
 
@@ -116,9 +116,9 @@ def test_a_leap_is_believed_at_once_where_others_agree(machine: Machine) -> None
 def test_a_leap_that_others_contradict_is_never_believed(machine: Machine) -> None:
     machine.off = 100 * DAY
     for _ in range(30):
-        machine.clock.hear("utah.edu", machine.true)
-        machine.clock.hear("cmu.edu", machine.true + 5)
-        machine.clock.hear("liar.edu", machine.true + 100 * DAY)
+        machine.clock.receive("utah.edu", machine.true)
+        machine.clock.receive("cmu.edu", machine.true + 5)
+        machine.clock.receive("liar.edu", machine.true + 100 * DAY)
         machine.pass_time(60)
     assert machine.wrong_s == 0
     machine.pass_time(FRESH_S + TIMING.clock_hold_s)  # no peer contradicts the clock any more
@@ -128,9 +128,9 @@ def test_a_leap_that_others_contradict_is_never_believed(machine: Machine) -> No
 def test_one_participant_with_many_voices_is_one(machine: Machine) -> None:
     machine.off = 100 * DAY
     for _ in range(100):
-        machine.clock.hear("liar.edu", machine.true + 100 * DAY)
-    machine.clock.hear("utah.edu", machine.true)
-    machine.clock.hear("cmu.edu", machine.true)
+        machine.clock.receive("liar.edu", machine.true + 100 * DAY)
+    machine.clock.receive("utah.edu", machine.true)
+    machine.clock.receive("cmu.edu", machine.true)
     machine.pass_time(10)
     assert machine.wrong_s == 0
 
@@ -138,16 +138,16 @@ def test_one_participant_with_many_voices_is_one(machine: Machine) -> None:
 def test_time_is_never_taken_from_others(machine: Machine) -> None:
     for _ in range(60):
         for participant in ("a.edu", "b.edu", "c.edu"):
-            machine.clock.hear(participant, machine.true + 3600)
+            machine.clock.receive(participant, machine.true + 3600)
         machine.pass_time(60)
     assert machine.wrong_s == 0
 
 
 def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machine) -> None:
-    machine.clock.hear("cmu.edu", machine.true)
+    machine.clock.receive("cmu.edu", machine.true)
     for _ in range(10):
-        machine.clock.hear("utah.edu", machine.true + 3000)
-        machine.clock.hear("brown.edu", machine.true + 3000)
+        machine.clock.receive("utah.edu", machine.true + 3000)
+        machine.clock.receive("brown.edu", machine.true + 3000)
         machine.pass_time(60)
     (error,) = {text for text in machine.errors() if shown(NOW) in text}
     assert shown(NOW + 3000) in error
@@ -162,8 +162,8 @@ def test_of_two_clocks_that_differ_nobody_can_tell_which_is_wrong(wrong_s: float
     irrevocable steps for ever."""
     one, other = Machine(), Machine(wrong_s)
     for _ in range(3 + int(TIMING.clock_hold_s / FRESH_S)):
-        one.clock.hear("other.edu", other.true + wrong_s)
-        other.clock.hear("one.edu", one.true)
+        one.clock.receive("other.edu", other.true + wrong_s)
+        other.clock.receive("one.edu", one.true)
         for machine, of, theirs, ours in (
             (one, "other.edu", one.true + wrong_s, one.true),
             (other, "one.edu", other.true, other.true + wrong_s),
@@ -185,7 +185,7 @@ def test_of_two_clocks_that_differ_nobody_can_tell_which_is_wrong(wrong_s: float
 def test_troubles_name_this_clock_only_where_several_others_differ(offs: list[float]) -> None:
     machine = Machine()
     for number, off in enumerate(offs):
-        machine.clock.hear(f"p{number}.edu", machine.true + off)
+        machine.clock.receive(f"p{number}.edu", machine.true + off)
     differing = [off for off in offs if off]
     things = [each.thing for each in machine.clock.troubles()]
     if 2 * len(differing) <= len(offs):
@@ -200,10 +200,10 @@ def test_troubles_name_this_clock_only_where_several_others_differ(offs: list[fl
 
 
 def test_one_liar_of_two_is_not_taken_for_all(machine: Machine) -> None:
-    machine.clock.hear("utah.edu", machine.true)
-    machine.clock.hear("liar.edu", machine.true + 3000)
+    machine.clock.receive("utah.edu", machine.true)
+    machine.clock.receive("liar.edu", machine.true + 3000)
     assert not machine.events.recent()
-    machine.clock.hear("other.edu", machine.true + 3000)
+    machine.clock.receive("other.edu", machine.true + 3000)
     (event,) = machine.events.recent()
     assert "+3000 s; 2 participants" in event.text
 
@@ -224,8 +224,8 @@ def test_small_steps_are_followed_and_many_of_them_are_a_leap(machine: Machine) 
 
 def test_what_is_no_time_is_not_heard(machine: Machine) -> None:
     for nonsense in (float("nan"), float("inf"), float("-inf")):
-        machine.clock.hear("liar.edu", nonsense)
-    machine.clock.hear("wild.edu", 1e300)
+        machine.clock.receive("liar.edu", nonsense)
+    machine.clock.receive("wild.edu", 1e300)
     machine.pass_time(5)
     assert machine.wrong_s == 0
 
@@ -237,10 +237,10 @@ def test_a_clock_is_confirmed_by_others_or_by_standing_for_a_while(machine: Mach
     machine.off = 3600.0
     machine.pass_time(1)
     assert not machine.clock.is_confirmed
-    machine.clock.hear("utah.edu", machine.true)
+    machine.clock.receive("utah.edu", machine.true)
     assert machine.clock.is_confirmed, "its own count is"
     machine.off = 0.0
-    machine.clock.hear("utah.edu", machine.true + 3600)
+    machine.clock.receive("utah.edu", machine.true + 3600)
     assert not machine.clock.is_confirmed
 
 
@@ -253,7 +253,7 @@ def test_whatever_happens_the_peer_goes_by_its_count_or_by_its_machine(
         before = machine.wrong_s
         machine.off = off
         if right:
-            machine.clock.hear("utah.edu", machine.true)
+            machine.clock.receive("utah.edu", machine.true)
         assert abs(machine.wrong_s - before) <= MAX_STEP_S or machine.wrong_s == off
         machine.pass_time(seconds)
         near = (abs(machine.wrong_s - each) <= 3 * MAX_STEP_S for each in (before, off))
@@ -265,7 +265,7 @@ def test_a_clock_is_contradicted_by_most_others_and_for_a_while_after_it_was_set
 ) -> None:
     def others(*wrong_s: float) -> None:
         for number, off in enumerate(wrong_s):
-            machine.clock.hear(f"p{number}", machine.true + off)
+            machine.clock.receive(f"p{number}", machine.true + off)
 
     assert not machine.clock.is_contradicted  # the peer received no other time
     others(0.0, 3600.0)

@@ -15,7 +15,7 @@ from medusa.testnet.kit.ports import port_to_keep
 def test_a_port_is_free_and_no_outgoing_connection_gets_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ports, "_least_given_out", lambda: 1_024)
+    monkeypatch.setattr(ports, "_least_ephemeral", lambda: 1_024)
     assert port_to_keep() == 0, "any: there are none below"
     monkeypatch.undo()
     least = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])

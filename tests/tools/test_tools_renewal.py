@@ -74,7 +74,7 @@ async def test_a_peer_renews_its_own_certificate_long_before_it_ends(tmp_path: P
     async with running(home, lambda: later) as overlay:
         before = overlay.identity
         monkey = overlay.clock
-        monkey.hear("utah.edu", later)  # another participant's clock confirms ours
+        monkey.receive("utah.edu", later)  # another participant's clock confirms ours
         Renewal(home, overlay).look()
         assert overlay.identity.peer_id == before.peer_id
         assert overlay.identity.expires == pytest.approx(later + YEAR, abs=2)

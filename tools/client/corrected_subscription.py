@@ -91,7 +91,7 @@ class CorrectedSubscription(Following[Change]):
             for change in changes
         ]
 
-    async def _give_out(self, epoch: Epoch, *, tentative: bool) -> None:
+    async def _emit(self, epoch: Epoch, *, tentative: bool) -> None:
         async with self._giving:
             if self._began_at is None and not tentative:
                 self._began_at = epoch.after
@@ -110,7 +110,7 @@ class CorrectedSubscription(Following[Change]):
             if epoch.table.num_rows:
                 await self._stable.beyond(epoch.table.column(STIME)[-1].as_py() - 1)
             async with self._giving:
-                changes = await self._told(epoch)
+                changes = await self._changes(epoch)
                 if not changes and self._revised.at < self._stable.at:
                     changes = [self._nothing()]  # the emitted tuples become final only now
                 await self._give_all(self._numbered(changes[:-1]))
@@ -127,7 +127,7 @@ class CorrectedSubscription(Following[Change]):
         at = self._stable.at
         return Change(Kind.INSERTION, at, at, self._schema.empty_table(), at)
 
-    async def _told(self, epoch: Epoch) -> list[Change]:
+    async def _changes(self, epoch: Epoch) -> list[Change]:
         schema = await self.schema()
         rows = epoch.table
         # tuples before it were never emitted

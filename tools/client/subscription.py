@@ -229,11 +229,11 @@ class Following(ABC, Generic[Item]):
                     f"makes no sense: {error}"
                 ) from None
             if epoch is not None:
-                await self._give_out(epoch, tentative=message.tentative)
+                await self._emit(epoch, tentative=message.tentative)
         await self._acknowledged_end.wait()
         await _take_leave(duplex)
 
-    async def _give_out(self, epoch: Epoch, *, tentative: bool) -> None:
+    async def _emit(self, epoch: Epoch, *, tentative: bool) -> None:
         for item in self._items(epoch, tentative=tentative):
             await self._give.send(item)
 

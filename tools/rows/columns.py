@@ -181,7 +181,7 @@ def few_names(names: Sequence[str], kind: str = "column") -> str:
     return f"{kind}{'s' if len(names) > 1 else ''} {shown}{more}"
 
 
-def unfilled_told(fields: Sequence[str]) -> str:
+def unfilled_in_words(fields: Sequence[str]) -> str:
     """The message about fields that no column of a file fills."""
     return (
         f"no column for {few_names(fields, 'field')}, null in every row; --map COLUMN=FIELD says "

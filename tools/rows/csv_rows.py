@@ -81,11 +81,11 @@ class Lines:
                 ),
             )
         except pa.ArrowInvalid as error:
-            raise InvalidInputError(self._told(error)) from None
+            raise InvalidInputError(self._in_words(error)) from None
         self.rows += table.num_rows
         return table
 
-    def _told(self, error: pa.ArrowInvalid) -> str:
+    def _in_words(self, error: pa.ArrowInvalid) -> str:
         if match := _OTHER_COUNT.search(str(error)):
             return (
                 f"row {self.rows + int(match[1])}: {match[2]} values, and {self.dialect.what} "

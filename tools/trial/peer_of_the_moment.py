@@ -31,7 +31,7 @@ from medusa.tools.daemon.peer import open_peer
 from medusa.tools.home.config import Config, load_config
 from medusa.tools.home.folder import Home
 from medusa.tools.home.founding import make_peer
-from medusa.tools.rows.columns import unfilled_told
+from medusa.tools.rows.columns import unfilled_in_words
 from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.post_speed import cut, stime_of
 from medusa.tools.rows.row_process import Rows, open_rows
@@ -79,7 +79,7 @@ class Posted:
             if not self.rows.get(stream):
                 told.append(f"{file}: it has no rows")
             elif stream in self.unfilled:
-                told.append(f"{file}: {unfilled_told(self.unfilled[stream])}")
+                told.append(f"{file}: {unfilled_in_words(self.unfilled[stream])}")
         read = sum(self.rows.values())
         for stream, rows in answers.items():
             if read and not rows:

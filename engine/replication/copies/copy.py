@@ -292,7 +292,7 @@ class Copy:
 
         await until_one_ends(partial(self.runner.inputs.wait, boundary), until_spared)
 
-    def hear(self, boundary: int, rate: float) -> None:
+    def receive(self, boundary: int, rate: float) -> None:
         """Note a worker's report of its inputs. boundary: the boundary that all of them have,
         microseconds. rate: rows per second that it reads."""
         now, before = trio.current_time(), self.reading

@@ -80,7 +80,7 @@ class Directory:
             self.changed.tell(term)
         return True
 
-    def hear(self, peer: PeerId, key: bytes, number: int) -> None:
+    def receive(self, peer: PeerId, key: bytes, number: int) -> None:
         """Note that a peer claims by gossip to produce the stream of that key (`key_of`). It is
         believed only about streams of its own participant."""
         stream, record = self._book.named(key), self._overlay.peers.get(peer)

@@ -149,7 +149,7 @@ class _Following:
                 await self.duplex.send(Stored(done, trouble=str(error)))
                 await trio.sleep(ROOM_AGAIN_S)
         self._hold(part)
-        self._hear()
+        self._note_leader()
 
     # -- all of it ----------------------------------------------------------------------------
 
@@ -219,13 +219,13 @@ class _Following:
             log.reopen(_stays(log))
         if log.boundary == BEGINNING and start > BEGINNING:
             await trio.to_thread.run_sync(log.begin, start)
-        found = epochs(self.duplex, log.schema, log.boundary, upto, heard=self._hear)
+        found = epochs(self.duplex, log.schema, log.boundary, upto, heard=self._note_leader)
         async with aclosing(found):
             async for epoch in found:
                 await log.commit(epoch.upto, epoch.table)
 
-    def _hear(self) -> None:
-        self.voter.election.hear(self.term_number, trio.current_time())
+    def _note_leader(self) -> None:
+        self.voter.election.note_leader(self.term_number, trio.current_time())
 
     async def _receive_journals(self) -> None:
         """Receive journals into new folders: they are used once they are complete."""
@@ -244,7 +244,7 @@ class _Following:
                     return
                 journal = journals[1] if part.late else journals[0]
                 await trio.to_thread.run_sync(_copy, journal, part, body)
-                self._hear()
+                self._note_leader()
 
 
 def _fits(leader: Leader, planned: list[tuple[StreamLog, int, int]]) -> bool:

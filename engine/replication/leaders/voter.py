@@ -94,7 +94,7 @@ class Voter:
         """The other voters that the failure detector believes dead."""
         return tuple(sorted(self._dead))
 
-    def hear(self, number: int, now: float) -> None:
+    def note_leader(self, number: int, now: float) -> None:
         """Note a sign of life of the leader of that term."""
         if number >= self.ballot.number:
             self._heard_at = now
@@ -157,7 +157,7 @@ class Voter:
         state = install(self.ballot, term) if term.leader == sender else None
         if state is not None:
             effects += self._yield_to(term.number, sender, now) + self._keep(state)
-            self.hear(term.number, now)
+            self.note_leader(term.number, now)
         ballot = self.ballot
         answer = Installed(term.number, state is not None, ballot.promised, ballot.term)
         return [*effects, Send(sender, answer)]
@@ -166,13 +166,13 @@ class Voter:
         state = concede(self.ballot, number, leader)
         if state is None:
             return []
-        self.hear(number, now)
+        self.note_leader(number, now)
         return self._yield_to(number, leader, now) + self._keep(state)
 
     def _caught_up(self, number: int, journal: int, now: float) -> list[Effect]:
         if self.ballot.promised != number:
             return []
-        self.hear(number, now)
+        self.note_leader(number, now)
         self.whole = True
         return self._keep(msgspec.structs.replace(self.ballot, joined=number, journal=journal))
 

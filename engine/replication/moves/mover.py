@@ -321,7 +321,7 @@ class Mover:
                 placed.measure()
                 if placed.moving.locked():
                     continue
-                if self.teller.untold(placed):
+                if self.teller.to_notify(placed):
                     self._nursery.start_soon(self.teller.tell, placed)
                 if placed.boundary == END and placed.current.term.holder:
                     self._nursery.start_soon(self._dismiss, placed)

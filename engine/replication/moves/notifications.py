@@ -44,12 +44,12 @@ class Notifier:
         self._call_s = call_s
         self._stored = stored
         self.gone: Listeners[[Copy]] = Listeners()
-        self._told: dict[str, set[News]] = {}
-        self._telling: set[str] = set()
+        self._notified: dict[str, set[News]] = {}
+        self._notifying: set[str] = set()
 
-    def untold(self, placed: Copy) -> list[Placement]:
+    def to_notify(self, placed: Copy) -> list[Placement]:
         """Return the placements, of the last two, whose worker has not answered yet."""
-        told = self._told.get(placed.name, set())
+        told = self._notified.get(placed.name, set())
         return [
             placement
             for placement in placed.placements[-2:]
@@ -59,37 +59,37 @@ class Notifier:
     async def tell(self, placed: Copy) -> None:
         """Notify these workers, in one call at a time. The caller repeats this while any have not
         answered."""
-        if placed.name in self._telling:
+        if placed.name in self._notifying:
             return
-        self._telling.add(placed.name)
+        self._notifying.add(placed.name)
         try:
-            for placement in self.untold(placed):
+            for placement in self.to_notify(placed):
                 with suppress(MedusaError):
                     news = self._news(placed, placement)
                     try:
-                        reached = await self._tell_one(placed, placement)
+                        reached = await self._notify_one(placed, placement)
                     except NotFoundError:
                         if placement is placed.current:
                             self.gone.tell(placed)
                         raise
                     placed.given = max(placed.given, reached)
                     latest = {self._news(placed, each) for each in placed.placements[-2:]}
-                    told = self._told.get(placed.name, set()) | {news}
-                    self._told[placed.name] = told & latest
+                    told = self._notified.get(placed.name, set()) | {news}
+                    self._notified[placed.name] = told & latest
         finally:
-            self._telling.discard(placed.name)
+            self._notifying.discard(placed.name)
 
-    async def until_told(self, placed: Copy) -> None:
+    async def until_notified(self, placed: Copy) -> None:
         """Return once each of the last two workers knows its placement, or is dead: then
         `Copy.given` has the boundary up to which the former one emitted. Raises: UnavailableError:
         one lives and has not answered yet.
         """
         with trio.move_on_after(self._call_s):
             await self.tell(placed)
-            while self._unheard(placed):
+            while self._awaited(placed):
                 await trio.sleep(AGAIN_S)
                 await self.tell(placed)
-        left = self._unheard(placed)
+        left = self._awaited(placed)
         if not left:
             return
         worker = left[0].term.holder.hex()[:8]
@@ -98,10 +98,10 @@ class Notifier:
             "try again"
         )
 
-    def _unheard(self, placed: Copy) -> list[Placement]:
+    def _awaited(self, placed: Copy) -> list[Placement]:
         """The placements whose worker lives and has not answered."""
         gossip, peers = self._overlay.gossip, self._overlay.peers
-        named = [(each, each.term.holder) for each in self.untold(placed)]
+        named = [(each, each.term.holder) for each in self.to_notify(placed)]
         return [each for each, peer in named if peers.get(peer) and not gossip.health(peer).gone]
 
     def _news(self, placed: Copy, placement: Placement) -> News:
@@ -111,7 +111,7 @@ class Notifier:
         return placed.name, placement.term.number, query_term, altered
 
     @failpoint(Failpoint.MOVE_TELL_PRODUCER)
-    async def _tell_one(self, placed: Copy, placement: Placement) -> int:
+    async def _notify_one(self, placed: Copy, placement: Placement) -> int:
         """Notify one worker; returns the boundary of a released one."""
         connection = await self._overlay.connect(placement.term.holder)
         if placement.until is None:

@@ -20,7 +20,7 @@ from medusa.engine.replication.moves.assignments import Assignments
 from medusa.engine.replication.moves.guest import Guest
 from medusa.engine.replication.moves.messages import GiveBackTask, MoveRecord, PassOn, Release
 from medusa.engine.streams.log.retention import Hold
-from medusa.engine.streams.store.disk_quota import Held, to_let_go
+from medusa.engine.streams.store.disk_quota import Held, to_release
 from medusa.overlay.concurrency import next_beat
 from medusa.overlay.errors import MedusaError
 from medusa.overlay.names import ObjectName
@@ -88,7 +88,7 @@ class Returning:
         """Return the tasks to return, each with the reason, for people."""
         quota, own = self._store.quota, self._overlay.identity.participant
         held = [held for guest in self._assignments.all() for held in _held(guest)]
-        gone = to_let_go(
+        gone = to_release(
             [each for each in held if each.holder != own],
             disk_bytes=quota.limit_bytes,
             short_bytes=quota.short_bytes,

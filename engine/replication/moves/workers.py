@@ -38,7 +38,7 @@ class Workers:
         if answer.status is PlacementStatus.ACTIVE and request.consumed is not None:
             placed.hold_for_consumers(request.consumed, self._stranger(worker))
         if answer.status is PlacementStatus.ACTIVE and request.reached is not None:
-            placed.hear(request.reached, request.rate)
+            placed.receive(request.reached, request.rate)
         return answer
 
     def _stranger(self, worker: PeerId) -> str:

@@ -81,9 +81,9 @@ class Digests:
     async def maintain(self) -> None:
         """Publish digests, for ever."""
         gossip = self._overlay.gossip
-        with gossip.said.listening(self._hear):
+        with gossip.said.listening(self._receive):
             for peer, content in gossip.digests.items():
-                self._hear(peer, content)
+                self._receive(peer, content)
             while True:
                 self._soon.clear()
                 gossip.publish(encode(self._own()))
@@ -112,7 +112,7 @@ class Digests:
         self._next = (self._next + count) % len(others)
         return (*newest, *[*others[self._next :], *others[: self._next]][:count])
 
-    def _hear(self, peer: PeerId, content: bytes) -> None:
+    def _receive(self, peer: PeerId, content: bytes) -> None:
         if peer == self._overlay.identity.peer_id:
             return
         try:
@@ -121,4 +121,4 @@ class Digests:
             return  # a hostile digest harms only its author
         self._digests[peer] = digest
         for version in digest.versions:
-            self._directory.hear(peer, version.stream, version.number)
+            self._directory.receive(peer, version.stream, version.number)

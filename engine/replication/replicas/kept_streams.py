@@ -132,7 +132,7 @@ class KeptStreams:
                 carry = Hold("carry", self._copy.name)
                 self._copy.logs[name].log.retention.hold(carry, needed)
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Release the carry, because the tasks hold it themselves by now."""
         for name in self._copy.stored.inputs:
             if name in self._copy.logs:

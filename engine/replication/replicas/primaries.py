@@ -73,7 +73,7 @@ class Primaries:
         if query in self._queries.pending:
             return
         running = self._queries.get(query)
-        term, told = running.stored.term, self.secondary_state(query).told
+        term, told = running.stored.term, self.secondary_state(query).sent
         asked = told is not None and told.term.secondary == secondary  # the term is not stored yet
         if (term.secondary != secondary and not asked) or term.number != term_number:
             raise ConflictError(f"{query[:256]} has another secondary")
@@ -85,7 +85,7 @@ class Primaries:
             NotFoundError: it has no such stream, or the caller is not its secondary.
         """
         running = self._queries.get(query)
-        told = self.secondary_state(query).told
+        told = self.secondary_state(query).sent
         if told is None or told.term.secondary != secondary:
             raise NotFoundError(f"{query}: you are not its secondary")
         return upkeep.log_of(running, stream)
@@ -184,7 +184,7 @@ class Primaries:
         elif trio.current_time() > running.taken_over_at + self._timing.settle_s:
             await self._recruit(running, secondary_state)
         if self._succession.is_ours(running):
-            upkeep.let_go_upstream(running, secondary_state, self._followers)
+            upkeep.release_upstream(running, secondary_state, self._followers)
             self._release(running, secondary_state)
 
     async def _recruit(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
@@ -219,12 +219,12 @@ class Primaries:
             return
         secondary_state.reset()
         upkeep.hold_no_more(running)
-        self._let_go_on(running)
+        self._lift_limits(running)
         if running.stored.term.secondary:
             alone = msgspec.structs.replace(running.stored.term, members=())
             self._queries.appoint(running, alone)
 
-    def _let_go_on(self, running: QueryCopy) -> None:
+    def _lift_limits(self, running: QueryCopy) -> None:
         """Remove the limits of a modification, once all peers that emit results know it."""
         if running.limited and running.wait_s(self._timing.parted_s) <= 0:
             running.go_on()
@@ -238,7 +238,7 @@ class Primaries:
             running.stored.under(term),
             positions=upkeep.positions(running, modest=secondary_state.modest),
         )
-        secondary_state.told, secondary_state.positions = stored, stored.positions
+        secondary_state.sent, secondary_state.positions = stored, stored.positions
         upkeep.hold_for(running, secondary_state, stored.positions)
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
@@ -251,13 +251,13 @@ class Primaries:
 
     async def _keep_up(self, running: QueryCopy, secondary_state: SecondaryState) -> None:
         term = running.stored.term
-        if secondary_state.told is None or not _unchanged(secondary_state.told, running.stored):
+        if secondary_state.sent is None or not _unchanged(secondary_state.sent, running.stored):
             try:
                 await self._stand_by(running, secondary_state, term)
                 if secondary_state.earliest > BEGINNING:
                     self.refused.tell(running)
             except UnavailableError:
-                secondary_state.told = None
+                secondary_state.sent = None
                 raise
             # it refuses, or cannot stand by: consumers do not wait for it
             except MedusaError as error:
@@ -269,15 +269,15 @@ class Primaries:
             return
         boundaries = {task.name: task.boundary for task in running.tasks}
         known = [lease for task in running.tasks for lease in self._store.leases(task.name)]
-        leases = secondary_state.untold(known)
+        leases = secondary_state.unsent(known)
         message = KeepUp(running.name, term.number, upkeep.positions(running), boundaries, leases)
         try:
             answer = await ask(self._overlay, term.secondary, "replica.keep_up", message)
         except NotFoundError:  # the message came before it agreed, or it has lost the query
-            secondary_state.told = None
+            secondary_state.sent = None
             secondary_state.lost()
         else:
-            secondary_state.has_heard(leases)
+            secondary_state.note_received(leases)
             await self._act_on(running, secondary_state, answer)
 
     async def _act_on(
@@ -293,9 +293,9 @@ class Primaries:
             return False
         secondary_state.earliest = answer.earliest
         if secondary_state.earliest > BEGINNING:
-            secondary_state.told = None
-        elif secondary_state.told and _unchanged(secondary_state.told, running.stored):
-            self._let_go_on(running)
+            secondary_state.sent = None
+        elif secondary_state.sent and _unchanged(secondary_state.sent, running.stored):
+            self._lift_limits(running)
         secondary_state.boundaries = answer.boundaries
         secondary_state.positions = answer.positions or secondary_state.positions
         if running.stored.availability.mode is Mode.PASSIVE_STANDBY:

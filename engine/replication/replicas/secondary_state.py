@@ -31,7 +31,7 @@ class SecondaryState:
     """A primary's knowledge of the secondary of one query.
 
     Attributes:
-        told: the query in the last message to it. positions: by stream, the boundary from which it
+        sent: the query in the last message to it. positions: by stream, the boundary from which it
             would continue after a restart. stored: by stream that it copies from this peer, the
             boundary that it has. boundaries: by stream, the boundary that it reports. goal: by
             output, the boundary at which it counts as caught up. modest: whether it begins with the
@@ -50,7 +50,7 @@ class SecondaryState:
 
     def reset(self) -> None:
         """Forget everything: there is no secondary yet, or a new one."""
-        self.told: StoredQuery | None = None
+        self.sent: StoredQuery | None = None
         self.earliest = BEGINNING
         self.positions: dict[str, int] = {}
         self.leases: dict[tuple[str, str], int] = {}
@@ -59,12 +59,12 @@ class SecondaryState:
         self.lost()
         self.modest = False
 
-    def untold(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
+    def unsent(self, leases: Iterable[Lease]) -> tuple[Lease, ...]:
         """The leases that have changed since the last message to it, or some of them."""
         changed = (each for each in leases if self.leases.get(_key(each)) != each.boundary)
         return tuple(islice(changed, MAX_LEASES_TOLD))
 
-    def has_heard(self, leases: Iterable[Lease]) -> None:
+    def note_received(self, leases: Iterable[Lease]) -> None:
         self.leases |= {_key(each): each.boundary for each in leases}
 
     def lost(self) -> None:
@@ -161,7 +161,7 @@ def has_copied(
     log_of(running, stream).retention.hold(secondary_of(running.name), boundary)
 
 
-def let_go_upstream(
+def release_upstream(
     running: QueryCopy, secondary_state: SecondaryState, followers: Followers
 ) -> None:
     """Have producers keep input tuples that a secondary may need, but does not read itself."""

@@ -130,7 +130,7 @@ class Standby:
             case Mode.UPSTREAM_BACKUP | Mode.AMNESIA | Mode.NONE:
                 pass
 
-    def hear(self, message: KeepUp, now: float) -> Heard:
+    def receive(self, message: KeepUp, now: float) -> Heard:
         """Take the primary's message: the positions of its consumers, and its boundaries."""
         known = {*self.stored.inputs, *self.stored.entry.outputs}
         positions = self.stored.positions | {
@@ -144,7 +144,7 @@ class Standby:
             except MedusaError as error:  # for example, the disk is full: the older file is intact
                 text = f"could not save the positions of {self.name}: {error}"
                 self._shop.overlay.events.note("error", text)
-        self._comparison.hear(message.boundaries)
+        self._comparison.receive(message.boundaries)
         self.streams.hold(positions)
         if not self.computes:
             return Heard()
@@ -264,7 +264,7 @@ class Standby:
         """Drop its streams and its file."""
         with trio.CancelScope(shield=True):
             await self.leave_primary()
-            self.streams.let_go()
+            self.streams.release()
             await self.copy.stop()
             for each in self.copy.tasks:
                 each.runner.inputs.release()

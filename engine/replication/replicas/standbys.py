@@ -149,7 +149,7 @@ class Standbys:
         if (standby.term.holder, standby.term.number) == (primary, request.term_number):
             self._adopt(standby, request.leases)
             now = trio.current_time()
-            effects = standby.watch.handle(standby.hear(request, now), now)
+            effects = standby.watch.handle(standby.receive(request, now), now)
             self._apply(standby, effects)
         return _kept_up(standby)
 

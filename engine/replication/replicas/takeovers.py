@@ -159,7 +159,7 @@ class Takeovers:
                 task.state.log.retention.hold(PRIMARY, needed, trio.current_time() + GRACE_S)
             self._standbys.hand_over(standby)
             self._queries.take_over(running)
-            standby.streams.let_go()
+            standby.streams.release()
             for task in running.tasks:
                 self._followers.read_anew(task.name)
         return stored.term.number

@@ -157,7 +157,7 @@ class Comparison:
         self._reported: Mapping[str, int] = {}
         self._lags: dict[str, Lag] = {}
 
-    def hear(self, boundaries: Mapping[str, int]) -> None:
+    def receive(self, boundaries: Mapping[str, int]) -> None:
         """Take the primary's report: its boundaries, by output, microseconds."""
         self._reported = boundaries
 

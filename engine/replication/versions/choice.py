@@ -89,11 +89,12 @@ _RANKS: Final = {
 
 @dataclass(slots=True)
 class _Producer:
-    """One producer. heard_at: when its last answer came that it produces the stream; moved_at: when
-    it last advanced; well_since: since when all its answers have been STABLE; seconds."""
+    """One producer. Times are in seconds. received_at: when its last answer came that it produces
+    the stream; moved_at: when it last advanced; well_since: since when all its answers have been
+    STABLE."""
 
     version: Version | None = None
-    heard_at: float = float("-inf")
+    received_at: float = float("-inf")
     moved_at: float = float("-inf")
     well_since: float = float("inf")
 
@@ -123,7 +124,7 @@ class Choice:
         """Set the producers, and possible ones; the first is preferred."""
         self._producers = {peer: self._producers.get(peer, _Producer()) for peer in peers}
 
-    def heard(self, peer: PeerId, version: Version | None, now: float) -> None:
+    def receive(self, peer: PeerId, version: Version | None, now: float) -> None:
         """Note a producer's answer. version: None: it does not produce the stream."""
         producer = self._producers.get(peer)
         if producer is None:
@@ -132,10 +133,10 @@ class Choice:
         if version is None:
             producer.well_since = float("inf")
         else:
-            was_silent = before is None or now - producer.heard_at > self._silence_s
+            was_silent = before is None or now - producer.received_at > self._silence_s
             if was_silent or version.state is not State.STABLE:
                 producer.well_since = now
-            producer.heard_at = now
+            producer.received_at = now
             if before is None or version.reaches > before.reaches:
                 producer.moved_at = now
 
@@ -144,7 +145,7 @@ class Choice:
         producer = self._producers.get(peer)
         if producer is None or producer.version is None:
             return Rank.FAILURE
-        if now - producer.heard_at > self._silence_s:
+        if now - producer.received_at > self._silence_s:
             return Rank.FAILURE
         furthest = max(
             (each.version.boundary for each in self._producers.values() if each.version),

@@ -125,7 +125,7 @@ class VersionMonitor:
             for stream in streams:
                 if stream in self._choices:
                     version = versions.get(stream)
-                    self._choices[stream].heard(peer, version, trio.current_time())
+                    self._choices[stream].receive(peer, version, trio.current_time())
 
     def _choose(self, stream: str) -> None:
         choice, current = self._choices[stream], self._directory.read_from(stream)

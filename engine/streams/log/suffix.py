@@ -139,7 +139,7 @@ class Suffix:
             await log.commit(upto, rows)
             if failing:
                 self._stood_at = self._stable.boundary
-            self._let_go(log)
+            self._trim(log)
             self._added.set(upto)
 
     def _open(self, after: int) -> StreamLog:
@@ -155,7 +155,7 @@ class Suffix:
         log.begin(after)
         return log
 
-    def _let_go(self, log: StreamLog) -> None:
+    def _trim(self, log: StreamLog) -> None:
         """Drop the oldest tuples beyond the suffix's limit."""
         while log.files.bytes > self._limit_bytes:
             before = log.files.start

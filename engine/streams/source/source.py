@@ -114,7 +114,7 @@ class Source:
         if source.settling is None:  # otherwise its journal begins when it leads or follows
             source._begin()
         source.hand_on_late(now)
-        source.journal.let_go()
+        source.journal.trim()
         return source
 
     @property
@@ -261,7 +261,7 @@ class Source:
         """Note that the log has the epoch of `cut`; the journal need not keep its rows any
         longer."""
         self.waiting.commit(upto)
-        self.journal.let_go()
+        self.journal.trim()
 
     def begin_again(self, boundary: int) -> None:
         """Continue after another copy of this journal has accepted posts that this one lacks. Its

@@ -126,7 +126,7 @@ class SourceJournal:
         self._journal.append(meta, body)
         self._take(entry, batch)
 
-    def let_go(self) -> None:
+    def trim(self) -> None:
         """Delete the segments that are no longer needed."""
         waiting = self._state.waiting
         idle = not waiting.pending.bytes and not waiting.late_queue

@@ -67,7 +67,7 @@ class _Waiting:
         """Note that the log has the epoch of `cut`."""
         assert self.pending.cut is not None, "nothing was cut"
         assert self.pending.cut[0] == upto, "not what was cut"
-        self.pending.let_go()
+        self.pending.drop_cut()
         self.committed = upto
 
     def shorten(self, upto: int, committed: int) -> None:
@@ -336,7 +336,7 @@ class Pending:
         self.cut = boundary, self._in_order(early)
         self.bytes = sum(piece.bytes for piece in late) + self.cut[1].nbytes
 
-    def let_go(self) -> None:
+    def drop_cut(self) -> None:
         """Drop the cut, because the log has it."""
         self.cut = None
         self.bytes = sum(piece.bytes for piece in self._pieces)
@@ -348,7 +348,7 @@ class Pending:
             return
         boundary = min(self.cut[0], upto)
         if logged >= boundary:
-            self.let_go()
+            self.drop_cut()
         else:
             self.cut = boundary, self.cut[1]
 

@@ -161,7 +161,7 @@ class Held:
     since: float
 
 
-def to_let_go(
+def to_release(
     held: Iterable[Held], *, disk_bytes: int, short_bytes: int, hold_s: float, now: float
 ) -> dict[Held, str]:
     """The consumers to release, each with the reason in words for people; those that hold the most
@@ -174,17 +174,17 @@ def to_let_go(
             gone[each] = f"it acknowledged nothing for {hold_s:g} s (engine.foreign_hold_s)"
     left = sorted((each for each in held if each not in gone), key=lambda each: each.bytes)
 
-    def let_go(group: Callable[[Held], object], limit: float, reason: str) -> None:
+    def release(group: Callable[[Held], object], limit: float, reason: str) -> None:
         for name in {group(each): None for each in left}:
             while (kept := _kept(members := [e for e in left if group(e) == name])) > limit:
                 gone[members[-1]] = f"{kept} bytes were kept {reason}"
                 left.remove(members[-1])
 
-    let_go(lambda each: (each.holder, each.key), disk_bytes * OF_STREAM, "for it in this stream")
-    let_go(lambda each: each.holder, disk_bytes * OF_PARTICIPANT, "for its participant")
-    let_go(lambda each: None, disk_bytes * OF_ALL, "for other participants")
+    release(lambda each: (each.holder, each.key), disk_bytes * OF_STREAM, "for it in this stream")
+    release(lambda each: each.holder, disk_bytes * OF_PARTICIPANT, "for its participant")
+    release(lambda each: None, disk_bytes * OF_ALL, "for other participants")
     if short_bytes > 0:
-        let_go(lambda each: None, max(0, _kept(left) - short_bytes), "while room is short")
+        release(lambda each: None, max(0, _kept(left) - short_bytes), "while room is short")
     return gone
 
 

@@ -8,7 +8,7 @@ import trio
 
 from medusa.engine.streams.config import EngineConfig
 from medusa.engine.streams.memory import give_back
-from medusa.engine.streams.store.disk_quota import DiskQuota, Held, to_let_go
+from medusa.engine.streams.store.disk_quota import DiskQuota, Held, to_release
 from medusa.engine.streams.store.stream_state import LogKey, StreamState
 from medusa.engine.streams.store.subscriptions import Subscriptions
 from medusa.overlay.concurrency import next_beat
@@ -117,11 +117,11 @@ class Maintenance:
         """Drop tuples that no consumer needs, and tuples of other participants' consumers that
         exceed their share."""
         self._tidied_at = now
-        self._let_others_go(now)
+        self._release_others(now)
         for state in self._restless.values():
             self._retain(state, now)
 
-    def _let_others_go(self, now: float) -> None:
+    def _release_others(self, now: float) -> None:
         """Release other participants' consumers that hold more than they may."""
         held = [
             Held(state.key, *each)
@@ -130,7 +130,7 @@ class Maintenance:
         ]
         if not held:
             return
-        gone = to_let_go(
+        gone = to_release(
             held,
             disk_bytes=self.quota.limit_bytes,
             short_bytes=self.quota.short_bytes,
@@ -138,7 +138,7 @@ class Maintenance:
             now=now,
         )
         for each, why in gone.items():
-            self._subscriptions.let_go(self._streams[each.key], each.consumer, each.holder, why)
+            self._subscriptions.release(self._streams[each.key], each.consumer, each.holder, why)
 
     def _retain(self, state: StreamState, now: float) -> None:
         try:

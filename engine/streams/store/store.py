@@ -218,12 +218,12 @@ class StreamStore:
     @failpoint(Failpoint.STREAM_DROP)
     async def drop(self, key: LogKey) -> None:
         """Close a log and delete its files."""
-        if await self._let_go(key):
+        if await self._forget(key):
             await self.folders.remove(key)
 
     async def erase(self, key: LogKey) -> None:
         """As `drop`, even if the log is not open, for example after a crash."""
-        await self._let_go(key)
+        await self._forget(key)
         if self.folders.of(key).exists():
             await self.folders.remove(key)
 
@@ -232,11 +232,11 @@ class StreamStore:
         files."""
         aside = LogKey(state.name, f"{ASIDE}-{int(self._clock())}")
         with trio.CancelScope(shield=True):
-            await self._let_go(state.key)
+            await self._forget(state.key)
             folder = await self.folders.put_aside(state.key, aside)
         return folder
 
-    async def _let_go(self, key: LogKey) -> bool:
+    async def _forget(self, key: LogKey) -> bool:
         """Close a log and forget it; returns whether there was one."""
         state = self._streams.pop(key, None)
         if state is None:

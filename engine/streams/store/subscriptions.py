@@ -183,7 +183,7 @@ class Reader:
 
     Attributes:
         subscriber: its name, "" for none. holder: its participant.
-        let_go: set once the stream no longer keeps tuples for it; `why` has the reason.
+        released: set once the stream no longer keeps tuples for it; `why` has the reason.
     """
 
     def __init__(
@@ -193,17 +193,17 @@ class Reader:
         self.subscriber = subscriber
         self.holder = holder
         self.boundary = boundary
-        self.let_go = trio.Event()
+        self.released = trio.Event()
         self.why = ""
 
     def end(self, why: str) -> None:
         self.why = why
-        self.let_go.set()
+        self.released.set()
 
     def acknowledge(self, boundary: int) -> None:
         """Note an acknowledgement. Boundaries only grow; one that is beyond the stream harms only
         its sender."""
-        if boundary > self.boundary and not self.let_go.is_set():
+        if boundary > self.boundary and not self.released.is_set():
             self.boundary = boundary
             self._take(boundary)
 
@@ -233,7 +233,7 @@ class Subscriptions:
         self._saving = trio.Lock()
         self._calls = 0
         self._readers: dict[tuple[LogKey, Hold], list[Reader]] = {}
-        self._let_go: dict[tuple[str, Hold], str] = {}
+        self._released: dict[tuple[str, Hold], str] = {}
 
     @asynccontextmanager
     async def hold(
@@ -262,7 +262,7 @@ class Subscriptions:
 
         take(after)
         reader = Reader(take, after, subscriber, holder)
-        self._let_go.pop((state.name, consumer), None)
+        self._released.pop((state.name, consumer), None)
         readers = self._readers.setdefault((state.key, consumer), [])
         readers.append(reader)
         state.subscribers += 1
@@ -277,26 +277,26 @@ class Subscriptions:
                 self._readers.pop((state.key, consumer), None)
             if not subscriber:
                 state.log.retention.release(consumer)
-                if reader.boundary < END and not reader.let_go.is_set():
+                if reader.boundary < END and not reader.released.is_set():
                     left = Hold("left", f"{holder} {self._calls % LEFT}")
                     expires = trio.current_time() + self._grace_s
                     state.log.retention.hold(left, reader.boundary, expires, foreign)
 
-    def let_go(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
+    def release(self, state: StreamState, consumer: Hold, holder: str, why: str) -> None:
         """Release a consumer of another participant; its calls end."""
         state.log.retention.release(consumer)
         if consumer.kind == "subscriber":
             self._leases.drop(state.name, consumer.id)
         for reader in self._readers.get((state.key, consumer), []):
             reader.end(why)
-        self._let_go[state.name, consumer] = why
-        if len(self._let_go) > MAX_LEASES:
-            del self._let_go[next(iter(self._let_go))]
+        self._released[state.name, consumer] = why
+        if len(self._released) > MAX_LEASES:
+            del self._released[next(iter(self._released))]
         self._events.note("warning", f"waits no longer for {holder}, who reads {state.name}: {why}")
 
     def why(self, stream: str, subscriber: str, holder: str) -> str:
         """Why the stream recently released a named subscriber; "" if it did not."""
-        return self._let_go.get((stream, consumer_of(f"{holder} {subscriber}")), "")
+        return self._released.get((stream, consumer_of(f"{holder} {subscriber}")), "")
 
     def _foreign(self, holder: str) -> str:
         return "" if holder == self._participant else holder

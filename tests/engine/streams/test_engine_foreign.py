@@ -16,7 +16,7 @@ from medusa.engine.streams.store.disk_quota import (
     OF_PARTICIPANT,
     OF_STREAM,
     Held,
-    to_let_go,
+    to_release,
 )
 from medusa.engine.streams.store.stream_state import LogKey
 from medusa.overlay.errors import NotRetainedError
@@ -50,7 +50,7 @@ def bytes_of(held: list[Held], **of: str) -> int:
 def test_what_stays_is_within_every_bound_and_nothing_goes_without_need(
     held: list[Held], short: int
 ) -> None:
-    gone = to_let_go(held, disk_bytes=DISK, short_bytes=short, hold_s=60.0, now=100.0)
+    gone = to_release(held, disk_bytes=DISK, short_bytes=short, hold_s=60.0, now=100.0)
     left = [each for each in held if each not in gone]
     assert all(each.since >= 40.0 for each in left)
     for holder in {each.holder for each in held}:
@@ -69,7 +69,7 @@ def test_when_room_is_short_those_that_keep_most_go_first() -> None:
         for name, size in (("a", 10), ("b", 100))
     )
     other = Held(LogKey("s2"), Hold("task", "c"), "c", 60, 0.0)
-    gone = to_let_go([small, large, other], disk_bytes=DISK, short_bytes=80, hold_s=9, now=1)
+    gone = to_release([small, large, other], disk_bytes=DISK, short_bytes=80, hold_s=9, now=1)
     assert set(gone) == {large}
     assert "room is short" in gone[large]
 

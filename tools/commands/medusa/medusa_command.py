@@ -201,7 +201,7 @@ def list_names(home: str | None, as_json: bool) -> None:
 
     objects = calls.list_objects(home)
     lines = [
-        f"{kind:<9} {name}{_told(name, objects) if kind == 'query' else ''}"
+        f"{kind:<9} {name}{_note_of(name, objects) if kind == 'query' else ''}"
         for kind, names in objects.names.items()
         for name in names
     ]
@@ -216,7 +216,7 @@ def list_names(home: str | None, as_json: bool) -> None:
     calls.warn_of_silent(objects.unreachable)
 
 
-def _told(query_name: str, objects: Objects) -> str:
+def _note_of(query_name: str, objects: Objects) -> str:
     from medusa.tools.monitor.availability_words import in_words
 
     availability = objects.availability.get(query_name)

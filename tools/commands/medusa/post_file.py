@@ -29,7 +29,7 @@ from medusa.tools.commands.medusa.follow import follow
 from medusa.tools.commands.medusa.late_rows import all_late
 from medusa.tools.commands.medusa.post_progress import PostProgress, open_progress
 from medusa.tools.commands.medusa.waiting_rows import lets_out
-from medusa.tools.rows.columns import few_names, unfilled_told
+from medusa.tools.rows.columns import few_names, unfilled_in_words
 from medusa.tools.rows.formats import Format, Reading
 from medusa.tools.rows.post_speed import Piece, cut
 from medusa.tools.rows.row_process import Asked, Rows, open_rows, read_apart
@@ -312,7 +312,7 @@ class Posting:
         if self.options.revisions:
             return  # a deletion has only the key
         if rows.unfilled and not self.unfilled and not self.options.quiet:
-            warn(f"{rows.asked.name}: {unfilled_told(rows.unfilled)}")
+            warn(f"{rows.asked.name}: {unfilled_in_words(rows.unfilled)}")
         self.unfilled = tuple(rows.unfilled)
 
 

@@ -21,7 +21,7 @@ from medusa.tools.client.times import parse_time
 from medusa.tools.commands.command_line import warn
 from medusa.tools.commands.medusa.late_rows import all_late
 from medusa.tools.commands.medusa.post_file import Options, reading_for
-from medusa.tools.rows.columns import few_names, unfilled_told
+from medusa.tools.rows.columns import few_names, unfilled_in_words
 from medusa.tools.rows.formats import Format
 from medusa.tools.rows.row_output import open_writer
 from medusa.tools.rows.row_process import open_rows
@@ -98,7 +98,7 @@ async def posted_as_table(
         if rows.dropped and not options.quiet:
             warn(f"{few_names(rows.dropped)}: no field of the schema, not posted")
         if unfilled and not options.quiet:
-            warn(f"{file}: {unfilled_told(unfilled)}")
+            warn(f"{file}: {unfilled_in_words(unfilled)}")
     wanted = pa.concat_tables(parts)
     waiting = await _let_out(poster, wanted)
     now = await read_table(client, name, reach=poster.boundary)

@@ -38,7 +38,7 @@ def backup(file: str, keys: str | None, home: str | None, as_json: bool) -> None
             place, Path(file), Path(keys) if keys is not None else None, progress
         )
     kept = f"; keys in {keys}" if keys else "; without keys: see --keys"
-    say(as_json, _told(Path(file), done), f"{file}: {_summed(done)}{kept}")
+    say(as_json, _as_json(Path(file), done), f"{file}: {_summed(done)}{kept}")
 
 
 @click.command()
@@ -82,10 +82,10 @@ def restore(
         f"start it: medusa-peer run --home {place.folder}",
         "it asks other peers first, and says in its log and monitor what is lost since the backup",
     ]
-    say(as_json, {**_told(path, done), "home": str(place.folder)}, "\n".join(lines))
+    say(as_json, {**_as_json(path, done), "home": str(place.folder)}, "\n".join(lines))
 
 
-def _told(file: Path, done: Manifest) -> dict[str, object]:
+def _as_json(file: Path, done: Manifest) -> dict[str, object]:
     return {
         "file": str(file),
         "participant": done.participant,

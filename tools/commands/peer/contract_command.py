@@ -273,7 +273,7 @@ def _report(office: Office, outcomes: list[Outcome], out: str | None, as_json: b
     for outcome in outcomes:
         plain_tables.show(contract_screen.contract_details(office, outcome.contract))
         if outcome.signed:
-            say(False, None, contract_screen.told(outcome, office))
+            say(False, None, contract_screen.in_words(outcome, office))
     if out is not None:
         click.echo(f"written to {out}")
 

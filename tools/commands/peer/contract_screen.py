@@ -71,7 +71,7 @@ def contract_details(office: Office, contract: Contract) -> Table:
     return table
 
 
-def told(outcome: Outcome, office: Office) -> str:
+def in_words(outcome: Outcome, office: Office) -> str:
     """A sentence about the peers that hold a contract."""
     other = outcome.contract.counterparty(office.participant)
     if outcome.trouble:

@@ -250,7 +250,7 @@ class World:
             else:
                 assert peer.journal[at:] == [], (at, peer.journal)
                 peer.journal += rows
-                peer.election.hear(call.term_number, self.now)
+                peer.election.note_leader(call.term_number, self.now)
             call.answers.append(len(peer.journal))
             return
         if call.joined and call.at < len(home.journal):

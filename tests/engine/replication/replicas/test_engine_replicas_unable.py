@@ -197,8 +197,8 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     await until(lambda: boundary() == 9 * hour)
     standby.note_boundaries(trio.current_time())
     late = KeepUp(query.name, standby.term.number, {}, {home.name("out"): 8 * hour})
-    assert standby.hear(late, trio.current_time()).behind_us < 1_500_000
-    assert standby.hear(late, trio.current_time() + 5).behind_us > 4_000_000
+    assert standby.receive(late, trio.current_time()).behind_us < 1_500_000
+    assert standby.receive(late, trio.current_time() + 5).behind_us > 4_000_000
 
 
 async def test_a_standby_that_is_dropped_as_it_opens_is_dropped(

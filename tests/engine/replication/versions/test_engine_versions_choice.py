@@ -32,7 +32,7 @@ def choice(**states: State) -> Choice:
     made = Choice(KEEP_ALIVE, STANDING, Random(1))
     made.known([name.encode() for name in states])
     for name, state in states.items():
-        made.heard(name.encode(), version(state), 0.0)
+        made.receive(name.encode(), version(state), 0.0)
     return made
 
 
@@ -68,7 +68,7 @@ def followed(
     for step in range(1, round(seconds / KEEP_ALIVE)):
         now = began + step * KEEP_ALIVE
         for peer in well:
-            made.heard(peer, version(), now)
+            made.receive(peer, version(), now)
         if (chosen := made.choose(changes[-1][1], now)) != changes[-1][1]:
             assert chosen is not None
             changes.append((now, chosen))
@@ -91,7 +91,7 @@ def test_one_that_another_cannot_be_read_at_is_tried_ever_more_seldom() -> None:
     for step in range(1, 20_000):
         now = step * KEEP_ALIVE
         for peer in (A, B):
-            made.heard(peer, version(), now)
+            made.receive(peer, version(), now)
         if made.choose(B, now) == A:
             tried.append(now)
     waits = [after - before for before, after in itertools.pairwise(tried)]
@@ -112,10 +112,10 @@ def test_a_return_that_lasted_is_no_reason_to_wait_longer() -> None:
 def test_a_producer_that_misses_its_keep_alives_is_left_and_not_gone_back_to_at_once() -> None:
     made = choice(a=State.STABLE, b=State.STABLE)
     gone = (MISSED + 1) * KEEP_ALIVE
-    made.heard(B, version(), gone)
+    made.receive(B, version(), gone)
     assert made.choose(A, gone) == A
     assert made.choose(A, gone + 0.01) == B
-    made.heard(A, version(), gone + 0.2)
+    made.receive(A, version(), gone + 0.2)
     assert made.choose(B, gone + 0.2) == B, "it is as good"
 
 
@@ -129,9 +129,9 @@ def test_a_producer_that_has_not_answered_yet_is_not_chosen() -> None:
     made = Choice(KEEP_ALIVE, STANDING, Random(1))
     made.known([A, B])
     assert made.choose(None, 0.0) is None
-    made.heard(B, version(), 0.0)
+    made.receive(B, version(), 0.0)
     assert made.choose(None, 0.0) == B
-    made.heard(B, None, 0.1)
+    made.receive(B, None, 0.1)
     assert made.rank(B, 0.1) is Rank.FAILURE, "it says that it does not produce the stream"
 
 
@@ -140,8 +140,8 @@ def test_one_that_stands_while_another_goes_on_is_missing_something() -> None:
     now = 0.0
     for step in range(1, 40):
         now = step * KEEP_ALIVE
-        made.heard(A, version(at=0), now)
-        made.heard(B, version(at=step), now)
+        made.receive(A, version(at=0), now)
+        made.receive(B, version(at=step), now)
         if now <= STANDING:
             assert made.choose(A, now) == A
     assert made.rank(A, now) is Rank.STANDING
@@ -165,7 +165,7 @@ def test_it_changes_for_one_that_is_better_or_as_good_and_preferred(
     made.known([A, B, C])
     for peer, state, at, wait in steps:
         now += wait
-        made.heard(peer, None if state is None else version(state, at), now)
+        made.receive(peer, None if state is None else version(state, at), now)
         chosen = made.choose(current, now)
         assert chosen is not None
         if chosen != current:
