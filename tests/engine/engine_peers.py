@@ -307,6 +307,20 @@ class Cluster:
         mit = await self.settle("mit.edu")
         return mit, await self.client(mit)
 
+    async def founder_with_stream(self, **options: object) -> tuple[Place, AsyncMedusaClient, str]:
+        """Start mit.edu; return it with a client and a stream `s` of its own."""
+        mit, client = await self.founder()
+        return mit, client, await make_stream(client, mit, "s", **options)
+
+    async def owner_and_guest(
+        self, **options: object
+    ) -> tuple[Place, Place, AsyncMedusaClient, AsyncMedusaClient, str]:
+        """Start mit.edu and utah.edu; return them, a client of each, and a stream `s` of the
+        first."""
+        mit, utah = await self.settle_all("mit.edu", "utah.edu")
+        owner, guest = await self.clients(mit, utah)
+        return mit, utah, owner, guest, await make_stream(owner, mit, "s", **options)
+
     async def clients(self, *places: Place) -> list[AsyncMedusaClient]:
         """Open a client of each peer."""
         return [await self.client(place) for place in places]
@@ -372,6 +386,20 @@ async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **opti
         StreamDefinition(name, schema.name, **{"readers": (ANY,), **options})  # type: ignore[arg-type]
     )
     return name
+
+
+async def send_rows(
+    client: AsyncMedusaClient,
+    stream: str,
+    tuples: pa.Table | Iterable[Row] | None = None,
+    *,
+    boundary: int | None = None,
+    end: bool = False,
+) -> None:
+    """Post tuples, and wait until the stream has them; None promises a boundary, or the end."""
+    table = tuples if tuples is None or isinstance(tuples, pa.Table) else rows(tuples)
+    await client.post_event(stream, table, boundary=boundary, end=end)
+    await client.flush()
 
 
 def passing(

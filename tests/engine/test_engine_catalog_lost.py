@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, Place, begin, make_stream, received, rows, schema_of, until
+from engine_peers import Cluster, Place, begin, make_stream, received, schema_of, send_rows, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.objects.schema import Field, FieldType, Schema
@@ -65,8 +65,7 @@ async def own_something(place: Place, client: AsyncMedusaClient) -> dict[str, se
     await begin(client, Query(place.name("odd"), boxes))
     await client.create_schema(Schema(place.name("wide"), WIDE))
     await client.create_schema(schema_of(place.participant, "unused"))
-    await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
-    await client.flush()
+    await send_rows(client, source, [(1, 1), (2, 2)], boundary=10)
     await client.create_view(View(place.name("v"), source, Range(0, 10)))
     names = (await client.list_objects()).names
     return {kind: set(found) for kind, found in names.items() if kind != "producer"}
@@ -104,8 +103,7 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
         for name in sorted(set().union(*owned.values())):
             assert (await client.lookup_object(name)).entries
             await found_by(far, name)
-        await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
-        await client.flush()
+        await send_rows(client, mit.name("s"), [(11, 7)], boundary=20)
         assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
     whole = damage in {lose, lose_all_but_the_log}
     assert any("is put aside as" in text for text in mit.errors()) is not whole

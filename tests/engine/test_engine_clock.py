@@ -18,6 +18,7 @@ from engine_peers import (
     received,
     rows,
     schema_of,
+    send_rows,
     until,
 )
 
@@ -59,8 +60,7 @@ async def own_something(place: Place, client: AsyncMedusaClient) -> None:
     await make_stream(client, place, "s")
     await begin(client, odd(place))
     await client.create_schema(schema_of(place.participant, "unused"))
-    await client.post_event(place.name("s"), rows([(1, 1), (2, 2)]), boundary=10)
-    await client.flush()
+    await send_rows(client, place.name("s"), [(1, 1), (2, 2)], boundary=10)
 
 
 async def knows_its_own(place: Place, boundary: int) -> None:
@@ -75,8 +75,7 @@ async def knows_its_own(place: Place, boundary: int) -> None:
             assert (await client.lookup_object(place.name(path))).entries
         # creating the same definition again is no error, another definition is an error
         await client.create_stream(StreamDefinition(place.name("s"), place.name("event")))
-        await client.post_event(place.name("s"), rows([(boundary - 1, 7)]), boundary=boundary)
-        await client.flush()
+        await send_rows(client, place.name("s"), [(boundary - 1, 7)], boundary=boundary)
         found = await received(client.subscribe(place.name("odds"), boundary - 2), 1)
         assert found == [(boundary - 1, 7)]
         await client.create_schema(schema_of(place.participant, f"new{boundary}"))
@@ -120,8 +119,7 @@ async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_ch
         await trio.sleep(0.3)
         after = 10 * step + 11
         await client.post_event(mit.name("s"), rows([(after, 2 * after + 1)]), boundary=after)
-        await client.post_event(mit.name("arriving"), rows([(0, step)]).select(["value"]))
-        await client.flush()
+        await send_rows(client, mit.name("arriving"), rows([(0, step)]).select(["value"]))
         assert await received(subscription, 1) == [(after, 2 * after + 1)]
         assert mit.name("s") in (await far.list_objects()).names["stream"]
         assert (await far.lookup_object(mit.name("ticking"))).entries
@@ -308,8 +306,7 @@ async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
         async with mit.client() as client:
             await make_stream(client, mit, "s")
             await begin(client, msgspec.structs.replace(odd(mit), availability=Availability(mode)))
-            await client.post_event(mit.name("s"), rows([(1, 1), (2, 2)]), boundary=10)
-            await client.flush()
+            await send_rows(client, mit.name("s"), [(1, 1), (2, 2)], boundary=10)
 
         def terms() -> list[Term]:
             queries = [place.up.engine.queries.all() for place in (mit, sibling)]
@@ -327,8 +324,7 @@ async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
         await until(lambda: [term.number > before for term in terms()] == [True])
         await cluster.acquainted(mit, sibling, utah)
         async with mit.client() as client, utah.client() as far:
-            await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
-            await client.flush()
+            await send_rows(client, mit.name("s"), [(11, 7)], boundary=20)
             assert await received(far.subscribe(mit.name("odds"), 10), 1) == [(11, 7)]
 
 
@@ -359,6 +355,5 @@ async def test_a_term_of_the_future_by_a_sibling_is_outdone(cluster: Cluster) ->
         assert place.up.engine.directory.number(stream) < HIGHEST_NUMBER.latest(mit.wall())
         events = place.up.engine.overlay.events.recent()
         assert any("disbelieves a term of the future" in e.text for e in events)
-    await client.post_event(mit.name("s"), rows([(11, 7)]), boundary=20)
-    await client.flush()
+    await send_rows(client, mit.name("s"), [(11, 7)], boundary=20)
     assert await received(far.subscribe(stream, 10), 1) == [(11, 7)]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, Place, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, rows, send_rows, until
 
 from medusa.engine.api.serving import PeerService
 from medusa.engine.streams.config import EngineConfig
@@ -110,9 +110,7 @@ async def test_damaged_files_are_named(tmp_path: Path) -> None:
 
 
 async def test_random_bytes_on_every_port_of_a_live_peer(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", writers=("*",))
+    mit, _utah, _client, other, stream = await cluster.owner_and_guest(writers=("*",))
     reader = other.subscribe(stream)
 
     async def annoy(address: Address) -> None:
@@ -135,8 +133,7 @@ async def test_random_bytes_on_every_port_of_a_live_peer(cluster: Cluster) -> No
         nursery.start_soon(annoy, mit.up.running.overlay)
         nursery.start_soon(annoy, mit.up.running.client)
         for stime in range(20):
-            await other.post_event(stream, rows([(stime, stime), (stime, stime)]))
-            await other.flush()
+            await send_rows(other, stream, [(stime, stime), (stime, stime)])
     await other.post_event(stream, rows([(20, 20)]), boundary=20)
     assert len(await received(reader, 41)) == 41
     async with mit.client(patience_s=1.0) as another:

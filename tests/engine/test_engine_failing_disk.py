@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import next_rows, rows, schema_of, to_the_end
+from engine_peers import next_rows, schema_of, send_rows, to_the_end
 from failing_peer import FILE, NAMES, READS, SYNCS, WRITES, Order, fail, possible
 
 from medusa.engine.objects.definitions import StreamDefinition
@@ -80,8 +80,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
     async with running(peer) as client:
         await client.create_schema(schema_of("mit.edu"))
         await client.create_stream(StreamDefinition(STREAM, schema_of("mit.edu").name))
-        await client.post_event(STREAM, rows([(n, n) for n in range(10)]), boundary=9)
-        await client.flush()
+        await send_rows(client, STREAM, [(n, n) for n in range(10)], boundary=9)
         accepted += range(10)
         async with client.subscribe(STREAM) as reader:
             assert (await next_rows(reader)).num_rows == 10
@@ -91,8 +90,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
             home = peer.home.folder
             async with open_medusa(home, producer=f"p{number}", patience_s=0.3) as poster:
                 try:
-                    await poster.post_event(STREAM, rows([(number, number)]), boundary=number)
-                    await poster.flush()
+                    await send_rows(poster, STREAM, [(number, number)], boundary=number)
                 except StorageError as error:
                     assert ".journal" in str(error)  # noqa: PT017
                     refusals += 1
@@ -112,8 +110,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, order: Order, fsync: bo
         assert peer.alive
     peer.launch = Launch(listen="127.0.0.1:0")
     async with running(peer) as client:
-        await client.post_event(STREAM, rows([]), end=True)
-        await client.flush()
+        await send_rows(client, STREAM, [], end=True)
         async with client.subscribe(STREAM) as reader:
             found = await to_the_end(reader)
     values = [value for _, value in found]
@@ -128,8 +125,7 @@ async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
         await client.create_schema(schema_of("mit.edu"))
         await client.create_stream(StreamDefinition(STREAM, schema_of("mit.edu").name))
         for number in range(5):
-            await client.post_event(STREAM, rows([(number, number)]), boundary=number)
-            await client.flush()
+            await send_rows(client, STREAM, [(number, number)], boundary=number)
         # rows that only the journal has are read before the disk fails
         with trio.fail_after(DEADLINE_S):
             rows_in_log = partial(peer.home.folder.glob, "data/streams/*/log/*_4.parquet")
@@ -141,11 +137,9 @@ async def test_a_disk_that_gives_nothing(tmp_path: Path) -> None:
             async with client.subscribe(STREAM, -1) as reader:
                 await anext(reader)
         assert "is damaged or missing" in await said(client)
-        await client.post_event(STREAM, rows([(5, 5)]), boundary=5)
-        await client.flush()
+        await send_rows(client, STREAM, [(5, 5)], boundary=5)
         assert peer.alive
     async with running(peer) as client:
-        await client.post_event(STREAM, rows([]), end=True)
-        await client.flush()
+        await send_rows(client, STREAM, [], end=True)
         async with client.subscribe(STREAM) as reader:
             assert await to_the_end(reader) == [(n, n) for n in range(6)]

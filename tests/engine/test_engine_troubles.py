@@ -8,7 +8,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from engine_peers import Cluster, Place, begin, make_stream, open_cluster, passing, rows, until
+from engine_peers import (
+    Cluster,
+    Place,
+    begin,
+    make_stream,
+    open_cluster,
+    passing,
+    rows,
+    send_rows,
+    until,
+)
 from engine_small_disk import fill
 
 from medusa.engine.objects.alteration import Alteration
@@ -38,8 +48,7 @@ async def test_a_full_disk_is_a_trouble_until_there_is_room(small_disk: Path) ->
         mit = await cluster.settle("mit.edu")
         client = await cluster.client(mit)
         stream = await make_stream(client, mit, "s")
-        await client.post_event(stream, rows([(1, 1)]), boundary=1)
-        await client.flush()
+        await send_rows(client, stream, [(1, 1)], boundary=1)
         assert troubles(mit) == {}
         assert await state_of(mit, stream) == "stable"
         filler = fill(small_disk)
@@ -55,23 +64,20 @@ async def test_a_full_disk_is_a_trouble_until_there_is_room(small_disk: Path) ->
         assert found[Reason.REFUSES_POSTS].thing == stream
         os.unlink(filler)
         assert set(troubles(mit)) == {Reason.REFUSES_POSTS}
-        await client.post_event(stream, rows([(2, 2)]))
-        await client.flush()
+        await send_rows(client, stream, [(2, 2)])
         assert troubles(mit) == {}
         assert await state_of(mit, stream) == "stable"
 
 
 @pytest.mark.cluster(timing=QUICK, disk_bytes=2_000)
 async def test_a_quota_that_is_used_up_is_a_trouble(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", history_us=10**9)
+    mit, _client, stream = await cluster.founder_with_stream(history_us=10**9)
     at = 0
     while Reason.DISK_FULL not in troubles(mit):
         assert at < 100
         at += 1
         async with mit.client(patience_s=0.2) as impatient:
-            await impatient.post_event(stream, rows([(at, at)]), boundary=at)
-            await impatient.flush()
+            await send_rows(impatient, stream, [(at, at)], boundary=at)
         await until(lambda at=at: mit.state(stream).log.boundary == at)
     assert "2000 are allowed; let subscribers" in troubles(mit)[Reason.DISK_FULL].sentence
     mit.up.engine.store.quota.allow(10**6)
@@ -83,8 +89,7 @@ async def test_a_quota_that_is_used_up_is_a_trouble(cluster: Cluster) -> None:
 async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     await begin(client, passing(mit, "q", source, mit.name("out"), "value > 0"))
 
     async def fail(*_: object) -> None:
@@ -105,8 +110,7 @@ async def test_a_task_that_fails_is_a_trouble_until_it_goes_on(
 async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     for name in ("one", "two"):
         await begin(client, passing(mit, f"q_{name}", source, mit.name(name)))
     with monkeypatch.context() as patch:
@@ -121,11 +125,9 @@ async def test_an_executor_that_cannot_start_is_one_trouble_of_all_tasks(
 
 @pytest.mark.cluster(timing=QUICK)
 async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     for at in (1, 2, 3):
-        await client.post_event(stream, rows([(at, at)]), boundary=at)
-        await client.flush()
+        await send_rows(client, stream, [(at, at)], boundary=at)
         await until(lambda at=at: mit.state(stream).log.boundary == at)
     await cluster.close_clients()
     await cluster.stop(mit)
@@ -142,10 +144,8 @@ async def test_rows_that_are_lost_are_a_trouble_until_they_are_back(cluster: Clu
 
 @pytest.mark.cluster(timing=QUICK)
 async def test_a_folder_without_its_definition_is_a_trouble(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    mit, client, stream = await cluster.founder_with_stream()
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     await cluster.close_clients()
     await cluster.stop(mit)
     folder = mit.home.data / "streams" / "mit.edu,s"
@@ -156,8 +156,7 @@ async def test_a_folder_without_its_definition_is_a_trouble(cluster: Cluster) ->
 
 @pytest.mark.parametrize("gone", ["", "journal"])
 async def test_a_missing_folder_of_a_stream_is_a_trouble(cluster: Cluster, gone: str) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     for at in range(50):
         await client.post_event(stream, rows([(at, at)]))
     await client.flush()
@@ -175,16 +174,13 @@ async def test_a_missing_folder_of_a_stream_is_a_trouble(cluster: Cluster, gone:
 
 @pytest.mark.cluster(timing=QUICK)
 async def test_a_stream_that_stands_still_is_a_trouble(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    mit, client, stream = await cluster.founder_with_stream()
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     await until(lambda: mit.state(stream).log.boundary == 1)
     folder = mit.home.data / "streams" / "mit.edu,s" / "log"
     away = folder.with_name("away")
     folder.rename(away)
-    await client.post_event(stream, rows([(2, 2)]), boundary=2)
-    await client.flush()
+    await send_rows(client, stream, [(2, 2)], boundary=2)
     await until(lambda: Reason.STANDS_STILL in troubles(mit))
     assert "there is no such folder" in troubles(mit)[Reason.STANDS_STILL].sentence
     assert await state_of(mit, stream) == STANDS_STILL
@@ -195,10 +191,8 @@ async def test_a_stream_that_stands_still_is_a_trouble(cluster: Cluster) -> None
 
 @pytest.mark.cluster(timing=QUICK)
 async def test_a_view_that_stands_still_is_a_trouble(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", history_us=10**9)
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    mit, client, stream = await cluster.founder_with_stream(history_us=10**9)
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     view = mit.name("v")
     await client.create_view(View(view, stream, Range(0, 1_000)))
     await until(lambda: mit.state(view).log.boundary == 1)
@@ -215,9 +209,7 @@ async def test_a_view_that_stands_still_is_a_trouble(cluster: Cluster) -> None:
 @pytest.mark.cluster(timing=QUICK)
 @pytest.mark.usefixtures("interpreted")
 async def test_a_stream_that_may_be_read_no_more_is_a_trouble(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", readers=("utah.edu",))
+    _mit, utah, client, other, stream = await cluster.owner_and_guest(readers=("utah.edu",))
     await begin(other, passing(utah, "q", stream, utah.name("out")))
     await client.post_event(stream, rows([(1, 5)]), boundary=1)
     await until(lambda: utah.state("out").log.files.rows == 1)

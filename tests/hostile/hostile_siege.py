@@ -19,7 +19,7 @@ import msgspec
 import psutil
 import trio
 from deadline import DEADLINE_S
-from engine_peers import rows, schema_of
+from engine_peers import rows, schema_of, send_rows
 from hostile_member import HostileMember
 from hostile_watch import BEGIN, END, END_OF_BRIEF, Seen
 
@@ -135,8 +135,7 @@ class Siege:
                     await client.post_event(
                         name, rows([(t, t) for t in range(first, first + 100_000)])
                     )
-                await client.post_event(name, None, end=True)
-                await client.flush()
+                await send_rows(client, name, end=True)
             self._large = True
         return name
 

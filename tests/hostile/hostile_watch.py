@@ -17,7 +17,7 @@ import trio
 
 sys.path += [str(Path(__file__).parents[1] / "engine"), *map(str, Path(__file__).parents[1:3])]
 
-from engine_peers import rows
+from engine_peers import send_rows
 
 from medusa.overlay.errors import MedusaError
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
@@ -89,8 +89,7 @@ class Honest:
             at = self.posted[self.last] = trio.current_time()
             seen = self.seen
             try:
-                await self.poster.post_event(self.stream, rows([(self.last, self.last)]))
-                await self.poster.flush()
+                await send_rows(self.poster, self.stream, [(self.last, self.last)])
             except MedusaError as error:
                 seen.refused.append(str(error))
             else:

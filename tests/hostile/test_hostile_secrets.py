@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import DEADLINE_S, Cluster, Place, begin, open_cluster, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, open_cluster, send_rows, until
 from hostile_calls import FOLLOWING, WAITING, Generator, methods_of
 from msgspec import Struct
 
@@ -208,8 +208,7 @@ async def _define(scene: Scene) -> None:
         )
         await ours.create_stream(definition)
         await ours.post_event(stream, table(*STIMES[:2]), boundary=STIMES[1])
-        await ours.post_event(stream, table(STIMES[0]))
-        await ours.flush()
+        await send_rows(ours, stream, table(STIMES[0]))
         scene.names += [stream, f"{stream}/late", f"{stream}/revisions"]
     scene.names.append(schema(mit).name)
     source = mit.name("s")
@@ -371,8 +370,7 @@ async def test_evil_learns_names_and_owners_alone(tmp_path: Path) -> None:
         # nor does evil.org receive the objects that move meanwhile
         for path in ("s", "safe"):
             client = scene.clients["mit.edu"]
-            await client.post_event(scene.mit.name(path), table(STIMES[2]), boundary=STIMES[2])
-            await client.flush()
+            await send_rows(client, scene.mit.name(path), table(STIMES[2]), boundary=STIMES[2])
         await until(lambda: scene.mit.state("held").log.boundary == STIMES[2])
         for peer, said in scene.evil.up.engine.overlay.gossip.digests.items():
             scene.heard.append((f"gossip of {peer.hex()[:8]}", said))

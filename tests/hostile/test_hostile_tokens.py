@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 import trio
-from engine_peers import Cluster, Place, make_stream, received, rows, schema_of
+from engine_peers import Cluster, Place, make_stream, received, rows, schema_of, send_rows
 from hostile_siege import Siege
 from tools_xmlrpc import OpenStock, address_of, settled, token_for, trusting
 
@@ -63,8 +63,7 @@ async def besieged(cluster: Cluster) -> tuple[Place, str]:
     mit = await settled(cluster)
     client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     return mit, stream
 
 

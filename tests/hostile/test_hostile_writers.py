@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 import trio
-from engine_peers import rows, schema_of
+from engine_peers import rows, schema_of, send_rows
 from hostile_siege import Siege
 
 from medusa.engine.objects.definitions import StreamDefinition
@@ -93,8 +93,7 @@ async def crawls(evil: Evil) -> None:
 async def posts_late(evil: Evil) -> None:
     async with evil.client("late") as client:
         for number in itertools.count():
-            await client.post_event(evil.stream, rows([(number, 0)]))
-            await client.flush()
+            await send_rows(client, evil.stream, [(number, 0)])
 
 
 @dataclass

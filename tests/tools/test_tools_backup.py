@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Cluster, Place, begin, make_stream, pairs_of, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, pairs_of, rows, send_rows, until
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
 from medusa.engine.objects.schema import BEGINNING, END
@@ -60,8 +60,7 @@ async def lose_and_restore(
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, offset: int) -> None:
     """Post values that show which life of the peer they belong to."""
     table = rows([(at, (at + offset) % 10**6) for at in stimes])
-    await client.post_event(stream, table, boundary=stimes[-1])
-    await client.flush()
+    await send_rows(client, stream, table, boundary=stimes[-1])
 
 
 def tuples(place: Place, path: str) -> dict[int, tuple[int, int]]:
@@ -267,8 +266,7 @@ async def test_what_was_posted_and_waited_is_in_the_backup(
             nonlocal sent
             task_status.started()
             while True:
-                await client.post_event(stream, rows([(sent, sent)]))
-                await client.flush()
+                await send_rows(client, stream, [(sent, sent)])
                 sent += 1
 
         async with trio.open_nursery() as nursery:
@@ -280,8 +278,7 @@ async def test_what_was_posted_and_waited_is_in_the_backup(
             nursery.cancel_scope.cancel()
     await lose_and_restore(cluster, mit, file, keys)
     client = await cluster.client(mit)
-    await client.post_event(stream, None, end=True)
-    await client.flush()
+    await send_rows(client, stream, end=True)
     await until(lambda: mit.state("s").log.boundary == END)
     found = tuples(mit, "s")
     assert least <= len(found) <= most + 1

@@ -9,6 +9,7 @@ import pytest
 import tools_fake_peer
 import trio
 from deadline import DEADLINE_S
+from engine_peers import send_rows
 from tools_fake_peer import DERIVED, SCHEMA, STREAM, FakePeer, derived, make_home, rows
 
 from medusa.engine.api.messages import ListObjects, Objects
@@ -69,8 +70,7 @@ async def test_posts_survive_crashes_exactly_once(peer: FakePeer, tmp_path: Path
         for number in range(30):
             await client.post_event(STREAM, rows(10 * number, 10))
         await client.post_event(STREAM, None, boundary=7)
-        await client.post_event(STREAM, None, end=True)
-        await client.flush()
+        await send_rows(client, STREAM, end=True)
         poster = await client.poster(STREAM)
         assert peer.starts == 5
         assert peer.stored[client.producer] == [(n, 10) for n in range(1, 31)] + [(31, 0), (32, 0)]
@@ -94,8 +94,7 @@ async def test_a_producer_that_comes_back_posts_only_the_rest(
 async def test_a_busy_peer_is_borne(peer: FakePeer, tmp_path: Path) -> None:
     async with open_medusa(tmp_path) as client:
         peer.refuse = [BusyError("full"), UnavailableError("its home is away"), BusyError("full")]
-        await client.post_event(STREAM, rows(0, 5))
-        await client.flush()
+        await send_rows(client, STREAM, rows(0, 5))
         assert peer.stored[client.producer] == [(1, 5)]
 
 
@@ -133,8 +132,7 @@ async def test_a_row_that_does_not_fit_is_named_before_it_is_sent(
         wrong = pa.table({"ts": [1.0, 2.0], "name": ["a", "b" * 21]})
         with pytest.raises(InvalidInputError, match="row 2, field 'name'"):
             await client.post_event(STREAM, wrong)
-        await client.post_event(STREAM, rows(0, 1))
-        await client.flush()
+        await send_rows(client, STREAM, rows(0, 1))
         assert peer.stored[client.producer] == [(1, 1)]
 
 

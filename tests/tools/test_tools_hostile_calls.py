@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Place, begin, make_stream, rows, to_the_end, until
+from engine_peers import Place, begin, make_stream, rows, send_rows, to_the_end, until
 from hostile_calls import Call, Generator, drawn, make, methods_of
 from msgspec import Struct
 from tools_market_cluster import (
@@ -98,8 +98,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
         async with brown.client() as client:
             theirs = await make_stream(client, brown, "s")
             await begin(client, windows(brown, theirs, "out"))
-            await client.post_event(theirs, rows((at, at) for at in range(250)), boundary=249)
-            await client.flush()
+            await send_rows(client, theirs, [(at, at) for at in range(250)], boundary=249)
         item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (theirs,))
         connection = await brown.up.engine.overlay.connect(bytes.fromhex(mit.id))
         await connection.call(TELL, Tell(Offer(1, contract, CHEAP, (item,))), Done)

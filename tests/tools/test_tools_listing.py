@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from engine_interpreted import interpret
-from engine_peers import Cluster, make_stream, rows, until
+from engine_peers import Cluster, make_stream, send_rows, until
 from msgspec.structs import replace
 from rich.console import Console, RenderableType
 from tools_fake_peer import QUERY, STREAM, FakePeer, fake_peer_in_thread
@@ -449,8 +449,7 @@ async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
     prompt = Prompt(mit.home.folder, capfd)
     client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")
-    await client.post_event(stream, rows([(n, n) for n in range(1000)]), boundary=1000)
-    await client.flush()
+    await send_rows(client, stream, [(n, n) for n in range(1000)], boundary=1000)
     await until(lambda: mit.state("s").log.boundary == 1000)
     store = mit.up.engine.store
     taken = sum(state.log.files.bytes for state in store.all())

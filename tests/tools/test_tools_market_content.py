@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Cluster, Place, make_stream, next_rows, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, make_stream, next_rows, send_rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 from tools_market_cluster import (
@@ -255,10 +255,9 @@ async def test_periods_are_paid_as_they_pass_not_as_they_are_promised(cluster: C
     began = wall_clock()
     await reading(reads, utah, stream)
     now = int(began * 1e6)
-    await sends.post_event(
-        stream, rows((at, 0) for at in range(now, now + 5)), boundary=now + 3_600_000_000
+    await send_rows(
+        sends, stream, [(at, 0) for at in range(now, now + 5)], boundary=now + 3_600_000_000
     )
-    await sends.flush()
     spent = Balance(contract)
     with trio.fail_after(DEADLINE_S):
         while spent.spent < 2000:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Cluster, Place, begin, make_stream, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, send_rows, until
 from tools_market_cluster import (
     CHEAP,
     COST_NS,
@@ -105,8 +105,7 @@ async def pair(cluster: Cluster, loads: Loads) -> Pair:
         source = await make_stream(client, utah, "s")
         for path in ("out", "other"):
             await begin(client, windows(utah, source, path))
-        await client.post_event(source, rows((at, at) for at in range(250)), boundary=249)
-        await client.flush()
+        await send_rows(client, source, [(at, at) for at in range(250)], boundary=249)
     await until(lambda: utah.state("out").log.boundary == 249)
     stored, placed = utah.up.engine.queries.find(utah.name("out"))
     deal = Deal(contract, utah.id, CHEAP, COST_NS)

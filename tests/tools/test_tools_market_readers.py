@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Cluster, Place, make_stream, received, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, make_stream, received, send_rows, until
 from tools_market_cluster import SHORT, revoked, set_up, settle, trader
 from tools_market_streams import agreed, arrived, paid, post, reading, terms
 
@@ -95,8 +95,7 @@ async def test_contracts_that_make_no_reader(cluster: Cluster) -> None:
     sends = await cluster.client(mit)
     stream = await make_stream(sends, mit, "s", readers=("contract",))
     other = await make_stream(sends, mit, "other", readers=("contract",))
-    await sends.post_event(stream, rows([(1, 1)]), boundary=1)
-    await sends.flush()
+    await send_rows(sends, stream, [(1, 1)], boundary=1)
     await agreed(mit, evil, terms(other))
     await agreed(mit, evil, terms(stream, sender="evil.org"))
     await agreed(utah, evil, terms(stream, sender="utah.edu"))

@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from engine_peers import Cluster, begin, make_stream, rows, until
+from engine_peers import Cluster, begin, make_stream, send_rows, until
 from tools_market_cluster import (
     CHEAP,
     DAY_S,
@@ -172,8 +172,7 @@ async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
     count = tuples = 0
     while count < 1000 or not working_at(utah) or not tuples:
         stimes = range(count, count + 10)
-        await client.post_event(source, rows((t, t) for t in stimes), boundary=stimes[-1])
-        await client.flush()
+        await send_rows(client, source, [(t, t) for t in stimes], boundary=stimes[-1])
         await until(lambda t=stimes[-1]: mit.state("a").log.boundary >= t)
         count += 10
         tuples = count - 1 - placed.current.term.since

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_peers import make_stream, open_cluster, rows, schema_of, until
+from engine_peers import make_stream, open_cluster, rows, schema_of, send_rows, until
 from msgspec import structs
 
 from medusa.engine.objects.definitions import StreamDefinition
@@ -29,8 +29,7 @@ async def test_all_rows_late_is_an_error_and_some_are_not(tmp_path: Path) -> Non
         mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, rows([(9, 9)]), boundary=9)
-            await client.flush()
+            await send_rows(client, stream, [(9, 9)], boundary=9)
         said = r"s: not one of 3 rows is in time; .*/s/late: the stream's time has come to 1970-"
         async with mit.client(producer="a") as client:
             with pytest.raises(InvalidInputError, match=said):
@@ -77,8 +76,7 @@ async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
         async with mit.client() as client:
             await client.create_schema(schema)
             await client.create_stream(table)
-            await client.post_event(table.name, None, boundary=9)
-            await client.flush()
+            await send_rows(client, table.name, boundary=9)
         async with mit.client() as client:
             with pytest.raises(InvalidInputError, match=r"not one of 2 rows is in time; .*/late"):
                 await posted_as_table(client, table.name, old, Options())
@@ -121,8 +119,7 @@ async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -
             async with mit.client() as client:
                 assert await posted_as_table(client, table.name, str(file), Options()) == expected
         async with mit.client() as client:
-            await client.post_event(table.name, None, boundary=61)
-            await client.flush()
+            await send_rows(client, table.name, boundary=61)
             await until(lambda: mit.state("table").log.boundary >= 61)
             assert (await read_table(client, table.name)).column("name").to_pylist() == ["a"]
 
@@ -135,8 +132,7 @@ async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
         mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s", lateness_us=4)
-            await client.post_event(stream, rows([(9, 9)]), boundary=9)
-            await client.flush()
+            await send_rows(client, stream, [(9, 9)], boundary=9)
         async with mit.client(producer="a") as client:
             done = await post_rows(client, stream, file, Options(end=True))
             assert (done.rows, done.late, done.inserted) == (12, 6, 4)
@@ -156,8 +152,7 @@ async def test_a_stream_that_has_ended_is_named_as_such(tmp_path: Path) -> None:
         mit = await cluster.settle("mit.edu")
         async with mit.client() as client:
             stream = await make_stream(client, mit, "s")
-            await client.post_event(stream, None, end=True)
-            await client.flush()
+            await send_rows(client, stream, end=True)
         for again in (False, True):
             async with mit.client(producer="a") as client:
                 with pytest.raises(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Cluster, make_stream, rows
+from engine_peers import Cluster, make_stream, send_rows
 from programs import peer_command
 from tools_fake_peer import make_home
 
@@ -84,8 +84,7 @@ async def test_a_bad_file_changes_nothing(home: Home, text: str, said: str) -> N
 
 async def fill(client: AsyncMedusaClient, stream: str) -> None:
     for number in range(50):
-        await client.post_event(stream, rows([(number, 1)]))
-        await client.flush()
+        await send_rows(client, stream, [(number, 1)])
 
 
 async def test_more_room_is_there_at_once(
@@ -102,8 +101,7 @@ async def test_more_room_is_there_at_once(
     more = dataclasses.replace(config.engine, disk_bytes=2**30)
     live["engine.disk_bytes"](dataclasses.replace(config, engine=more))
     client = await cluster.client(mit)
-    await client.post_event(stream, rows([(60, 1)]))
-    await client.flush()
+    await send_rows(client, stream, [(60, 1)])
 
 
 def test_the_template_marks_what_is_live() -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import trio
-from engine_peers import Cluster, make_stream, rows, until
+from engine_peers import Cluster, make_stream, rows, send_rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,8 +80,7 @@ def options(**changed: float) -> Options:
 async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    place, client = await cluster.founder()
-    stream = await make_stream(client, place, "s", history_us=1)
+    place, client, stream = await cluster.founder_with_stream(history_us=1)
     with open_folder(tmp_path / "files", stream, BEGINNING) as files:
         async with (
             client.subscribe(stream, BEGINNING, "me") as subscription,
@@ -89,8 +88,7 @@ async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
         ):
             nursery.start_soon(copy, subscription, files, options(every_s=1000.0))
             for at in range(1, 40):
-                await client.post_event(stream, rows([(at, at)]), boundary=at)
-                await client.flush()
+                await send_rows(client, stream, [(at, at)], boundary=at)
             await until(lambda: subscription.boundary == 39)
             (lease,) = place.up.engine.store.leases(stream)
             assert lease.boundary == BEGINNING, "nothing is in a file"
@@ -103,8 +101,7 @@ async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
 
 
 async def test_a_folder_ends_with_its_stream(cluster: Cluster, tmp_path: Path) -> None:
-    place, client = await cluster.founder()
-    stream = await make_stream(client, place, "s")
+    place, client, stream = await cluster.founder_with_stream()
     await client.post_event(stream, rows([(at, at) for at in range(9)]), end=True)
     with open_folder(tmp_path / "files", stream, BEGINNING) as files:
         async with client.subscribe(stream, BEGINNING, "me") as subscription:
@@ -119,8 +116,7 @@ async def test_files_of_no_stream_are_not_offered_elsewhere(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """If another peer keeps a stream of that name, its files are offered."""
-    place, client = await cluster.founder()
-    stream = await make_stream(client, place, "s")
+    place, _client, stream = await cluster.founder_with_stream()
     engine = place.up.engine
     with pytest.raises(NotFoundError, match=r"^(?!.*subscribe).*medusa://mit\.edu/other"):
         await freeze_known(engine, place.name("other"), tmp_path / "none")
@@ -136,8 +132,7 @@ async def test_files_of_no_stream_are_not_offered_elsewhere(
 async def test_frozen_files_have_the_log_up_to_its_boundary(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    place, client = await cluster.founder()
-    stream = await make_stream(client, place, "s")
+    place, client, stream = await cluster.founder_with_stream()
     store, log = place.up.engine.store, place.state("s").log
     with pytest.raises(NotFoundError, match="has no tuples yet"):
         await freeze_stream(store, stream, tmp_path / "none")

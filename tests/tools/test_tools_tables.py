@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_peers import open_cluster, until
+from engine_peers import open_cluster, send_rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,8 +90,7 @@ async def test_a_table_is_read_as_it_is_at_a_boundary(tmp_path: Path) -> None:
             await client.post_event(table.name, rows((10, 1, "a"), (10, 2, "b")))
             await client.post_event(table.name, rows((20, 1, "c")))
             await client.post_event(table.name, rows((30, 2, None), deleted=True))
-            await client.post_event(table.name, None, boundary=30)
-            await client.flush()
+            await send_rows(client, table.name, boundary=30)
             await until(lambda: place.state("t").log.boundary >= 30)
             for at, expected in ((10, {1: "a", 2: "b"}), (25, {1: "c", 2: "b"}), (END, {1: "c"})):
                 found = (await read_table(client, table.name, at)).to_pylist()

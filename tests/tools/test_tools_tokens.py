@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, make_stream, open_cluster, received, rows
+from engine_peers import Cluster, make_stream, open_cluster, received, send_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import medusa_command
@@ -144,8 +144,7 @@ async def test_what_each_scope_allows_at_a_peer(cluster: Cluster) -> None:
     schema = Schema(mit.name("other"), (Field("x", FieldType.INT),))
 
     async def post_one(client: AsyncMedusaClient) -> None:
-        await client.post_event(stream, rows([(7, 7)]), boundary=8)
-        await client.flush()
+        await send_rows(client, stream, [(7, 7)], boundary=8)
 
     for scope, token in tokens.items():
         async with open_medusa(mit.home.folder, token=token) as client:

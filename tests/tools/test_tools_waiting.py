@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Cluster, until
+from engine_peers import Cluster, send_rows, until
 from tools_prompt import Prompt
 
 from medusa.engine.tasks.waiting import Held, Waiting
@@ -57,8 +57,7 @@ async def stalled(cluster: Cluster) -> tuple[Path, AsyncMedusaClient]:
     table = pa.table(
         {"ts": pa.array([AT], pa.timestamp("us", "UTC")), "k": pa.array([1], pa.int32())}
     )
-    await client.post_event(mit.name("conns"), table, boundary=AT)
-    await client.flush()
+    await send_rows(client, mit.name("conns"), table, boundary=AT)
     await until(lambda: mit.state("minutes").log.boundary >= AT)
     return mit.home.folder, client
 

@@ -13,7 +13,7 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
-from engine_peers import Cluster, known, make_stream, received, rows, schema_of
+from engine_peers import Cluster, known, make_stream, received, rows, schema_of, send_rows
 from tools_xmlrpc import OpenStock, Stock, bearer, configure, posted, settled, token_for
 
 from medusa.engine.objects.schema import END
@@ -143,8 +143,7 @@ async def test_both_protocols_see_the_same(stock: OpenStock, cluster: Cluster) -
     mit = await settled(cluster)
     native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
-    await native.post_event(stream, rows([(1, 10), (2, 20)]), boundary=5)
-    await native.flush()
+    await send_rows(native, stream, [(1, 10), (2, 20)], boundary=5)
     assert [(event["stime"], event["value"]) for event in await everything(client, stream, 2)] == [
         (1, 10),
         (2, 20),
@@ -378,8 +377,7 @@ async def test_a_text_of_any_characters_comes_and_goes(stock: OpenStock, cluster
     native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     await native.post_event(stream, rows([(1, 1)], "a\r\nb"))
-    await native.post_event(stream, rows([(2, 2)], "\x07\x00"), boundary=3)
-    await native.flush()
+    await send_rows(native, stream, rows([(2, 2)], "\x07\x00"), boundary=3)
     told = [event["name"] for event in await everything(client, stream, 2)]
     assert told == ["a\r\nb", b"\x07\x00"]
     again = [{"t": 4 + number, "name": name, "value": 0} for number, name in enumerate(told)]

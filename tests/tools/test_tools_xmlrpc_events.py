@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, make_stream, rows
+from engine_peers import Cluster, make_stream, rows, send_rows
 from tools_xmlrpc import OpenStock, settled
 
 from medusa.engine.streams.log.recent import Epoch
@@ -32,8 +32,7 @@ async def test_many_events_come_batch_by_batch(stock: OpenStock, cluster: Cluste
     native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
     table = rows((number // 3, number) for number in range(count))
-    await native.post_event(stream, table, end=True)
-    await native.flush()
+    await send_rows(native, stream, table, end=True)
     found: list[tuple[int, int]] = []
     after: str | None = None
     sizes = []

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
-from engine_peers import Cluster, make_stream, rows, until
+from engine_peers import Cluster, make_stream, rows, send_rows, until
 from tools_xmlrpc import OpenStock, settled
 
 from medusa.overlay.client_tokens import EVERY_SCOPE
@@ -86,8 +86,7 @@ async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, cluster: C
     mit = await settled(cluster)
     native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
-    await native.post_event(stream, rows([(1, 1), (2, 2)]), boundary=2)
-    await native.flush()
+    await send_rows(native, stream, [(1, 1), (2, 2)], boundary=2)
     with listening("MyTCPSink") as sink:
         added = await client.subscribe(stream, "tcp", sink.address, "MyTCPSink", "ADD")
         assert added == {"sinks": 1}
@@ -98,8 +97,7 @@ async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, cluster: C
         assert sink.in_one_piece
         removed = await client.subscribe(stream, "tcp", sink.address, "MyTCPSink", "REMOVE")
         assert removed == {"sinks": 0}
-        await native.post_event(stream, rows([(60, 60)]), boundary=61)
-        await native.flush()
+        await send_rows(native, stream, [(60, 60)], boundary=61)
         with listening() as other:
             late = {"after": "49"}
             await client.subscribe(stream, "tcp", other.address, "sink", "ADD", late)
@@ -138,8 +136,7 @@ async def test_a_sink_is_served_as_long_as_its_token_counts(
             lambda: any("serves sink sink at" in event.text for event in events.recent()),
             "it is served no longer",
         )
-        await native.post_event(stream, rows([(2, 2)]), boundary=2)
-        await native.flush()
+        await send_rows(native, stream, [(2, 2)], boundary=2)
         with listening() as other:
             await stock(mit).subscribe(stream, "tcp", other.address, "sink")
             await until(lambda: other.values == [1, 2])
@@ -238,8 +235,7 @@ async def test_a_sink_with_tls_is_known_by_its_certificate(
     mit = await settled(cluster)
     native, client = await cluster.client(mit), stock(mit)
     stream = await make_stream(native, mit, "s")
-    await native.post_event(stream, rows([(1, 1)]), boundary=1)
-    await native.flush()
+    await send_rows(native, stream, [(1, 1)], boundary=1)
     events = mit.up.engine.overlay.events
     context, right = await trio.to_thread.run_sync(certificate, tmp_path)
     with listening(context=context) as sink:

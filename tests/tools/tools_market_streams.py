@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import trio
-from engine_peers import DEADLINE_S, Place, begin, rows, until
+from engine_peers import DEADLINE_S, Place, begin, send_rows, until
 from tools_market_cluster import DAY_S, balances, deliver, notes, proposed, trader
 
 from medusa.contracts.balances import Balance
@@ -45,8 +45,7 @@ async def reading(client: AsyncMedusaClient, place: Place, source: str, path: st
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range, *, end: bool = False) -> None:
-    await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1], end=end)
-    await client.flush()
+    await send_rows(client, stream, [(at, at) for at in stimes], boundary=stimes[-1], end=end)
 
 
 async def arrived(place: Place, boundary: int, path: str = "all") -> None:

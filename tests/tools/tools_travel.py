@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from engine_peers import Place, until
+from engine_peers import Place, send_rows, until
 
 from medusa.engine.objects.schema import BEGINNING
 from medusa.tools.client.async_client import AsyncMedusaClient
@@ -51,7 +51,6 @@ async def world(client: AsyncMedusaClient, place: Place, minutes: int = 120) -> 
             await client.flush()
             await until(lambda: place.state("conns").log.boundary > BEGINNING)
     last = (begin + minutes * MINUTE_S) * 1_000_000
-    await client.post_event("medusa://mit.edu/conns", None, boundary=last)
-    await client.flush()
+    await send_rows(client, "medusa://mit.edu/conns", boundary=last)
     for path in ("conns", "busy"):
         await until(lambda p=path: place.state(p).log.boundary >= last)

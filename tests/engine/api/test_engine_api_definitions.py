@@ -23,8 +23,8 @@ from engine_peers import (
     make_stream,
     open_cluster,
     passing,
-    rows,
     schema_of,
+    send_rows,
     until,
 )
 
@@ -107,8 +107,7 @@ async def test_defining_twice_is_no_error_and_differing_is(cluster: Cluster) -> 
 
 async def test_at_once_it_is_defined_once(cluster: Cluster) -> None:
     """Ten callers create one object at once; all receive the same answer."""
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     query = passing(mit, "q", source, mit.name("out"))
     differing: list[MedusaError] = []
 
@@ -130,9 +129,7 @@ async def test_at_once_it_is_defined_once(cluster: Cluster) -> None:
 
 
 async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, stranger = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    mit, utah, client, stranger, source = await cluster.owner_and_guest()
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)
     schema = schema_of("mit.edu", "other")
@@ -225,9 +222,7 @@ async def test_streams_that_cannot_be(cluster: Cluster) -> None:
 
 async def test_queries_that_cannot_be(cluster: Cluster) -> None:
     """The message names the object, and no trace remains."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    mit, utah, client, other, source = await cluster.owner_and_guest()
     closed = await make_stream(other, utah, "closed", readers=())
     await client.create_query(passing(mit, "first", source, mit.name("taken")))
     before = await known(client), files(mit)
@@ -276,12 +271,10 @@ async def test_queries_that_cannot_be(cluster: Cluster) -> None:
 
 
 async def test_a_declared_stream_becomes_the_output(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     declared = await make_stream(client, mit, "declared")
     posted = await make_stream(client, mit, "posted")
-    await client.post_event(posted, rows([(1, 1)]))
-    await client.flush()
+    await send_rows(client, posted, [(1, 1)])
     two_outputs = Query(
         mit.name("q"),
         (
@@ -305,16 +298,13 @@ async def test_a_declared_stream_becomes_the_output(cluster: Cluster) -> None:
 
 
 async def test_what_a_query_produces_takes_no_posts(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s", writers=("utah.edu",))
+    mit, _utah, client, other, source = await cluster.owner_and_guest(writers=("utah.edu",))
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)
     await client.stop_query(query.name)
     for poster in (client, other):
-        with pytest.raises(StoppedError, match=r"by medusa://mit\.edu/q"):  # noqa: PT012
-            await poster.post_event(mit.name("out"), rows([(1, 1)]))
-            await poster.flush()
+        with pytest.raises(StoppedError, match=r"by medusa://mit\.edu/q"):
+            await send_rows(poster, mit.name("out"), [(1, 1)])
 
 
 async def test_stale_producers_do_not_send_a_call_in_circles(cluster: Cluster) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from engine_peers import Cluster, begin, make_stream, received, rows
+from engine_peers import Cluster, begin, make_stream, received, send_rows
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.overlay.errors import UnavailableError
@@ -23,8 +23,7 @@ async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(
         await begin(client, Query(one.name("odd"), (odd,)))
     await cluster.stop(two)
     async with one.client(patience_s=0.2) as client:
-        await client.post_event(source, rows([(1, 1), (2, 2)]), boundary=10)
-        await client.flush()
+        await send_rows(client, source, [(1, 1), (2, 2)], boundary=10)
         assert await received(client.subscribe(one.name("odds")), 1) == [(1, 1)]
         for name, kind in ((source, "stream"), (one.name("odd"), "query")):
             found = await client.lookup_object(name)

@@ -14,6 +14,7 @@ from engine_peers import (
     rows,
     scattered,
     schema_of,
+    send_rows,
     to_the_end,
     until,
 )
@@ -57,12 +58,9 @@ async def post_one(
 
 
 async def test_a_post_is_handed_on_to_the_streams_home(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", writers=("utah.edu",))
+    _mit, utah, client, other, stream = await cluster.owner_and_guest(writers=("utah.edu",))
     await other.post_event(stream, rows([(3, 2), (5, 1), (9, 3)]))
-    await other.post_event(stream, rows([(12, 4)]), end=True)
-    await other.flush()
+    await send_rows(other, stream, [(12, 4)], end=True)
     await client.post_event(stream, None, end=True)  # only the owner may end the stream
     assert utah.up.engine.store.get(stream) is None
     expected = [(3, 2), (5, 1), (9, 3), (12, 4)]
@@ -97,9 +95,7 @@ async def test_who_may_post(cluster: Cluster) -> None:
 async def test_what_does_not_fit_is_refused_where_it_enters(cluster: Cluster) -> None:
     """The client refuses a bad post before it sends it, and the leader whoever sends it; nothing is
     stored."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", writers=("*",))
+    mit, utah, client, other, stream = await cluster.owner_and_guest(writers=("*",))
     wrong = rows([(1, 1)]).set_column(2, "value", pa.array(["one"]))
     null = rows([(1, 1), (2, 2)]).set_column(2, "value", pa.array([1, None], pa.int32()))
     long = rows([(1, 1)], name=TOO_LONG)
@@ -162,16 +158,13 @@ async def test_a_writer_takes_no_number_of_anothers_producer(cluster: Cluster) -
         assert not (await post_one(connection, stream, number, rows([]))).duplicate
     async with mit.client(producer="p") as owner:
         for poster, value in ((honest, 1), (owner, 2), (honest, 3)):
-            await poster.post_event(stream, rows([(value, value)]))
-            await poster.flush()
+            await send_rows(poster, stream, [(value, value)])
     await client.post_event(stream, None, end=True)
     assert await to_the_end(client.subscribe(stream)) == [(1, 1), (2, 2), (3, 3)]
 
 
 async def test_promises_late_tuples_and_the_end(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", slack_us=10)
+    mit, _utah, client, other, stream = await cluster.owner_and_guest(slack_us=10)
     following, late = other.subscribe(stream), other.subscribe(f"{stream}/late")
     await client.post_event(stream, rows([(100, 1)]))
     poster = await client.poster(stream)
@@ -214,15 +207,13 @@ async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(cluster: 
     mit = await cluster.settle("mit.edu")
     async with mit.client() as gone, mit.client() as other:
         stream = await make_stream(gone, mit, "s", idle_timeout_us=300_000)
-        await gone.post_event(stream, rows([(10, 1)]))
-        await gone.flush()
+        await send_rows(gone, stream, [(10, 1)])
         await cluster.restart(mit)
         await until(
             lambda: mit.state("s").leader.source.acceptance.presence.count == 0,
             "it is waited for no longer",
         )
-        await other.post_event(stream, rows([(20, 1)]))
-        await other.flush()
+        await send_rows(other, stream, [(20, 1)])
         assert mit.state("s").leader.boundary == 19
 
 
@@ -240,16 +231,14 @@ async def test_no_room_left_is_told_and_passes(cluster: Cluster) -> None:
         with pytest.raises(StorageFullError, match=r"engine\.disk_bytes"):  # noqa: PT012
             for _ in range(200):
                 table = rows([(n, scattered(n)) for n in range(sent, sent + count)])
-                await impatient.post_event(stream, table)
-                await impatient.flush()
+                await send_rows(impatient, stream, table)
                 sent += count
                 boundary = sent - 2
                 await until(lambda b=boundary: mit.state("s").log.boundary >= b)
         with pytest.raises(StorageFullError):  # noqa: PT012
             async with utah.client(patience_s=0.2) as far:
                 writable = await make_stream(client, mit, "w", writers=("*",))
-                await far.post_event(writable, rows([(1, 1)]))
-                await far.flush()
+                await send_rows(far, writable, [(1, 1)])
     assert 3 * count < sent < 100 * count, sent
     found = await received(reader, sent - 1)
     await client.post_event(stream, rows([(sent, scattered(sent))]), end=True)

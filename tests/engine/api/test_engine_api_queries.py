@@ -13,7 +13,7 @@ from engine_peers import (
     next_rows,
     pairs_of,
     received,
-    rows,
+    send_rows,
     to_the_end,
     until,
 )
@@ -47,8 +47,7 @@ def counting(place: Place, name: str, source: str, output: str) -> Query:
 
 async def pass_time(client: AsyncMedusaClient, place: Place, stream: str, stimes: range) -> None:
     """Post a row at each microsecond; the log has all of them as one epoch."""
-    await client.post_event(stream, rows([(s, s) for s in stimes]), boundary=stimes[-1])
-    await client.flush()
+    await send_rows(client, stream, [(s, s) for s in stimes], boundary=stimes[-1])
     await until(lambda: place.state(stream).log.boundary >= stimes[-1])
 
 
@@ -160,8 +159,7 @@ async def test_where_the_beginning_is_gone_no_window_is_partial(cluster: Cluster
 async def test_a_task_that_fails_says_why_and_goes_on(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     await client.create_query(odd(mit, "q", source, mit.name("out")))
 
     def fail(*_: object) -> None:

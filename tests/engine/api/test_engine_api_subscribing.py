@@ -13,6 +13,7 @@ from engine_peers import (
     received,
     rows,
     scattered,
+    send_rows,
     to_the_end,
     until,
 )
@@ -35,12 +36,9 @@ pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 
 
 async def test_from_a_boundary_and_from_one_too_old(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", history_us=20)
+    mit, _utah, client, other, stream = await cluster.owner_and_guest(history_us=20)
     for stime in (10, 20, 30, 40, 50):
-        await client.post_event(stream, rows([(stime, stime)]), boundary=stime)
-        await client.flush()
+        await send_rows(client, stream, [(stime, stime)], boundary=stime)
         await until(lambda b=stime: mit.state("s").log.boundary == b)
     await until(lambda: mit.state("s").log.start == 30)
     state = [(40, 40), (50, 50)]
@@ -58,8 +56,7 @@ async def test_from_a_boundary_and_from_one_too_old(cluster: Cluster) -> None:
 async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
     cluster: Cluster,
 ) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     state = mit.state("s")
     followed: list[tuple[int, int]] = []
 
@@ -82,20 +79,16 @@ async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
 
 
 async def test_pulling_from_near_and_far(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", readers=("utah.edu",))
+    mit, _utah, client, other, stream = await cluster.owner_and_guest(readers=("utah.edu",))
     for puller in (client, other):
         assert await puller.receive_events(stream) is None
-    await client.post_event(stream, rows([(1, 1), (2, 2)]), boundary=5)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1), (2, 2)], boundary=5)
     for puller in (client, other):
         epoch = await puller.receive_events(stream, timeout_s=DEADLINE_S)
         assert epoch is not None
         assert (epoch.upto, pairs_of(epoch.table)) == (5, [(1, 1), (2, 2)])
         assert await puller.receive_events(stream, after=5) is None
-    await client.post_event(stream, None, end=True)
-    await client.flush()
+    await send_rows(client, stream, end=True)
     await until(lambda: mit.state("s").log.boundary == END, "the end is there")
     for puller in (client, other):  # neither pull waits
         epoch = await puller.receive_events(stream, after=5)
@@ -117,8 +110,7 @@ async def test_who_may_read(cluster: Cluster) -> None:
     ):
         stream = await make_stream(client, mit, path, readers=readers)
         await client.post_event(stream, rows([(1, 1)]), boundary=1)
-        await client.post_event(stream, rows([(1, 1)]))
-        await client.flush()
+        await send_rows(client, stream, [(1, 1)])
         assert await received(client.subscribe(stream), 1) == [(1, 1)]
         for name in (stream, f"{stream}/late"):
             if not refused:
@@ -185,10 +177,7 @@ async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(cluster: Cluste
     moved = 0
     for turn in range(rounds):
         first = 2 + turn * count
-        await client.post_event(
-            stream, rows([(n, scattered(n)) for n in range(first, first + count)])
-        )
-        await client.flush()
+        await send_rows(client, stream, [(n, scattered(n)) for n in range(first, first + count)])
         moved += len(await received(quick, 1))
         assert pa.total_allocated_bytes() - total < 40 * 2**20
     assert moved >= (rounds - 1) * count
@@ -220,8 +209,7 @@ async def test_a_named_subscriber_is_waited_for(cluster: Cluster) -> None:
     await cluster.restart(mit)
     for number, stime in enumerate((30, 40, 50), 3):
         for stream in streams.values():
-            await client.post_event(stream, rows([(stime, number)]), boundary=stime)
-            await client.flush()
+            await send_rows(client, stream, [(stime, number)], boundary=stime)
             state = mit.state(stream)
             await until(lambda k=state, b=stime: k.log.boundary == b)
     await until(lambda: mit.state("unnamed").log.start >= 30, "history alone counts")
@@ -252,14 +240,12 @@ async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
 
 @pytest.mark.cluster(lease_s=0.2)
 async def test_a_lease_runs_out(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", history_us=1)
+    mit, client, stream = await cluster.founder_with_stream(history_us=1)
     await client.post_event(stream, rows([(10, 1)]), boundary=10)
     async with client.subscribe(stream, subscriber="me") as reader:
         await received(reader, 1)
     for stime in (20, 30, 40):
-        await client.post_event(stream, rows([(stime, 1)]), boundary=stime)
-        await client.flush()
+        await send_rows(client, stream, [(stime, 1)], boundary=stime)
         await until(lambda b=stime: mit.state("s").log.boundary == b)
     await until(lambda: mit.state("s").log.start >= 20)
 
@@ -323,9 +309,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The producer ends the call at once, without an error, although it lives."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s")
+    _mit, utah, client, other, stream = await cluster.owner_and_guest()
     await client.post_event(stream, rows([(10, 1)]), boundary=10)
     calls = 0
 

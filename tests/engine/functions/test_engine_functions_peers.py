@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Cluster, Place, begin, make_stream, passing, rows, until
+from engine_peers import Cluster, Place, begin, make_stream, passing, send_rows, until
 from modified_queries import modify
 from moving_tasks import Reader, post
 from own_functions import CODE, OF_LONGS, own, write_code
@@ -80,8 +80,7 @@ async def test_results_and_what_the_catalog_says(cluster: Cluster, tmp_path: Pat
 
 
 async def test_what_is_not_allowed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
-    one, client = await cluster.founder()
-    source = await make_stream(client, one, "s")
+    one, client, source = await cluster.founder_with_stream()
     with pytest.raises(InvalidInputError, match="there is no function 'even'"):
         await client.create_query(called(one, source, "even(value)"))
     allow(one, even=own(tmp_path, "even"))
@@ -266,12 +265,10 @@ async def test_revisions_go_through_a_deterministic_function(
     source = await keyed_stream(client, one)
     boxes = (Map("call", source, one.name("out"), (("t", "t"), ("value", "twice(value)"))),)
     await begin(client, Query(one.name("q/out"), boxes))
-    await client.post_event(source, rows([(10, 1), (20, 2), (30, 3)]), boundary=40)
-    await client.flush()
+    await send_rows(client, source, [(10, 1), (20, 2), (30, 3)], boundary=40)
     assert await client.post_revisions(source, replacements([(20, 7)])) == []
     assert await client.post_revisions(source, deletions([30])) == []
-    await client.post_event(source, None, end=True)
-    await client.flush()
+    await send_rows(client, source, end=True)
     for path in ("out", "out/revisions"):
         await until(lambda p=path: one.state(p).log.boundary == END, path)
     assert [change[1:] for change in changes_of(logged(one, "out/revisions"))] == [

@@ -16,6 +16,7 @@ from engine_peers import (
     received,
     rows,
     schema_of,
+    send_rows,
     to_the_end,
     until,
 )
@@ -65,8 +66,7 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(cluster: Cluster) -> No
         stream = await make_stream(near, home, "s")
         state = await make_stream(near, home, "kept")
         await near.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
-        await near.post_event(stream, rows([(1, 3)]))
-        await near.flush()
+        await send_rows(near, stream, [(1, 3)])
         await far.delete_stream(stream)
         await gone(far, stream)
         assert folders(home) == ["mit.edu,kept"]
@@ -75,15 +75,12 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(cluster: Cluster) -> No
     await gone(near, stream)
     assert (await near.stream_entry(state)).stream.name == state
     assert await make_stream(near, home, "s", slack_us=3) == stream
-    await near.post_event(stream, rows([(1, 7)]), boundary=9)
-    await near.flush()
+    await send_rows(near, stream, [(1, 7)], boundary=9)
     assert await received(near.subscribe(stream), 1) == [(1, 7)]
 
 
 async def test_who_reads_a_stream_is_named_and_keeps_it(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s")
+    mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await refused_for(owner, stream, f"{mit.name('q')} (`medusa query delete {mit.name('q')}`)")
     await owner.delete_query(mit.name("q"))
@@ -143,9 +140,7 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(cluster: Cluster) -> N
 
 async def test_who_has_taken_leave_is_no_reader(cluster: Cluster) -> None:
     """The reader is a peer whose query was deleted."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s")
+    mit, utah, owner, guest, stream = await cluster.owner_and_guest()
     await guest.create_query(passing(utah, "q", stream, utah.name("out")))
     await refused_for(owner, stream, f"peer {utah.id[:8]} of utah.edu")
     await guest.delete_query(utah.name("q"))
@@ -155,9 +150,7 @@ async def test_who_has_taken_leave_is_no_reader(cluster: Cluster) -> None:
 
 
 async def test_what_is_not_a_source_of_ours(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s")
+    mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await owner.create_view(View(mit.name("v"), stream, Last(5)))
     for delete in (guest.delete_stream, guest.reopen_stream):
@@ -180,8 +173,7 @@ async def test_posts_under_way_are_told(cluster: Cluster) -> None:
     async with mit.client() as owner:
         stream = await make_stream(owner, mit, "s")
     async with mit.client(patience_s=1.0) as poster, mit.client() as owner:
-        await poster.post_event(stream, rows([(1, 1)]), boundary=1)
-        await poster.flush()
+        await send_rows(poster, stream, [(1, 1)], boundary=1)
         await owner.delete_stream(stream)
         await poster.post_event(stream, rows([(2, 2)]), boundary=2)
         with pytest.raises(MedusaError):
@@ -242,8 +234,7 @@ async def test_a_schema_goes_once_no_stream_has_it(cluster: Cluster) -> None:
 async def ended(client: AsyncMedusaClient, place: Place, path: str) -> str:
     stream = await make_stream(client, place, path, slack_us=5)
     await client.post_event(stream, rows([(10, 1), (30, 2)]), boundary=12)
-    await client.post_event(stream, rows([(28, 3)]), end=True)
-    await client.flush()
+    await send_rows(client, stream, [(28, 3)], end=True)
     await until(lambda: place.state(path).log.boundary == END)
     return stream
 
@@ -256,15 +247,13 @@ async def test_an_ended_stream_goes_on_behind_all_that_it_had(cluster: Cluster) 
         assert await far.reopen_stream(stream)
         assert not await far.reopen_stream(stream), "it has not ended by now"
         assert home.state("s").log.boundary == 30, "behind its last tuple, not behind 24 alone"
-        await near.post_event(stream, rows([(29, 4), (31, 5)]), boundary=40)
-        await near.flush()
+        await send_rows(near, stream, [(29, 4), (31, 5)], boundary=40)
     await cluster.restart(home)
     near = await cluster.client(home)
     await near.reopen_stream(home.name("restarted"))
     for path, found in (("s", [(31, 5)]), ("restarted", [])):
         stream = home.name(path)
-        await near.post_event(stream, rows([(41, 6)]), end=True)
-        await near.flush()
+        await send_rows(near, stream, [(41, 6)], end=True)
         expected = [(10, 1), (28, 3), (30, 2), *found, (41, 6)]
         assert await to_the_end(near.subscribe(stream)) == expected
 
@@ -275,11 +264,9 @@ async def test_a_promise_that_was_given_is_kept(cluster: Cluster) -> None:
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
         for at in range(0, 60, 5):
-            await client.post_event(stream, rows([(at, at)]), boundary=at + 3)
-            await client.flush()
+            await send_rows(client, stream, [(at, at)], boundary=at + 3)
             await until(lambda at=at: mit.state("s").log.boundary == at + 3)
-        await client.post_event(stream, None, end=True)
-        await client.flush()
+        await send_rows(client, stream, end=True)
         await until(lambda: mit.state("s").log.boundary == END)
         while await mit.state("s").log.upkeep.compact():
             pass
@@ -300,8 +287,7 @@ async def test_who_was_told_of_the_end_is_named_for_good(cluster: Cluster) -> No
         assert epoch.upto == END
         queried = await make_stream(owner, mit, "queried")
         await owner.create_query(passing(mit, "q", queried, mit.name("out")))
-        await owner.post_event(queried, rows([(1, 5)]), end=True)
-        await owner.flush()
+        await send_rows(owner, queried, [(1, 5)], end=True)
         await until(lambda: mit.state("queried").log.boundary == END)
     await cluster.restart(mit)
     owner = await cluster.client(mit)
@@ -316,18 +302,15 @@ async def test_who_was_told_of_the_end_is_named_for_good(cluster: Cluster) -> No
 
 
 async def test_a_reader_that_was_away_at_the_end_goes_on(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     await client.post_event(stream, rows([(1, 1)]), boundary=1)
     subscription = client.subscribe(stream, subscriber="me")
     assert await received(subscription, 1) == [(1, 1)]
     subscription.close()
     await until(lambda: mit.state("s").subscribers == 0)
-    await client.post_event(stream, rows([(2, 2)]), end=True)
-    await client.flush()
+    await send_rows(client, stream, [(2, 2)], end=True)
     await until(lambda: mit.state("s").log.boundary == END)
     await client.reopen_stream(stream)
-    await client.post_event(stream, rows([(3, 3)]), boundary=3)
-    await client.flush()
+    await send_rows(client, stream, [(3, 3)], boundary=3)
     again = client.subscribe(stream, after=1, subscriber="me")
     assert await received(again, 2) == [(2, 2), (3, 3)]

@@ -16,6 +16,7 @@ from engine_peers import (
     pairs_of,
     received,
     rows,
+    send_rows,
     until,
 )
 
@@ -80,8 +81,7 @@ async def neighbourhood(cluster: Cluster, **options: object) -> Neighbourhood:
     client = clients["mit.edu"]
     options.setdefault("readers", ("utah.edu",))
     stream = await make_stream(client, mit, "s", **options)
-    await client.post_event(stream, rows([(1, 1), (2, 0), (3, 3)]), boundary=3)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1), (2, 0), (3, 3)], boundary=3)
     return Neighbourhood(cluster, mit, utah, evil, clients, stream)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from engine_peers import Cluster, make_stream, received, rows, schema_of
+from engine_peers import Cluster, make_stream, received, schema_of, send_rows
 
 from medusa.engine.language.document import Document
 from medusa.engine.language.sql.printing import stream_as_sql
@@ -73,8 +73,7 @@ async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(
     stream = mit.name("s")
     await owner.create_stream(StreamDefinition(stream, schema.name))
     assert owner.readers == {stream: "mit.edu alone"}
-    await owner.post_event(stream, rows([(1, 1)]), boundary=1)
-    await owner.flush()
+    await send_rows(owner, stream, [(1, 1)], boundary=1)
     with pytest.raises(NotAuthorisedError, match="does not let you read it"):
         await anext(guest.subscribe(stream))
     await owner.alter_stream(stream, Alteration(readers=("utah.edu",)))

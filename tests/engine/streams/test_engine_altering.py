@@ -5,7 +5,16 @@ from __future__ import annotations
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Cluster, make_stream, received, rows, schema_of, until
+from engine_peers import (
+    DEADLINE_S,
+    Cluster,
+    make_stream,
+    received,
+    rows,
+    schema_of,
+    send_rows,
+    until,
+)
 from leaders_cluster import QUIET_S, new_leader, voter
 
 from medusa.engine.objects.alteration import Alteration, altered
@@ -50,27 +59,22 @@ async def test_at_any_peer_of_the_owner_and_for_good(cluster: Cluster) -> None:
 
 
 async def test_less_slack_counts_at_once_and_more_from_then_on(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", slack_us=100)
-    await client.post_event(stream, rows([(50, 1), (60, 2)]))
-    await client.flush()
+    mit, client, stream = await cluster.founder_with_stream(slack_us=100)
+    await send_rows(client, stream, [(50, 1), (60, 2)])
     assert mit.state("s").log.boundary < 50
     await client.alter_stream(stream, Alteration(slack_us=0))
     await until(lambda: mit.state("s").log.boundary == 59)
     await client.alter_stream(stream, Alteration(slack_us=50))
     await client.post_event(stream, rows([(100, 3), (61, 4)]))
-    await client.post_event(stream, rows([(55, 5)]), boundary=100)
-    await client.flush()
+    await send_rows(client, stream, [(55, 5)], boundary=100)
     subscription = client.subscribe(stream)
     assert await received(subscription, 4) == [(50, 1), (60, 2), (61, 4), (100, 3)]
 
 
 async def test_a_stream_that_stood_still_goes_by_the_clock(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", idle_timeout_us=300_000)
+    mit, client, stream = await cluster.founder_with_stream(idle_timeout_us=300_000)
     now_us = int(mit.wall() * 1e6)
-    await client.post_event(stream, rows([(now_us, 1)]))
-    await client.flush()
+    await send_rows(client, stream, [(now_us, 1)])
     await client.alter_stream(stream, Alteration(idle=Idle.CLOCK))
     with trio.fail_after(DEADLINE_S):
         assert await received(client.subscribe(stream), 1) == [(now_us, 1)]
@@ -84,9 +88,9 @@ async def refused(subscription: Subscription) -> None:
 
 
 async def test_who_is_struck_off_loses_what_it_has_open(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s", readers=("utah.edu", "mit.edu"))
+    _mit, _utah, owner, guest, stream = await cluster.owner_and_guest(
+        readers=("utah.edu", "mit.edu")
+    )
     await owner.post_event(stream, rows([(1, 1)]), boundary=1)
     subscription = guest.subscribe(stream)
     assert await received(subscription, 1) == [(1, 1)]
@@ -99,9 +103,7 @@ async def test_who_is_struck_off_loses_what_it_has_open(cluster: Cluster) -> Non
 
 
 async def test_a_mirror_learns_what_its_stream_is_now(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s")
+    _mit, utah, owner, guest, stream = await cluster.owner_and_guest()
     entry = await guest.stream_entry(stream)
     state = await utah.up.engine.followers.follow(entry, "a test")
     assert state.role is Role.FOLLOWER
@@ -117,9 +119,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(cluster: Cluster) -> None:
 
 
 async def test_what_cannot_be_altered_is_refused(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    owner, guest = await cluster.clients(mit, utah)
-    stream = await make_stream(owner, mit, "s")
+    mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
         await guest.alter_stream(stream, Alteration(readers=("utah.edu",)))
     with pytest.raises(InvalidInputError, match=r"slack of -1e-06 s is out of range"):
@@ -162,15 +162,13 @@ async def test_the_next_home_goes_by_it(cluster: Cluster) -> None:
     await client.post_event(stream, rows([(50, 1), (60, 2)]))
     await client.alter_stream(stream, Alteration(slack_us=5, readers=("utah.edu",)))
     assert voter(first, stream).entry.stream.edition == 1
-    await client.post_event(stream, rows([(70, 3), (66, 4)]))
-    await client.flush()
+    await send_rows(client, stream, [(70, 3), (66, 4)])
     await cluster.stop(first)
     home = await new_leader(places, stream)
     now = voter(home, stream).entry.stream
     assert (now.slack_us, now.readers, now.edition) == (5, ("utah.edu",), 1)
     await until_defined(client, now)
-    await client.post_event(stream, rows([(64, 5), (80, 6), (76, 7)]), boundary=80)
-    await client.flush()
+    await send_rows(client, stream, [(64, 5), (80, 6), (76, 7)], boundary=80)
     await client.alter_stream(stream, Alteration(readers=("*",)))
     await cluster.start(first)
     await until(lambda: voter(first, stream).election.leader == home.id)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from crashing_peer import Order
-from engine_peers import rows, schema_of, to_the_end, until
+from engine_peers import schema_of, send_rows, to_the_end, until
 from kill_sweeps import ALTERING_STREAMS, DELETING_STREAMS, REOPENING_STREAMS
 from killed_peers import Victim, let_crash
 
@@ -53,8 +53,7 @@ async def kill_at(altering: list[Order], deleting: list[Order], reopening: list[
             await client.create_schema(schema)
             stream = await make("s")
             for number, step in enumerate(altering, 1):
-                await client.post_event(stream, rows([(number * 100, number)]))
-                await client.flush()
+                await send_rows(client, stream, [(number * 100, number)])
                 victim.arm(step)
                 async with trio.open_nursery() as nursery:
                     wish = Alteration(slack_us=50 - number, readers=(f"n{number}.edu",))
@@ -63,15 +62,13 @@ async def kill_at(altering: list[Order], deleting: list[Order], reopening: list[
                 now = (await client.stream_entry(stream)).stream
                 assert (now.edition, now.slack_us) == (number, 50 - number), step
                 assert now.readers == (f"n{number}.edu",), step
-            await client.post_event(stream, None, end=True)
-            await client.flush()
+            await send_rows(client, stream, end=True)
             assert await to_the_end(client.subscribe(stream)) == [
                 (n * 100, n) for n in range(1, len(altering) + 1)
             ]
             for number, step in enumerate(deleting):
                 name = await make(f"d{number}")
-                await client.post_event(name, rows([(5, 5)]), boundary=9)
-                await client.flush()
+                await send_rows(client, name, [(5, 5)], boundary=9)
                 victim.arm(step)
 
                 async def delete(name: str = name) -> None:
@@ -86,20 +83,17 @@ async def kill_at(altering: list[Order], deleting: list[Order], reopening: list[
                 assert not [each for each in listed if each.startswith(name)], step
                 async with open_medusa(peer.home.folder) as anew:
                     assert await make(f"d{number}") == name
-                    await anew.post_event(name, rows([(1, 1)]), end=True)
-                    await anew.flush()
+                    await send_rows(anew, name, [(1, 1)], end=True)
                     assert await to_the_end(anew.subscribe(name)) == [(1, 1)], step
             for number, step in enumerate(reopening):
                 name = await make(f"r{number}")
-                await client.post_event(name, rows([(5, 5)]), end=True)
-                await client.flush()
+                await send_rows(client, name, [(5, 5)], end=True)
                 await until_ended(client, name)
                 victim.arm(step)
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(client.reopen_stream, name)
                     await victim.revive()
-                await client.post_event(name, rows([(5, 6), (6, 7)]), end=True)
-                await client.flush()
+                await send_rows(client, name, [(5, 6), (6, 7)], end=True)
                 assert await to_the_end(client.subscribe(name)) == [(5, 5), (6, 7)], step
 
 

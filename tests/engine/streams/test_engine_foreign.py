@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, Place, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, send_rows, until
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,8 +78,7 @@ async def fill(client: AsyncMedusaClient, mit: Place, stream: str, first: int, p
     """Post 500 tuples at a time, each post an epoch; the history keeps no tuples."""
     for number in range(first, first + posts):
         stimes = range(number * 500, number * 500 + 500)
-        await client.post_event(stream, rows([(at, 0) for at in stimes]), boundary=stimes[-1])
-        await client.flush()
+        await send_rows(client, stream, [(at, 0) for at in stimes], boundary=stimes[-1])
         await mit.state(stream).log.wait_beyond(stimes[-1] - 1)
 
 

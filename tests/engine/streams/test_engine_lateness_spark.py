@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 import trio
-from engine_peers import DEADLINE_S, begin, make_stream, open_cluster, until
+from engine_peers import DEADLINE_S, begin, open_cluster, send_rows, until
 from lent_spark import LentSpark
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -56,8 +56,9 @@ EXPECTED = f"""
 async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
     tuples = arrivals(random.Random(11))
     async with open_cluster(tmp_path) as cluster:
-        mit, client = await cluster.founder()
-        stream = await make_stream(client, mit, "s", slack_us=20, lateness_us=LATENESS_US)
+        mit, client, stream = await cluster.founder_with_stream(
+            slack_us=20, lateness_us=LATENESS_US
+        )
         odd, sums = mit.name("odd"), mit.name("sums")
         functions = (
             AggregateCall("count", None, "n"),
@@ -72,8 +73,7 @@ async def test_any_order_of_arrival_within_the_lateness(tmp_path: Path) -> None:
         found: list[tuple[object, ...]] = []
         async with client.follow(sums, Corrections.REVISIONS) as changes:
             for start in range(0, tuples.num_rows, PER_POST):
-                await client.post_event(stream, tuples.slice(start, PER_POST))
-                await client.flush()
+                await send_rows(client, stream, tuples.slice(start, PER_POST))
                 before = mit.state("s").log.boundary
                 await until(lambda b=before: mit.state("sums").log.boundary >= b)
             await client.post_event(stream, None, end=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from engine_peers import Cluster, make_stream, received, rows, schema_of
+from engine_peers import Cluster, make_stream, received, rows, schema_of, send_rows
 from msgspec import structs
 
 from medusa.engine.objects.alteration import Alteration
@@ -77,12 +77,10 @@ async def test_the_stream_goes_on_where_it_was(cluster: Cluster) -> None:
         await other.post_event(stream, None, boundary=far)
         with pytest.raises(InvalidInputError, match=r"boundary \d+ is .* years ahead"):
             await other.flush()
-    await client.post_event(stream, rows([(now_us, 3)]), boundary=now_us)
-    await client.flush()
+    await send_rows(client, stream, [(now_us, 3)], boundary=now_us)
     assert await received(client.subscribe(stream), 1) == [(now_us, 3)]
     await client.alter_stream(stream, Alteration(max_ahead_us=None))
-    await client.post_event(stream, rows([(far, 4)]), boundary=far)
-    await client.flush()
+    await send_rows(client, stream, [(far, 4)], boundary=far)
     assert await received(client.subscribe(stream), 2) == [(now_us, 3), (far, 4)]
 
 
@@ -94,8 +92,7 @@ async def test_a_revision_gives_no_tuple_such_a_time(cluster: Cluster) -> None:
     await client.create_schema(schema)
     stream = mit.name("s")
     await client.create_stream(StreamDefinition(stream, schema.name))
-    await client.post_event(stream, rows([(now_us, 1), (now_us, 2)]), boundary=now_us)
-    await client.flush()
+    await send_rows(client, stream, [(now_us, 1), (now_us, 2)], boundary=now_us)
     replaced = pa.table(
         {
             "revision_kind": ["DELETION", "REPLACEMENT"],

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, send_rows, until
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.history_range import copy_of
@@ -67,8 +67,7 @@ def network(place: Place, *sources: str) -> Query:
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
     pairs = [(at, at * 7919 % 101) for at in stimes]
-    await client.post_event(stream, rows(pairs, name="xyz"[len(pairs) % 3]), boundary=stimes[-1])
-    await client.flush()
+    await send_rows(client, stream, rows(pairs, name="xyz"[len(pairs) % 3]), boundary=stimes[-1])
 
 
 Found = list[dict[str, Any]]
@@ -166,9 +165,7 @@ async def test_a_copy_is_another_version_and_goes_alone(cluster: Cluster) -> Non
 
 
 async def test_what_is_not_kept_any_more_is_refused(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s", history_us=50)
+    mit, utah, client, other, source = await cluster.owner_and_guest(history_us=50)
     await client.create_query(network(mit, source))
     for first in range(0, 300, 50):
         await post(client, source, range(first, first + 50))
@@ -263,9 +260,7 @@ async def test_a_copy_moves_to_another_peer(cluster: Cluster) -> None:
 
 async def test_a_query_over_a_frozen_view_is_a_batch(cluster: Cluster) -> None:
     """The query ends, and so do streams derived from it; over a moving view it continues."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    mit, utah, client, other, source = await cluster.owner_and_guest()
     await post(client, source, range(300))
     views = {
         mit.name("range"): (Range(99, 249), False),

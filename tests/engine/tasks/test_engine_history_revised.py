@@ -8,7 +8,7 @@ import duckdb
 import msgspec
 import pyarrow as pa
 import pytest
-from engine_peers import Cluster, Place, begin, schema_of, until
+from engine_peers import Cluster, Place, begin, schema_of, send_rows, until
 
 from medusa.engine.objects.definitions import StreamDefinition
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -115,8 +115,7 @@ async def fill(
         names = [f"n{at}-{number}" for number in range(len(times))]
         values = pa.array([chance.randrange(1000) for _ in times], pa.int32())
         table = pa.table({"t": times, "name": names, "value": values})
-        await client.post_event(stream, table, boundary=at + 39)
-        await client.flush()
+        await send_rows(client, stream, table, boundary=at + 39)
         live.update(zip(names, times, strict=True))
         revised = chance.sample(sorted(n for n, t in live.items() if t > at - back), 4)
         request = pa.table(
@@ -135,8 +134,7 @@ async def fill(
         assert await client.post_revisions(stream, request) == []
         for name in revised:
             del live[name]
-    await client.post_event(stream, None, boundary=last + 100)
-    await client.flush()
+    await send_rows(client, stream, boundary=last + 100)
 
 
 @pytest.mark.parametrize("elsewhere", [False, True], ids=["here", "elsewhere"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 from engine_interpreted import interpret
-from engine_peers import Cluster, Place, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, send_rows, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.streams.config import Timing
@@ -37,8 +37,7 @@ async def test_the_newest_files_of_an_output_are_made_again_or_named(cluster: Cl
         await client.create_query(Query(query, (Filter("f", stream, (made,), ("value > 0",)),)))
         await client.start_query(query)
         for at, value in FIVE:
-            await client.post_event(stream, rows([(at, value)]), boundary=at)
-            await client.flush()
+            await send_rows(client, stream, [(at, value)], boundary=at)
             await until(lambda at=at: mit.state("d").log.boundary == at)
     await cluster.stop(mit)
     newest = files_of(mit, "d")[-1]

@@ -13,6 +13,7 @@ from engine_peers import (
     make_stream,
     open_cluster,
     rows,
+    send_rows,
     to_the_end,
     until,
 )
@@ -65,8 +66,7 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(cluster: Clus
     union = Union("u", (ahead, behind), mit.name("out"))
     await begin(client, Query(mit.name("q"), (union,)))
     await client.post_event(behind, rows([(1, 1)]), boundary=5)
-    await client.post_event(ahead, rows([(1, 1)]), boundary=9)
-    await client.flush()
+    await send_rows(client, ahead, [(1, 1)], boundary=9)
     with trio.fail_after(DEADLINE_S):
         await mit.state(mit.name("out")).log.wait_beyond(4)
     await until(lambda: mit.state(ahead).log.boundary == 9)
@@ -90,12 +90,10 @@ async def test_a_task_that_waits_says_for_which_input_and_how_long(cluster: Clus
 
 
 async def test_a_query_that_has_ended_says_so_after_a_restart_too(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     query = Query(mit.name("q"), (Filter("f", stream, (mit.name("out"),), ("value > 0",)),))
     await begin(client, query)
-    await client.post_event(stream, rows([(1, 1), (0, 2)]), end=True)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1), (0, 2)], end=True)
     assert await to_the_end(client.subscribe(mit.name("out"))) == [(1, 1)]
     await cluster.restart(mit)
     async with mit.client() as again:

@@ -11,7 +11,7 @@ import pytest
 import trio
 from crashing_peer import Order
 from deadline import DEADLINE_S
-from engine_peers import rows, schema_of, to_the_end, until
+from engine_peers import rows, schema_of, send_rows, to_the_end, until
 from kill_sweeps import DELETING_LEADERS, REOPENING_LEADERS
 from killed_peers import PARTICIPANT, QUIET_S, STREAM, Victim, let_crash, stable_leader
 from leaders_cluster import once_confirmed
@@ -40,8 +40,7 @@ async def end(client: AsyncMedusaClient, number: int) -> None:
     time = 10 * number
     await client.post_event(STREAM, rows([(time, number)]), boundary=time)
     assert await client.post_revisions(STREAM, deletions([time])) == []
-    await client.post_event(STREAM, None, end=True)
-    await client.flush()
+    await send_rows(client, STREAM, end=True)
 
 
 @asynccontextmanager

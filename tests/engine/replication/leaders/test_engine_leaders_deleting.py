@@ -16,6 +16,7 @@ from engine_peers import (
     received,
     rows,
     schema_of,
+    send_rows,
     to_the_end,
     until,
 )
@@ -73,8 +74,7 @@ async def none_left(places: list[Place], stream: str) -> None:
 async def posted(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:
     stream = await make_stream(client, home, path, k_safety=1)
     await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
-    await client.post_event(stream, rows([(1, 3)]))
-    await client.flush()
+    await send_rows(client, stream, [(1, 3)])
     await until(lambda: serves_as_leader(home, stream))
     return stream
 
@@ -99,8 +99,7 @@ async def test_all_of_it_goes_everywhere_and_for_good(
         with pytest.raises(MedusaError, match="was deleted, and a voter"):
             await make_stream(near, home, "s", k_safety=1)
         await make_stream(near, home, "s")
-        await near.post_event(stream, rows([(7, 7)]), boundary=9)
-        await near.flush()
+        await send_rows(near, stream, [(7, 7)], boundary=9)
         assert await received(near.subscribe(stream), 1) == [(7, 7)]
     await cluster.restart(home)
     near = await cluster.client(home)
@@ -118,8 +117,7 @@ async def test_what_is_beside_a_stream_that_is_revised_goes_along(
         await client.create_stream(StreamDefinition(stream, schema.name, k_safety=1))
         await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
         assert await client.post_revisions(stream, deletions([5])) == []
-        await client.post_event(stream, rows([(20, 3)]), boundary=20)
-        await client.flush()
+        await send_rows(client, stream, [(20, 3)], boundary=20)
         revisions = f"{stream}/revisions"
         reading = client.subscribe(revisions, subscriber="me")
         assert changes_of(await next_rows(reading))[0][1:] == ("DELETION", 5, 1)
@@ -186,8 +184,7 @@ async def test_who_reads_it_is_named_and_keeps_it(places: list[Place]) -> None:
             await client.delete_stream(stream)
         assert voter(home, stream).is_leader
         subscription.close()
-        await client.post_event(stream, rows([(12, 4)]), boundary=20)
-        await client.flush()
+        await send_rows(client, stream, [(12, 4)], boundary=20)
 
 
 async def test_without_a_majority_nothing_changes(cluster: Cluster, places: list[Place]) -> None:
@@ -312,8 +309,7 @@ def has_end(place: Place, stream: str) -> bool:
 async def ended(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:
     stream = await make_stream(client, home, path, k_safety=1)
     await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
-    await client.post_event(stream, None, end=True)
-    await client.flush()
+    await send_rows(client, stream, end=True)
     await until(lambda: has_end(home, stream))
     return stream
 
@@ -330,8 +326,7 @@ async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
         await far.reopen_stream(stream)  # the stream is open already: no change
         home = await new_leader(places, stream)
         assert state_at(home, stream).log.boundary == 9
-        await near.post_event(stream, rows([(9, 3), (12, 4)]), boundary=20)
-        await near.flush()
+        await send_rows(near, stream, [(9, 3), (12, 4)], boundary=20)
     for place in places:
         await cluster.restart(place)
     await cluster.acquainted(*places)
@@ -339,8 +334,7 @@ async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
     await cluster.stop(home)
     last = await new_leader(places, stream, besides=home)
     client = await cluster.client(last)
-    await client.post_event(stream, rows([(30, 5)]), end=True)
-    await client.flush()
+    await send_rows(client, stream, [(30, 5)], end=True)
     assert await to_the_end(client.subscribe(stream)) == [(5, 1), (9, 2), (12, 4), (30, 5)]
 
 
@@ -391,14 +385,12 @@ async def test_a_stream_that_is_revised_goes_on(places: list[Place]) -> None:
         await client.create_stream(StreamDefinition(stream, schema.name, k_safety=1))
         await client.post_event(stream, rows([(5, 1), (9, 2)]), boundary=9)
         assert await client.post_revisions(stream, deletions([5])) == []
-        await client.post_event(stream, None, end=True)
-        await client.flush()
+        await send_rows(client, stream, end=True)
         await until(lambda: has_end(home, stream))
         await once_confirmed(client.reopen_stream, stream)
         await client.post_event(stream, rows([(12, 3)]), boundary=20)
         assert await client.post_revisions(stream, deletions([9])) == []
-        await client.post_event(stream, None, end=True)
-        await client.flush()
+        await send_rows(client, stream, end=True)
         assert await to_the_end(client.subscribe(stream)) == [(5, 1), (9, 2), (12, 3)]
         beside = [epoch.table async for epoch in client.subscribe(f"{stream}/revisions")]
         changes = [change[1:] for table in beside for change in changes_of(table)]

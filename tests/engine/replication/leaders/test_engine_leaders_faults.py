@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import Cluster, Place, make_stream, received, rows, until
+from engine_peers import Cluster, Place, make_stream, received, rows, send_rows, until
 from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, voter
 
 from medusa.engine.streams.source.replica import Replica
@@ -172,16 +172,14 @@ async def test_all_members_are_stopped_at_once_and_come_back(
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
         await client.post_event(stream, rows([(1, 1), (2, 2)]))
-        await client.post_event(stream, rows([(2, 3)]))
-        await client.flush()
+        await send_rows(client, stream, [(2, 3)])
     for place in places:
         await cluster.stop(place)
     for place in places:
         await cluster.start(place)
     home = await new_leader(places, stream)
     client = await cluster.client(home)
-    await client.post_event(stream, rows([(9, 4)]), boundary=9)
-    await client.flush()
+    await send_rows(client, stream, [(9, 4)], boundary=9)
     assert await received(client.subscribe(stream), 4) == [(1, 1), (2, 2), (2, 3), (9, 4)]
 
 
@@ -191,8 +189,7 @@ async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
-        await client.post_event(stream, rows([(5, 1)]))
-        await client.flush()
+        await send_rows(client, stream, [(5, 1)])
     (replica,) = replicas_of(places, stream, first)
     async with trio.open_nursery() as nursery:
         for place in (first, replica):
@@ -200,8 +197,7 @@ async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
     await cluster.start(first)
     home = await new_leader([place for place in places if place is not replica], stream)
     client = await cluster.client(home)
-    await client.post_event(stream, rows([(9, 4)]), boundary=9)
-    await client.flush()
+    await send_rows(client, stream, [(9, 4)], boundary=9)
     assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 4)]
 
 
@@ -249,8 +245,7 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
     await until(lambda: voter(first, stream).election.ballot.joined > 0)
     home = await new_leader(places, stream)
     client = await cluster.client(home)
-    await client.post_event(stream, rows([(10, 10)]), boundary=10)
-    await client.flush()
+    await send_rows(client, stream, [(10, 10)], boundary=10)
     assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import rows, schema_of
+from engine_peers import rows, schema_of, send_rows
 from killed_peers import PARTICIPANT, QUIET_S, STREAM, stable_leader
 from msgspec import structs
 from revised_streams import changes_of, deletions
@@ -58,14 +58,12 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
                     killed_at = trio.current_time()
                     assert await client.post_revisions(STREAM, deletions([number - 2])) == []
                     number += 1
-                    await client.post_event(STREAM, rows([(number, number)]), boundary=number)
-                    await client.flush()
+                    await send_rows(client, STREAM, [(number, number)], boundary=number)
                     took.append(trio.current_time() - killed_at)
                     await home.start()
                     await home.ready()
                 number += 1
-                await client.post_event(STREAM, rows([(number, number)]), end=True)
-                await client.flush()
+                await send_rows(client, STREAM, [(number, number)], end=True)
                 poster = await client.poster(STREAM)
                 assert poster.boundary == END
                 while len(found) < number:  # noqa: ASYNC110 - nor does the reader

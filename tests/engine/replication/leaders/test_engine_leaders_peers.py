@@ -9,7 +9,7 @@ from unittest import mock
 import msgspec
 import pytest
 import trio
-from engine_peers import Cluster, Place, make_stream, pairs_of, received, rows, until
+from engine_peers import Cluster, Place, make_stream, pairs_of, received, rows, send_rows, until
 from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, take_over, voter
 
 from medusa.engine.objects.schema import BEGINNING
@@ -32,8 +32,7 @@ async def test_a_stream_with_replicas_is_posted_to_and_read(places: list[Place])
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1, slack_us=2)
         await client.post_event(stream, rows([(5, 1), (3, 2)]))
-        await client.post_event(stream, rows([(9, 3)]), boundary=9)
-        await client.flush()
+        await send_rows(client, stream, [(9, 3)], boundary=9)
         subscription = client.subscribe(stream)
         assert await received(subscription, 3) == [(3, 2), (5, 1), (9, 3)]
         (replica,) = replicas_of(places, stream, first)
@@ -129,14 +128,12 @@ async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
     stream = await make_stream(client, places[0], "s", k_safety=1, leader=places[0].id)
     await client.post_event(stream, rows([(100, 1)]), boundary=100)
     # the late tuples are behind the boundary, and behind a later tuple of the same post
-    await client.post_event(stream, rows([(50, 2), (150, 3), (140, 5)]))
-    await client.flush()
+    await send_rows(client, stream, [(50, 2), (150, 3), (140, 5)])
     assert await received(client.subscribe(stream), 1) == [(100, 1)]
     before = await received(client.subscribe(f"{stream}/late"), 2)
     await cluster.stop(places[0])
     await new_leader(places, stream)
-    await client.post_event(stream, rows([(60, 4)]), boundary=200)
-    await client.flush()
+    await send_rows(client, stream, [(60, 4)], boundary=200)
     assert await received(client.subscribe(stream), 2) == [(100, 1), (150, 3)]
     late = await received(client.subscribe(f"{stream}/late"), 3)
     assert late[:2] == before, "their times of arrival as well"
@@ -149,8 +146,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
     first = places[0]
     async with first.client() as client:
         stream = await make_stream(client, first, "s", k_safety=1)
-        await client.post_event(stream, rows([(1, 1)]))
-        await client.flush()
+        await send_rows(client, stream, [(1, 1)])
         full = True
         follow = Replica.follow
 
@@ -178,8 +174,7 @@ async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
     first, second, third = places
     client = await cluster.client(third)
     stream = await make_stream(client, first, "s", k_safety=1, leader=first.id)
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     members = (third.id, second.id)
     for message in (AskVote(2**62), Install(SourceTerm(2**62, third.id, members[1:]))):
         for place in (first, second):
@@ -192,12 +187,10 @@ async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
     ballot = msgspec.structs.replace(stored.ballot, promised=2**62, voted=third.id)
     save_json(file, msgspec.structs.replace(stored, ballot=ballot))
     await cluster.start(second)
-    await client.post_event(stream, rows([(2, 2)]), boundary=2)
-    await client.flush()
+    await send_rows(client, stream, [(2, 2)], boundary=2)
     await cluster.stop(first)
     await new_leader(places, stream)
-    await client.post_event(stream, rows([(3, 3)]), boundary=3)
-    await client.flush()
+    await send_rows(client, stream, [(3, 3)], boundary=3)
     assert await received(client.subscribe(stream), 3) == [(1, 1), (2, 2), (3, 3)]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import trio
-from engine_peers import DEADLINE_S, Cluster, Place, begin, received, rows, until
+from engine_peers import DEADLINE_S, Cluster, Place, begin, received, rows, send_rows, until
 from leaders_cluster import QUIET_S, new_leader, replicas_of, state_at, take_over, voter
 from revised_streams import (
     Told,
@@ -124,8 +124,7 @@ async def test_home_after_home_dies_between_revisions(cluster: Cluster) -> None:
         await oracle.replace(client, stream, [(at + 20, 2000), (at + 10, 7), (at, 1001)])
         await oracle.delete(client, stream, [max(0, at - 60), at + 20])
         await cluster.start(home)
-    await client.post_event(stream, None, end=True)
-    await client.flush()
+    await send_rows(client, stream, end=True)
     await sums.follow(of_sums, END)
     await source.follow(of_source, END)
     assert sums.tuples == oracle.windows()
@@ -204,8 +203,7 @@ async def test_they_are_acknowledged_only_once_settled(
     client = await cluster.client(places[0])
     first = places[0]
     stream = await keyed_stream(client, first, k_safety=1)
-    await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=30)
-    await client.flush()
+    await send_rows(client, stream, [(10, 1), (20, 2)], boundary=30)
     held = trio.Event()
     (replica,) = replicas_of(places, stream, first)
     done = trio.Event()
@@ -284,8 +282,7 @@ async def test_a_witness_that_becomes_home_finds_all_of_the_history(
     async with home.client() as client:
         await oracle.delete(client, stream, [10, 30, 50, 20])
         await oracle.replace(client, stream, [(40, 5), (30, 6)])
-        await client.post_event(stream, None, end=True)
-        await client.flush()
+        await send_rows(client, stream, end=True)
     await until(lambda: state_at(home, stream).log.boundary == END)
     assert folded(home, stream) == oracle.values
 

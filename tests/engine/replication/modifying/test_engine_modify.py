@@ -235,9 +235,7 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
 
 
 async def test_only_who_owns_a_query_modifies_it(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, stranger = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    mit, utah, client, stranger, source = await cluster.owner_and_guest()
     query = sieve_and_sums(mit, source)
     await client.create_query(query)
     for other in (query.name, utah.name("none")):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import trio
-from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows
+from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, send_rows
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
@@ -87,8 +87,7 @@ class Sums(Reader):
 
 
 async def post(client: AsyncMedusaClient, stream: str, stimes: range) -> None:
-    await client.post_event(stream, rows((at, at) for at in stimes), boundary=stimes[-1])
-    await client.flush()
+    await send_rows(client, stream, [(at, at) for at in stimes], boundary=stimes[-1])
 
 
 async def running(client: AsyncMedusaClient, place: Place) -> tuple[str, Sums]:

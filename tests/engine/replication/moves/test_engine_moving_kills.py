@@ -21,7 +21,7 @@ import pytest
 import trio
 from crashing_peer import Order, arm, is_armed
 from deadline import DEADLINE_S
-from engine_peers import begin
+from engine_peers import begin, send_rows
 from kill_sweeps import MOVES, At
 from killed_peers import let_crash
 
@@ -102,8 +102,7 @@ class Traffic:
             self.posted += 1
             with trio.move_on_after(PART_S):
                 await self.over.wait()
-        await client.post_event(SOURCE.name, None, end=True)
-        await client.flush()
+        await send_rows(client, SOURCE.name, end=True)
 
 
 @dataclass

@@ -21,9 +21,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 
 
 async def test_deleting_leaves_nothing_and_the_name_is_free(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    _mit, utah, client, other, source = await cluster.owner_and_guest()
     before = await known(other), files(utah)
     query = passing(utah, "q", source, utah.name("out"))
     reading = passing(utah, "reading", utah.name("out"), utah.name("final"))
@@ -57,8 +55,7 @@ async def test_deleting_leaves_nothing_and_the_name_is_free(cluster: Cluster) ->
 async def test_a_creation_that_fails_at_its_end_leaves_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mit, client = await cluster.founder()
-    source = await make_stream(client, mit, "s")
+    mit, client, source = await cluster.founder_with_stream()
     before = await known(client), files(mit)
     query = passing(mit, "q", source, mit.name("out"))
 
@@ -76,9 +73,7 @@ async def test_a_creation_that_fails_at_its_end_leaves_nothing(
 async def test_what_a_crash_left_of_a_query_is_undone(cluster: Cluster) -> None:
     """A query exists if its file exists: without the file, the peer removes its outputs and its
     entry at the start."""
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    source = await make_stream(client, mit, "s")
+    _mit, utah, _client, other, source = await cluster.owner_and_guest()
     before = await known(other), files(utah)
     await other.create_query(passing(utah, "q", source, utah.name("out")))
     await cluster.stop(utah)

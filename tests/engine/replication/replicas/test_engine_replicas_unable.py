@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, begin, make_stream, rows, until
+from engine_peers import Cluster, begin, make_stream, rows, send_rows, until
 from moving_tasks import Sums, post, windows
 from replicated_queries import (
     QUICK,
@@ -191,8 +191,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     assert standby is not None
     hour = 3_600_000_000
     made_in_a_day = rows((number * hour, number) for number in range(10))
-    await poster.post_event(source, made_in_a_day, boundary=9 * hour)
-    await poster.flush()
+    await send_rows(poster, source, made_in_a_day, boundary=9 * hour)
     boundary = standby_boundary(secondary, "q/out", "out")
     await until(lambda: boundary() == 9 * hour)
     standby.note_boundaries(trio.current_time())

@@ -10,6 +10,7 @@ from engine_peers import (
     pairs_of,
     received,
     rows,
+    send_rows,
     to_the_end,
     until,
 )
@@ -36,9 +37,7 @@ pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02, held_s=1.0))
 
 
 async def test_the_last_tuples_move_and_what_is_frozen_does_not(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", history_us=20)
+    mit, _utah, client, other, stream = await cluster.owner_and_guest(history_us=20)
     await post(client, mit, stream, 10, 11, 12)
     moving, frozen = mit.name("moving"), mit.name("frozen")
     made = await client.create_view(View(moving, stream, Last(2)))
@@ -68,11 +67,9 @@ async def test_the_last_tuples_move_and_what_is_frozen_does_not(cluster: Cluster
 
 
 async def test_tuples_of_one_stime_stay_together(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     tied = [(1, 0), (2, 1), (2, 2), (2, 3), (3, 4)]
-    await client.post_event(stream, rows(tied), boundary=5)
-    await client.flush()
+    await send_rows(client, stream, tied, boundary=5)
     await until(lambda: mit.state(stream).log.boundary == 5)
     for count, shown in ((1, 1), (2, 4), (3, 4), (4, 4), (5, 5), (99, 5)):
         for frozen in (False, True):
@@ -85,8 +82,7 @@ async def test_tuples_of_one_stime_stay_together(cluster: Cluster) -> None:
 
 
 async def test_the_last_seconds(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", history_us=1)
+    mit, client, stream = await cluster.founder_with_stream(history_us=1)
     for stime in (10, 20, 30):
         await post(client, mit, stream, stime)
     await until(lambda: mit.state(stream).log.start == 20)
@@ -106,9 +102,7 @@ async def test_the_last_seconds(cluster: Cluster) -> None:
 
 
 async def test_a_range_lasts_however_little_the_stream_keeps(cluster: Cluster) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s", history_us=20)
+    mit, utah, client, other, stream = await cluster.owner_and_guest(history_us=20)
     for stime in (10, 20, 30):
         await post(client, mit, stream, stime)
     view = View(utah.name("range"), stream, Range(10, 45))
@@ -139,8 +133,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(cluster: Cluster) -
 
 
 async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     with pytest.raises(InvalidInputError, match="has nothing yet"):
         await client.create_view(View(mit.name("none"), stream, Last(3), frozen=True))
     with pytest.raises(NotFoundError):
@@ -210,8 +203,7 @@ async def test_names_and_numbers_that_cannot_be(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "MAX_VIEWS", 2)
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     await post(client, mit, stream, 1, 2)
     name = mit.name("v")
     for view, error, text in (

@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from engine_peers import Cluster, begin, make_stream, received, rows, to_the_end, until
+from engine_peers import Cluster, begin, make_stream, received, rows, send_rows, to_the_end, until
 from leaders_cluster import QUIET_S, new_leader, replicas_of
 from viewed_streams import caught_up, post
 
@@ -23,9 +23,7 @@ pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
 async def test_views_of_views_and_of_what_is_deleted(cluster: Cluster, interpreted: None) -> None:
-    mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
-    client, other = await cluster.clients(mit, utah)
-    stream = await make_stream(client, mit, "s")
+    mit, utah, client, other, stream = await cluster.owner_and_guest()
     odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))
     await begin(client, Query(mit.name("q"), (odd,)))
     await post(client, mit, stream, 1, 2, 3, 4, 5)
@@ -63,8 +61,7 @@ async def test_a_view_that_cannot_go_on_at_a_start_goes_on_later(
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s", history_us=10**9)
-    await client.post_event(stream, rows([(1, 1)]), boundary=1)
-    await client.flush()
+    await send_rows(client, stream, [(1, 1)], boundary=1)
     view = utah.name("v")
     async with utah.client() as other:
         await other.create_view(View(view, stream, Range(0, 1_000)))
@@ -100,8 +97,7 @@ async def test_a_full_disk_only_delays_a_view(
         return await commit(log, upto, table)
 
     monkeypatch.setattr(StreamLog, "commit", sometimes)
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s", history_us=1)
+    mit, client, stream = await cluster.founder_with_stream(history_us=1)
     for stime in (1, 2, 3):
         await post(client, mit, stream, stime)
     await client.create_view(View(mit.name("v"), stream, Last(3)))
@@ -115,8 +111,7 @@ async def test_a_full_disk_only_delays_a_view(
 
 
 async def test_half_of_what_was_dropped_is_nothing(cluster: Cluster) -> None:
-    mit, client = await cluster.founder()
-    stream = await make_stream(client, mit, "s")
+    mit, client, stream = await cluster.founder_with_stream()
     await post(client, mit, stream, 1, 2, 3)
     view = View(mit.name("v"), stream, Last(3), frozen=True)
     await client.create_view(view)
@@ -142,8 +137,7 @@ async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(cluster: Clus
         stream = await make_stream(client, first, "s", k_safety=1)
         voters = [p for p in places if p.up.engine.leaders.get(stream) is not None]
         (replica,) = replicas_of(voters, stream, first)
-        await client.post_event(stream, rows([(1, 1), (2, 2), (3, 3)]), boundary=3)
-        await client.flush()
+        await send_rows(client, stream, [(1, 1), (2, 2), (3, 3)], boundary=3)
     makers = [place for place in places if place is not first]
     for number, place in enumerate(makers):
         async with place.client() as client:
@@ -154,8 +148,7 @@ async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(cluster: Clus
     home = await new_leader(voters, stream)
     assert home is replica
     async with home.client() as client:
-        await client.post_event(stream, rows([(4, 4), (5, 5), (6, 6)]), boundary=6)
-        await client.flush()
+        await send_rows(client, stream, [(4, 4), (5, 5), (6, 6)], boundary=6)
         for number in range(len(makers)):
             shown = await to_the_end(client.subscribe(first.name(f"range{number}")))
             assert shown == [(2, 2), (3, 3), (4, 4), (5, 5)]

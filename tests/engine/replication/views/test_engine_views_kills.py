@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 from crashing_peer import Order
-from engine_peers import rows, schema_of, to_the_end
+from engine_peers import schema_of, send_rows, to_the_end
 from kill_sweeps import DELETING_VIEWS, MAKING_VIEWS
 from killed_peers import Victim, let_crash
 
@@ -48,8 +48,7 @@ async def kill_at(making: list[Order], deleting: list[Order]) -> None:
             await client.create_schema(schema)
             await client.create_stream(StreamDefinition(STREAM, schema.name))
             posted = [(number, number) for number in range(1, 21)]
-            await client.post_event(STREAM, rows(posted), boundary=20)
-            await client.flush()
+            await send_rows(client, STREAM, posted, boundary=20)
             for number, step in enumerate(making):
                 view = View(f"medusa://{PARTICIPANT}/v{number}", STREAM, Last(7), frozen=True)
                 victim.arm(step)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine_peers import Place, Row, rows, until
+from engine_peers import Place, Row, send_rows, until
 
 from medusa.tools.client.async_client import AsyncMedusaClient
 
@@ -10,8 +10,7 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 async def post(client: AsyncMedusaClient, place: Place, stream: str, *stimes: int) -> list[Row]:
     """Post a row at each of these times, in one epoch."""
     found = [(stime, stime) for stime in stimes]
-    await client.post_event(stream, rows(found), boundary=stimes[-1])
-    await client.flush()
+    await send_rows(client, stream, found, boundary=stimes[-1])
     await until(lambda: place.state(stream).log.boundary >= stimes[-1])
     return found
 

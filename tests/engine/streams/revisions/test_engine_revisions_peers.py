@@ -19,6 +19,7 @@ from engine_peers import (
     open_cluster,
     pairs_of,
     rows,
+    send_rows,
     until,
 )
 from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
@@ -48,8 +49,7 @@ pytestmark = pytest.mark.usefixtures("interpreted")
 async def test_they_are_a_stream_beside_the_stream(cluster: Cluster) -> None:
     mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit, slack_us=10)
-    await client.post_event(stream, rows([(10, 1), (20, 2), (30, 3)]), boundary=25)
-    await client.flush()
+    await send_rows(client, stream, [(10, 1), (20, 2), (30, 3)], boundary=25)
     await until(lambda: mit.state("s").log.boundary == 25)
     assert await client.post_revisions(stream, deletions([10, 11])) == [1]
     missed = await client.post_revisions(
@@ -86,15 +86,13 @@ async def test_they_go_through_a_filter_and_a_window(cluster: Cluster) -> None:
     names = await client.create_query(query)
     assert mit.name("sums/revisions") in names
     await client.start_query(query.name)
-    await client.post_event(stream, rows([(10, 11), (20, 12), (30, 3), (110, 14)]), boundary=120)
-    await client.flush()
+    await send_rows(client, stream, [(10, 11), (20, 12), (30, 3), (110, 14)], boundary=120)
     missed = await client.post_revisions(
         stream, replacements([(20, 2), (30, 13), (110, 15), (10, 12)])
     )
     assert missed == []
     assert await client.post_revisions(stream, deletions([10])) == []
-    await client.post_event(stream, None, end=True)
-    await client.flush()
+    await send_rows(client, stream, end=True)
     for path in ("big", "sums", "big/revisions", "sums/revisions"):
         await until(lambda p=path: mit.state(p).log.boundary == END, path)
     assert changes_of(logged(mit, "big/revisions")) == [
@@ -155,8 +153,7 @@ async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> N
         await client.post_event(stream, rows([(10, 1), (20, 2)]), boundary=50)
         assert await client.post_revisions(stream, deletions([10, 11])) == [1]
         await cluster.restart(mit)
-        await client.post_event(stream, rows([(60, 3)]), boundary=100)
-        await client.flush()
+        await send_rows(client, stream, [(60, 3)], boundary=100)
         await until(lambda: utah.state("sums/revisions").log.boundary == 100)
         await cluster.restart(utah)
         assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
@@ -179,8 +176,7 @@ async def test_what_can_not_be_revised(cluster: Cluster) -> None:
     with pytest.raises(InvalidInputError, match="declares no key"):
         await client.post_revisions(plain, deletions([1]))
     stream = await keyed_stream(client, mit, history_us=100)
-    await client.post_event(stream, rows([(10, 1), (200, 2)]), boundary=200)
-    await client.flush()
+    await send_rows(client, stream, [(10, 1), (200, 2)], boundary=200)
     assert await client.post_revisions(stream, deletions([10, 200])) == [0]
     many = deletions([1]).append_column("value", pa.array([None], pa.int32()))
     wrong = many.set_column(0, REVISION_KIND, pa.array(["INSERTION"]))
@@ -244,8 +240,7 @@ async def some_revisions(client: AsyncMedusaClient, stream: str, at: int) -> Non
     """Post tuples of value 1 at every tenth of the hundred microseconds before `at`, and revise two
     of them."""
     times = range(at - 100, at, 10)
-    await client.post_event(stream, rows((time, 1) for time in times), boundary=at - 5)
-    await client.flush()
+    await send_rows(client, stream, [(time, 1) for time in times], boundary=at - 5)
     assert await client.post_revisions(stream, replacements([(at - 100, 5)])) == []
     assert await client.post_revisions(stream, deletions([at - 90]), boundary=at - 1) == []
 
