@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 import psutil
 import pytest
 import trio
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from spark_of_tests import stop_shared
 from trio.abc import Clock, Instrument
 from trio.testing import MockClock
@@ -45,6 +45,7 @@ from xdist.workermanage import WorkerController
 
 if TYPE_CHECKING:
     from engine_peers import Cluster
+    from tools_xmlrpc import OpenStock
 
 # A process that compiles all our modules takes twice the CPU time to start of one that reads them
 # compiled, and tests start hundreds.
@@ -66,10 +67,11 @@ if has_room and "TMPDIR" not in os.environ:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# No deadline: the time that an example takes depends on how busy the machine is.
-settings.register_profile("ci", derandomize=True, deadline=None)
+# No deadline: the time that an example takes, or its drawing, depends on how busy the machine is.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("ci", PATIENT, derandomize=True)
 settings.register_profile("dev", settings.get_profile("ci"), max_examples=20)
-settings.register_profile("soak", deadline=None)
+settings.register_profile("soak", PATIENT)
 settings.load_profile("ci")
 
 SHARED = {"siege": "siege", "shared_spark": "spark"}
@@ -251,6 +253,23 @@ def own_spark() -> None:
     """End the shared Spark before a test whose peer starts one in this process: see
     `spark_of_tests`."""
     stop_shared()
+
+
+@pytest.fixture
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the reference interpreter compute tasks: see `engine_interpreted`."""
+    from engine_interpreted import interpret
+
+    interpret(monkeypatch)
+
+
+@pytest.fixture
+def stock() -> Iterator[OpenStock]:
+    """Make stock clients of XML-RPC, which are closed after the test."""
+    from tools_xmlrpc import stock_clients
+
+    with stock_clients() as make:
+        yield make
 
 
 @pytest.fixture

@@ -1,8 +1,16 @@
-"""The number of examples that a costly property test tries."""
+"""The examples that a costly property test tries."""
 
 from __future__ import annotations
 
-from hypothesis import settings
+from typing import Final
+
+from hypothesis import HealthCheck, settings
+
+LARGE_DATA: Final = [HealthCheck.too_slow, HealthCheck.data_too_large]
+"""Health checks of no use to a property over whole networks and their input."""
+
+ONE_FIXTURE: Final = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+"""Health checks of no use to a property whose examples share what a fixture gives, like Spark."""
 
 
 def examples(few: int, *, soak: int) -> int:

@@ -108,7 +108,7 @@ def test_what_is_stored_is_there_again(mit: Book, members: Membership, tmp_path:
 DOCUMENT_KINDS = ("proposal", "contract", "by mit", "by utah")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(DOCUMENT_KINDS), max_size=8))
 def test_any_order_and_any_repetition(
     tmp_path_factory: pytest.TempPathFactory, kinds: list[str]

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 from contracts_ledgers import AT, disputed, filled, next_receipt, opened
 from contracts_settling import AC, CD, FEDERATION, RATE, TASK, A, C, D, S, deal_of
+from damaged_files import flip
 from deadline import DEADLINE_S
 
 from medusa.contracts.audit import chained
@@ -243,12 +244,6 @@ def test_a_ledger_that_is_lost_or_damaged_is_never_replaced_in_silence(
     (tmp_path / "ledger.sqlite.inventory").unlink()  # as the error says
     with opened(path) as ledger:
         assert ledger.verify() == 0
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x40
-    path.write_bytes(data)
 
 
 def test_balances_are_read_beside_a_peer_that_runs(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from itertools import combinations
 
 import pytest
 from contracts_market import CAPACITY, HIGH, LOW, PRICE, World, crowd, item, name
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -197,12 +197,7 @@ class Market(RuleBasedStateMachine):
         assert world.messages == messages
 
 
-Market.TestCase.settings = settings(
-    max_examples=60,
-    stateful_step_count=25,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+Market.TestCase.settings = settings(max_examples=60, stateful_step_count=25)
 test_market = Market.TestCase
 TestMarket = Market.TestCase
 del test_market

@@ -105,4 +105,4 @@ class Money(RuleBasedStateMachine):
 
 
 TestMoney = Money.TestCase
-TestMoney.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestMoney.settings = settings(max_examples=60, stateful_step_count=50)

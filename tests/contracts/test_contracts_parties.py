@@ -113,5 +113,5 @@ class Parties(RuleBasedStateMachine):
                 assert not contract.revocation
 
 
-Parties.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+Parties.TestCase.settings = settings(max_examples=40, stateful_step_count=30)
 TestParties = Parties.TestCase

@@ -403,7 +403,7 @@ messages = st.one_of(
 
 
 @given(heard=st.lists(st.tuples(st.sampled_from([A, D]), messages), max_size=8))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_no_message_makes_a_peer_fail_or_pay(heard: list[tuple[bytes, Message]]) -> None:
     world = World()
     world.place(TASK, A, C, D)

@@ -316,7 +316,7 @@ async def test_a_peer_that_is_known_to_be_dead_is_not_waited_for(network: Networ
         assert trio.current_time() == start
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.binary(max_size=80), max_size=20))
 def test_random_bytes_never_end_the_program(datagrams: list[bytes]) -> None:
     async def receive_all() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from damaged_files import flip, make_folder
 
 from medusa.dht import bodies as bodies_module
 from medusa.dht import store as store_module
@@ -271,23 +272,12 @@ def test_everything_comes_in_pages_that_miss_nothing(
     assert sorted(store.everything()) == sorted(expected)
 
 
-def flipped(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x40
-    path.write_bytes(data)
-
-
-def foldered(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 DAMAGES: dict[str, Callable[[Path], None]] = {
     "no database": lambda path: path.write_bytes(b"no database at all, however long it is" * 100),
-    "a flipped bit in its head": lambda path: flipped(path, 3),
-    "a flipped bit in a page": lambda path: flipped(path, 4096),
+    "a flipped bit in its head": lambda path: flip(path, 3),
+    "a flipped bit in a page": lambda path: flip(path, 4096),
     "truncated": lambda path: os.truncate(path, path.stat().st_size // 2 + 100),
-    "a folder": foldered,
+    "a folder": make_folder,
 }
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import spark_of_tests
-from engine_interpreted import interpret
 from engine_peers import Cluster, Place
 from replicated_queries import Made, detectors
 
@@ -37,12 +36,6 @@ def spark(shared_spark: Spark) -> Spark:
 def spark_stopped(shared_spark: Spark) -> None:
     """Stop the shared Spark for a test that starts another one."""
     shared_spark.stop()
-
-
-@pytest.fixture
-def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the reference interpreter compute tasks: see `engine_interpreted`."""
-    interpret(monkeypatch)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from damaged_files import make_folder
 from deadline import DEADLINE_S
 from engine_peers import Cluster, Place, begin, make_stream, received, schema_of, send_rows, until
 
@@ -46,11 +47,6 @@ def truncate(path: Path) -> None:
 
 def fill_with_text(path: Path) -> None:
     path.write_bytes(b"this is no database at all\n" * 500)
-
-
-def make_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
 
 
 WIDE = tuple(Field(f"field_number_{number}", FieldType.LONG) for number in range(60))

@@ -10,7 +10,6 @@ import pytest
 import trio
 from deadline import DEADLINE_S
 from hostile_siege import Siege, open_siege
-from tools_xmlrpc import OpenStock, stock_clients
 
 
 @pytest.fixture(scope="session")
@@ -46,10 +45,3 @@ def siege() -> Iterator[Siege]:
 def seconds(request: pytest.FixtureRequest) -> float:
     """Return the duration of an attack in seconds."""
     return float(request.param)
-
-
-@pytest.fixture
-def stock() -> Iterator[OpenStock]:
-    """Make stock clients of XML-RPC, which are closed after the test."""
-    with stock_clients() as make:
-        yield make

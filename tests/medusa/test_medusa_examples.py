@@ -18,12 +18,13 @@ from pathlib import Path
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_interpreted import interpret
 from engine_peers import Place, open_cluster
 
 import medusa
 from medusa import AsyncMedusaClient, MedusaClient, open_medusa
 from medusa.engine.streams.config import Timing
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 QUICK = Timing(maintenance_s=0.02)
 
@@ -32,11 +33,6 @@ MANUAL = Path(__file__).parents[2] / "docs" / "reference" / "queries.md"
 QUERY = "medusa://mit.edu/busy_sources"
 BEGIN_S = 1_521_900_000
 """2018-03-24T14:00:00Z, in seconds since 1970."""
-
-
-@pytest.fixture(autouse=True)
-def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def public(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:

@@ -146,7 +146,6 @@ Federation.TestCase.settings = settings(
     max_examples=25,
     stateful_step_count=20,
     report_multiple_bugs=False,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 TestFederation = Federation.TestCase

@@ -73,7 +73,7 @@ frames = st.one_of(
 
 
 @given(data=st.lists(frames, max_size=12).map(b"".join), sizes=st.lists(st.integers(0, 30)))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_any_bytes_give_decode_error_only(data: bytes, sizes: list[int]) -> None:
     _, target = pair()
     try:
@@ -125,7 +125,7 @@ def flush(left: Multiplexer, right: Multiplexer, budget: int, sizes: list[int]) 
 
 
 @given(operations=operations)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_streams_arrive_intact_in_order_and_within_credit(operations: list) -> None:
     left, right = pair()
     streams = [opened(left, right, weight) for weight in (1, 4, 16, 256)]

@@ -82,7 +82,7 @@ def standing(membership: Membership) -> object:
     )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.permutations(ALL.statements()), st.integers(1, 7), st.randoms(use_true_random=False))
 def test_the_members_and_the_policy_do_not_depend_on_the_order(
     order: list[bytes], size: int, rng: random.Random
@@ -97,7 +97,7 @@ def test_the_members_and_the_policy_do_not_depend_on_the_order(
     assert set(membership.statements()) == set(ALL.statements())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_no_statements_of_others_admit_anybody_or_change_the_policy(data: st.DataObject) -> None:
     """Two of three members are no sponsors; one of two needed sponsors, a stranger and an invited

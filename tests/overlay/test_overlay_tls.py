@@ -47,7 +47,7 @@ async def encrypted(
 
 
 @given(pieces=st.lists(st.integers(0, 70_000), max_size=6), most=st.integers(1, 100_000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_both_ways_at_once_in_pieces_of_any_size(pieces: list[int], most: int) -> None:
     data = b"".join(bytes([n % 251]) * size for n, size in enumerate(pieces))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 from tools_fake_peer import FakePeer, open_fake_peer
 from tools_market_cluster import Loads, set_up
-from tools_xmlrpc import OpenStock, stock_clients
 
 
 @pytest.fixture(params=[pytest.param("spark", marks=pytest.mark.spark), "reference"])
@@ -27,10 +26,3 @@ def loads(monkeypatch: pytest.MonkeyPatch) -> Loads:
 async def peer(tmp_path: Path) -> AsyncIterator[FakePeer]:
     async with open_fake_peer(tmp_path) as peer:
         yield peer
-
-
-@pytest.fixture
-def stock() -> Iterator[OpenStock]:
-    """Make stock clients of XML-RPC, which are closed after the test."""
-    with stock_clients() as make:
-        yield make

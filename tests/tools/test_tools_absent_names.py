@@ -6,19 +6,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from engine_interpreted import interpret
 from engine_peers import Cluster
 from tools_prompt import Prompt
+
+pytestmark = pytest.mark.usefixtures("interpreted")
 
 ABSENT_STREAM = "CREATE STREAM made AS\n  SELECT a FROM nowhere\n"
 ABSENT_SCHEMA = (
     "CREATE STREAM there\n  USING nothing;\nCREATE STREAM made AS SELECT a FROM there;\n"
 )
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 @pytest.mark.parametrize(

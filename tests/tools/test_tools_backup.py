@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import Cluster, Place, begin, make_stream, pairs_of, rows, send_rows, until
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -24,18 +23,13 @@ from medusa.tools.daemon.peer import open_peer
 from medusa.tools.home.folder import Home
 
 QUICK = Timing(restored_again_s=0.05, mend_again_s=0.2)
-pytestmark = pytest.mark.cluster(timing=QUICK)
+pytestmark = [pytest.mark.cluster(timing=QUICK), pytest.mark.usefixtures("interpreted")]
 ALONE = dataclasses.replace(QUICK, restored_ask_s=0.1)
 """Settings of a federation that has one peer: no other peer will answer, or call."""
 
 GONE_US = 500_000
 """How long a restored stream waits for the client that posted before the backup, in
 microseconds."""
-
-
-@pytest.fixture(autouse=True)
-def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def quiet(_: int) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import trio
+from damaged_files import make_folder
 from engine_interpreted import interpret
 from engine_peers import Place, begin, make_stream, open_cluster, received, rows, until
 from moving_tasks import post, windows
@@ -95,11 +96,6 @@ def fill(path: Path) -> None:
 
 def enlarge(path: Path) -> None:
     os.truncate(path, 65 * 2**20)
-
-
-def make_folder(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
 
 
 def make_unreadable(path: Path) -> None:

@@ -39,6 +39,7 @@ from medusa.overlay.errors import (
 )
 from medusa.overlay.events import wall_clock
 from medusa.overlay.listeners import Listeners
+from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.market.content_deals import Begin, Over, period_start
 from medusa.tools.market.content_sender import BEGIN, MAX_KEPT, OVER
 from medusa.tools.market.meters import StreamMeter
@@ -58,6 +59,15 @@ async def test_the_status_has_the_price_of_a_stream(cluster: Cluster) -> None:
     for place in (mit, utah):
         (line,) = (each for each in (await market(place)).contracts if each.id == contract)
         assert (line.per_message, line.per_period, line.period_s) == (EACH, 5_000_000, 60)
+
+
+async def two_with_a_stream(
+    cluster: Cluster,
+) -> tuple[Place, Place, AsyncMedusaClient, AsyncMedusaClient, str]:
+    """Start mit.edu and utah.edu; return them, a client of each, and a stream of the first."""
+    mit, utah = await settle_two(cluster, 100, 100)
+    sends, reads = await cluster.clients(mit, utah)
+    return mit, utah, sends, reads, await make_stream(sends, mit, "s")
 
 
 async def no_deal_left(*places: Place) -> None:
@@ -95,9 +105,7 @@ async def test_a_stream_that_is_read_again_while_it_is_left(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Leaving the producer takes time: a reader that comes meanwhile keeps the mirror."""
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     contract = await agreed(mit, utah, terms(stream))
     await reading(reads, utah, stream)
     await post(sends, stream, range(100))
@@ -125,9 +133,7 @@ async def test_a_stream_that_is_read_again_while_it_is_left(
 
 
 async def test_coming_back_begins_anew(cluster: Cluster) -> None:
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     contract = await agreed(mit, utah, terms(stream))
     for path in ("one", "two"):
         await reading(reads, utah, stream, path)
@@ -141,9 +147,7 @@ async def test_coming_back_begins_anew(cluster: Cluster) -> None:
 
 
 async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(cluster: Cluster) -> None:
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     await reading(reads, utah, stream)
     await post(sends, stream, range(100))
     await arrived(utah, 99)
@@ -234,9 +238,7 @@ async def test_a_stream_that_another_peer_computes_is_paid_to_its_owner(cluster:
 
 
 async def test_a_client_that_reads_through_its_peer_is_not_metered(cluster: Cluster) -> None:
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     contract = await agreed(mit, utah, terms(stream))
     subscription = reads.subscribe(stream)
     await post(sends, stream, range(100))
@@ -247,9 +249,7 @@ async def test_a_client_that_reads_through_its_peer_is_not_metered(cluster: Clus
 
 
 async def test_periods_are_paid_as_they_pass_not_as_they_are_promised(cluster: Cluster) -> None:
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     content = terms(stream, per_message=1, per_period=1000, period_s=1)
     contract = await agreed(mit, utah, content)
     began = wall_clock()
@@ -277,9 +277,7 @@ async def test_counts_that_differ_are_reported_on_both_sides(
         return real(meter, after, upto) + (11 if meter.bills else 0)
 
     monkeypatch.setattr(StreamMeter, "count", count)
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     contract = await agreed(mit, utah, terms(stream))
     await post(sends, stream, range(100))
     await reading(reads, utah, stream)
@@ -289,9 +287,7 @@ async def test_counts_that_differ_are_reported_on_both_sides(
 
 
 async def test_a_standstill_longer_than_promised_is_noted(cluster: Cluster) -> None:
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     await agreed(mit, utah, terms(stream, availability_s=1))
     await reading(reads, utah, stream)
     await post(sends, stream, range(100))
@@ -371,9 +367,7 @@ async def told(place: Place, other: Place, request: Any) -> None:
 
 async def test_a_sender_that_does_not_know_the_deal_any_more(cluster: Cluster) -> None:
     """The sender's ledger was lost: it cannot claim the past, and a new deal continues."""
-    mit, utah = await settle_two(cluster, 100, 100)
-    sends, reads = await cluster.clients(mit, utah)
-    stream = await make_stream(sends, mit, "s")
+    mit, utah, sends, reads, stream = await two_with_a_stream(cluster)
     contract = await agreed(mit, utah, terms(stream, per_period=1, period_s=1))
     await reading(reads, utah, stream)
     await post(sends, stream, range(100))

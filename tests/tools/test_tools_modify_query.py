@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_interpreted import interpret
 from engine_peers import Cluster, until
 from tools_prompt import Prompt
 from tools_travel import MINUTE_S, THREE, examples, world
@@ -27,7 +26,10 @@ from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.client.blocking import MedusaClient
 
 # the whole history still exists at the end
-pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=3600.0))
+pytestmark = [
+    pytest.mark.cluster(timing=Timing(maintenance_s=3600.0)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 QUERY = "medusa://mit.edu/busy_sources"
@@ -49,11 +51,6 @@ BOTH = """<borealis>
 
 Answer = tuple[int, str, int]
 """The fields of an answer: stime, address, number of tuples."""
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:

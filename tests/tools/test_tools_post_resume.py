@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import medusa_command
 from tools_fake_peer import SCHEMA, STREAM, FakePeer, fake_peer_in_thread, rows
@@ -175,7 +175,7 @@ VALUES = st.lists(
 )
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(VALUES, st.lists(st.integers(0, 12), max_size=4), VALUES)
 def test_a_position_tells_rows_and_nothing_else(
     values: list[dict[str, object]], cuts: list[int], others: list[dict[str, object]]
@@ -195,7 +195,7 @@ def test_a_position_tells_rows_and_nothing_else(
     assert (other.position == whole.position) == (values == others)
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50)
 @given(VALUES, st.integers(0, 12), st.integers(1, 5))
 def test_the_rest_is_what_follows_a_position(
     values: list[dict[str, object]], passed: int, width: int

@@ -79,7 +79,7 @@ def _lines(drawn: RenderableType, width: int) -> list[str]:
     return console.export_text().splitlines()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from([80, 100, 120, 200]), st.integers(16, 60), st.tuples(*[st.integers(0, 40)] * 4)
 )
@@ -231,7 +231,7 @@ def _said_by_anybody(type_: Any) -> st.SearchStrategy[Any]:
     return {str: TEXT, int: INTEGER, float: st.floats(), type(None): st.none()}[type_]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(_said_by_anybody(PeerStatus), min_size=1, max_size=3),
     st.floats(),
@@ -250,7 +250,7 @@ def test_whatever_peers_say_of_themselves_is_drawn(
     assert json.loads(json_text(snapshot), parse_constant=pytest.fail)["by"] == peers[0].peer
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_said_by_anybody(MarketStatus), st.sampled_from([80, 120]))
 def test_whatever_a_market_has_is_drawn(market: MarketStatus, width: int) -> None:
     console = Console(width=width, file=io.StringIO(), color_system=None, force_terminal=True)

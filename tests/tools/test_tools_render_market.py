@@ -136,7 +136,7 @@ def test_the_price_of_a_stream(prices: dict[str, Any], shown: str) -> None:
     assert "0-0" not in line
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from([80, 100, 120, 200]), st.integers(6, 60), st.integers(0, 30))
 def test_it_fits_the_terminal(width: int, height: int, streams: int) -> None:
     lines = _lines(MARKET, width, height, streams)

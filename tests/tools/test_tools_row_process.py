@@ -229,7 +229,7 @@ def test_a_reader_that_is_left_ends(tmp_path: Path) -> None:
     os.close(write)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.binary(max_size=300), st.sampled_from(Format))
 def test_any_bytes_give_rows_or_the_one_error(
     tmp_path_factory: pytest.TempPathFactory, data: bytes, kind: Format

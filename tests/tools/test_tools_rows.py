@@ -67,7 +67,7 @@ def _written(table: pa.Table, kind: Format, *, ours: bool = False) -> bytes:
     return file.getvalue()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(ROWS, st.sampled_from([kind for kind in Format if kind is not Format.ZEEK]))
 def test_what_is_written_is_read_back(rows: list[dict[str, object]], kind: Format) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA.payload)
@@ -86,7 +86,7 @@ def test_parquet_of_a_subscription_keeps_nan_for_readers_that_skip_by_bounds(
         assert database.execute(asked).fetchall() == [(2,)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=300), st.sampled_from(Format))
 def test_any_bytes_give_rows_or_the_one_error(data: bytes, kind: Format) -> None:
     told = "f: "
@@ -220,7 +220,7 @@ MEMBER = st.one_of(
 )
 
 
-@settings(max_examples=examples(100, soak=5_000), deadline=None)
+@settings(max_examples=examples(100, soak=5_000))
 @given(
     st.lists(st.lists(MEMBER, max_size=6), min_size=1, max_size=6),
     st.sampled_from([(",", ":"), (" , ", " : ")]),

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import Cluster, until
 from tools_prompt import Prompt
 from tools_travel import THREE, examples, world
@@ -20,12 +19,10 @@ from medusa.tools.client.blocking import MedusaClient
 from medusa.tools.commands.medusa import travel
 from medusa.tools.commands.medusa.travel import view_in_words
 
-pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
-
-
-@pytest.fixture(autouse=True)
-def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
+pytestmark = [
+    pytest.mark.cluster(timing=Timing(maintenance_s=0.02)),
+    pytest.mark.usefixtures("interpreted"),
+]
 
 
 def commands(heading: str) -> list[tuple[list[str], str]]:

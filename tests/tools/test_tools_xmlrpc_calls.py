@@ -14,7 +14,16 @@ import trio
 from deadline import DEADLINE_S
 from engine_interpreted import interpret
 from engine_peers import Cluster, known, make_stream, received, rows, schema_of, send_rows
-from tools_xmlrpc import OpenStock, Stock, bearer, configure, posted, settled, token_for
+from tools_xmlrpc import (
+    OpenStock,
+    Stock,
+    bearer,
+    configure,
+    native_and_stock,
+    posted,
+    settled,
+    token_for,
+)
 
 from medusa.engine.objects.schema import END
 from medusa.overlay.client_tokens import EVERY_SCOPE, Scope
@@ -140,9 +149,7 @@ async def test_table_1(stock: OpenStock, cluster: Cluster, monkeypatch: pytest.M
 
 
 async def test_both_protocols_see_the_same(stock: OpenStock, cluster: Cluster) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    native, client, stream = await native_and_stock(cluster, stock)
     await send_rows(native, stream, [(1, 10), (2, 20)], boundary=5)
     assert [(event["stime"], event["value"]) for event in await everything(client, stream, 2)] == [
         (1, 10),
@@ -279,9 +286,7 @@ async def test_a_fault_has_a_number_and_one_line(  # noqa: PLR0917 - fixtures
 async def test_a_bad_event_is_named_and_nothing_is_stored(
     stock: OpenStock, cluster: Cluster
 ) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    _native, client, stream = await native_and_stock(cluster, stock)
     bad = [{"t": 1, "value": 1}, {"t": 2, "value": "x"}]
     number, text = await client.refused("post_event", stream, bad)
     assert (number, "row 2" in text, "'value'" in text) == (2, True, True)
@@ -373,9 +378,7 @@ def test_every_error_has_a_number() -> None:
 
 async def test_a_text_of_any_characters_comes_and_goes(stock: OpenStock, cluster: Cluster) -> None:
     """Characters that XML changes or cannot write are escaped, or come as base64 of their UTF-8."""
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    native, client, stream = await native_and_stock(cluster, stock)
     await native.post_event(stream, rows([(1, 1)], "a\r\nb"))
     await send_rows(native, stream, rows([(2, 2)], "\x07\x00"), boundary=3)
     told = [event["name"] for event in await everything(client, stream, 2)]

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, make_stream, rows, send_rows
-from tools_xmlrpc import OpenStock, settled
+from engine_peers import Cluster, rows, send_rows
+from tools_xmlrpc import OpenStock, native_and_stock
 
 from medusa.engine.streams.log.recent import Epoch
 from medusa.overlay.errors import InvalidInputError
@@ -28,9 +28,7 @@ def test_batches_are_cut_between_tuples_of_different_stimes() -> None:
 
 async def test_many_events_come_batch_by_batch(stock: OpenStock, cluster: Cluster) -> None:
     count = 50_000
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    native, client, stream = await native_and_stock(cluster, stock)
     table = rows((number // 3, number) for number in range(count))
     await send_rows(native, stream, table, end=True)
     found: list[tuple[int, int]] = []

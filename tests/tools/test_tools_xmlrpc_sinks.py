@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from engine_peers import Cluster, make_stream, rows, send_rows, until
-from tools_xmlrpc import OpenStock, settled
+from tools_xmlrpc import OpenStock, native_and_stock, settled
 
 from medusa.overlay.client_tokens import EVERY_SCOPE
 from medusa.overlay.errors import InvalidInputError, NotAuthorisedError
@@ -83,9 +83,7 @@ def listening(
 
 
 async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, cluster: Cluster) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    native, client, stream = await native_and_stock(cluster, stock)
     await send_rows(native, stream, [(1, 1), (2, 2)], boundary=2)
     with listening("MyTCPSink") as sink:
         added = await client.subscribe(stream, "tcp", sink.address, "MyTCPSink", "ADD")
@@ -108,9 +106,7 @@ async def test_a_sink_gets_all_tuples_in_order_once(stock: OpenStock, cluster: C
 async def test_a_sink_that_fails_gets_the_same_batch_again(
     stock: OpenStock, cluster: Cluster
 ) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    native, client, stream = await native_and_stock(cluster, stock)
     with listening(faults=2) as sink:
         await client.subscribe(stream, "tcp", sink.address, "sink")
         await native.post_event(stream, rows([(1, 1)]), end=True)
@@ -144,9 +140,7 @@ async def test_a_sink_is_served_as_long_as_its_token_counts(
 
 
 async def test_a_token_has_so_many_sinks(stock: OpenStock, cluster: Cluster) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    _native, client, stream = await native_and_stock(cluster, stock)
     with listening() as sink:
         for number in range(MAX_SINKS):
             await client.subscribe(stream, "tcp", sink.address, f"sink{number}")
@@ -159,9 +153,7 @@ async def test_a_token_has_so_many_sinks(stock: OpenStock, cluster: Cluster) -> 
 
 
 async def test_no_sink_elsewhere(stock: OpenStock, cluster: Cluster) -> None:
-    mit = await settled(cluster)
-    native, client = await cluster.client(mit), stock(mit)
-    stream = await make_stream(native, mit, "s")
+    _native, client, stream = await native_and_stock(cluster, stock)
     for place in ("127.0.0.2:80", "169.254.169.254:80", "[::1]:80"):
         number, text = await client.refused("subscribe", stream, "tcp", place, "sink")
         assert (number, "xmlrpc.sinks" in text) == (4, True)

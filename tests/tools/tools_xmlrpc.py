@@ -14,9 +14,10 @@ from xmlrpc.client import Fault, ServerProxy
 import pytest
 import trio
 from deadline import DEADLINE_S
-from engine_peers import Cluster, Place
+from engine_peers import Cluster, Place, make_stream
 
 from medusa.overlay.client_tokens import Scope
+from medusa.tools.client.async_client import AsyncMedusaClient
 from medusa.tools.home.addresses import Address, format_address
 from medusa.tools.home.token_file import TokenFile
 
@@ -31,6 +32,15 @@ async def settled(
     configure(place, settings)
     await cluster.restart(place)
     return place
+
+
+async def native_and_stock(
+    cluster: Cluster, stock: OpenStock
+) -> tuple[AsyncMedusaClient, Stock, str]:
+    """Start mit.edu with XML-RPC; return a client of ours, a stock client, and a stream."""
+    mit = await settled(cluster)
+    native = await cluster.client(mit)
+    return native, stock(mit), await make_stream(native, mit, "s")
 
 
 def configure(place: Place, settings: str) -> None:

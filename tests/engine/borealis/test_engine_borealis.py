@@ -437,7 +437,7 @@ PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=examples(300, soak=3000))
+@settings(max_examples=examples(300, soak=3000))
 @given(st.data())
 def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([text for text, _ in REFUSED] + [INTRUSION, TOLLS]))
@@ -449,7 +449,7 @@ def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
         assert isinstance(read_document(text, BASE), Document)
 
 
-@settings(deadline=None, max_examples=examples(300, soak=3000))
+@settings(max_examples=examples(300, soak=3000))
 @given(
     st.sampled_from(sorted(KINDS)),
     st.dictionaries(

@@ -298,7 +298,7 @@ def case(name: str, seed: int) -> tuple[str, dict[str, list[Row]], list[tuple[An
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=examples(4, soak=100), deadline=None)
+@settings(max_examples=examples(4, soak=100))
 @given(
     seed=st.integers(2, 10**6),
     cuts=st.sets(st.integers(-30 * SECOND, 130 * SECOND) | st.integers(-30, 130), max_size=8),

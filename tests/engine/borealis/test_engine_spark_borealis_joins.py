@@ -21,10 +21,10 @@ from computed_documents import (
     rows_of,
     schemas_of,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from examples import examples
+from examples import ONE_FIXTURE, examples
 from medusa.engine.language.sides import renamed
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.reading import read_document
@@ -142,7 +142,7 @@ cut_at = st.sets(
 )
 
 
-@settings(max_examples=examples(150, soak=2000), deadline=None)
+@settings(max_examples=examples(150, soak=2000))
 @given(case=cases | of_itself, data=inputs, cuts=cut_at)
 def test_a_tuple_is_paired_with_the_last_ones_of_the_other_side(
     case: Case, data: dict[str, list[Row]], cuts: set[int]
@@ -154,11 +154,7 @@ def test_a_tuple_is_paired_with_the_last_ones_of_the_other_side(
 
 
 @pytest.mark.spark
-@settings(
-    max_examples=examples(3, soak=60),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(3, soak=60), suppress_health_check=ONE_FIXTURE)
 @given(case=cases | of_itself, data=inputs, cuts=cut_at)
 def test_so_it_is_on_spark(
     spark: Spark, case: Case, data: dict[str, list[Row]], cuts: set[int]

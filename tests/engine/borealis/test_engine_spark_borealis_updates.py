@@ -133,7 +133,7 @@ cut_at = st.sets(
 )
 
 
-@settings(max_examples=examples(200, soak=2000), deadline=None)
+@settings(max_examples=examples(200, soak=2000))
 @given(data=inputs, cuts=cut_at)
 def test_a_row_is_what_its_newest_insert_and_update_say(
     data: dict[str, list[Row]], cuts: set[int]

@@ -484,7 +484,7 @@ TEXTS = (
 )
 
 
-@settings(deadline=None, max_examples=600)
+@settings(max_examples=600)
 @given(TEXTS)
 def test_any_text_is_an_expression_or_refused(text: str) -> None:
     with contextlib.suppress(InvalidInputError):

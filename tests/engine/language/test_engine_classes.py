@@ -99,7 +99,7 @@ def settling(query: Query) -> int:
     return windows + pairs + sum(box.within_us for box in query.boxes if isinstance(box, Match))
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(queries(), st.data(), st.integers(-50, 70), st.integers(-50, 70))
 def test_classes_say_what_a_restart_repeats(
     query: Query, data: st.DataObject, first: int, second: int

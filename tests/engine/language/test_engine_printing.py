@@ -8,11 +8,12 @@ import epoch_networks
 import msgspec
 import pytest
 from drawn_availabilities import availabilities
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
 from reference_networks import SOURCES, TABLES, queries, queries_of_tables
 
+from examples import LARGE_DATA
 from medusa.engine.expressions.grammar import KEYWORDS
 from medusa.engine.language.document import Document
 from medusa.engine.language.python.printing import query_as_python
@@ -58,11 +59,7 @@ from medusa.engine.scalars.rows import FUNCTIONS
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
-SLOW = settings(
-    deadline=None,
-    max_examples=30,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+SLOW = settings(max_examples=30, suppress_health_check=LARGE_DATA)
 
 FIELDS = (
     Field("ts", F.TIMESTAMP),

@@ -54,7 +54,7 @@ def answer(box: Join, left: list[Row], right: list[Row]) -> list[tuple[Any, ...]
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.sampled_from([JoinKind.ASOF, JoinKind.LEFT_ASOF]),
     st.sampled_from([(9, 0), (9, -1), (9, -3), (0, 0), (0, 9), (-1, 9), (-3, 9)]),

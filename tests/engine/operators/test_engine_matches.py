@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from epoch_matches import matches
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
 
@@ -151,11 +151,7 @@ def test_no_more_tuples_are_looked_at_than_the_limit() -> None:
 # -- any cut ---------------------------------------------------------------------------------------
 
 
-@settings(
-    max_examples=examples(150, soak=3000),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+@settings(max_examples=examples(150, soak=3000))
 @given(data=st.data(), given_rows=rows(), chosen=cuts)
 def test_any_cut_gives_the_matches_that_trying_every_way_gives(
     data: st.DataObject, given_rows: list[Row], chosen: list[int]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from engine_peers import Cluster, Place, until
+from engine_peers import Cluster, Place, begin, until
 
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.query import Filter, Query
@@ -19,6 +19,7 @@ from medusa.overlay.errors import NotFoundError
 from medusa.overlay.gossip.events import Health
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.peers import PeerTable
+from medusa.tools.client.async_client import AsyncMedusaClient
 
 QUICK = Timing(maintenance_s=0.05, keep_up_s=0.05)
 """Settings of peers whose retention ends soon."""
@@ -46,6 +47,14 @@ def secondary_of(place: Place, query: str) -> str:
 
 async def stands_by(primary: Place, secondary: Place, query: str) -> None:
     await until(lambda: secondary_of(primary, query) == secondary.id, "it has a secondary")
+
+
+async def begin_stood_by(
+    owner: AsyncMedusaClient, query: Query, primary: Place, secondary: Place
+) -> None:
+    """Create the query, start it, and wait until its secondary stands by."""
+    await begin(owner, query)
+    await stands_by(primary, secondary, query.name.removeprefix(primary.name("")))
 
 
 def standby_boundary(place: Place, query: str, stream: str) -> Callable[[], int]:

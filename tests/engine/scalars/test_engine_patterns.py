@@ -161,7 +161,6 @@ def steps_for(pattern: str, length: int) -> int:
     return most_steps(read_pattern(pattern), length)
 
 
-@settings(deadline=None)
 @given(PATTERNS, TEXTS)
 def test_steps_are_an_upper_bound(pattern: str, text: str) -> None:
     try:
@@ -220,7 +219,7 @@ class _Matcher:
                 return turn(0, at)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(PATTERNS, st.lists(TEXTS, min_size=1, max_size=5))
 def test_python_and_re2_agree(pattern: str, texts: list[str]) -> None:
     """RE2 reads the pattern as the user wrote it."""

@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
-from examples import examples
+from examples import ONE_FIXTURE, examples
 from medusa.engine.dataframes.columns import column
 from medusa.engine.evaluation.expressions import Row, evaluate
 from medusa.engine.expressions.typed import Expression
@@ -165,9 +165,8 @@ def odd(few: int, *, soak: int) -> settings:
     jobs."""
     return settings(
         max_examples=examples(few, soak=soak),
-        deadline=None,
         phases=(Phase.explicit, Phase.generate),  # finding a smaller example takes as many jobs
-        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+        suppress_health_check=ONE_FIXTURE,
     )
 
 

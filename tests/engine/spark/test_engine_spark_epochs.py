@@ -27,13 +27,13 @@ from epoch_networks import (
     order_sql,
     sources,
 )
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from printed_queries import Language, reread
 from reference_aggregates import define_aggregates
 from reference_sketch import define
 
-from examples import examples
+from examples import ONE_FIXTURE, examples
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
 from medusa.engine.objects.schema import BEGINNING, END
@@ -147,11 +147,7 @@ def check(
             files[task.output] = write(table, folder, task.output, next(cycle))
 
 
-@settings(
-    max_examples=examples(8, soak=30),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(8, soak=30), suppress_health_check=ONE_FIXTURE)
 @given(
     network=networks(),
     first=sources(),
@@ -171,11 +167,7 @@ def test_any_cut_gives_what_one_batch_run_gives(
     check(spark, network, {"s0": first, "s1": second}, chosen, language)
 
 
-@settings(
-    max_examples=examples(8, soak=200),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(8, soak=200), suppress_health_check=ONE_FIXTURE)
 @given(
     network=joins_as_of(),
     first=sources(40),
@@ -224,11 +216,7 @@ SPECIAL = (math.nan, math.inf, -math.inf, -0.0, 1e300, -1e300, 0.1)
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-@settings(
-    max_examples=2000,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=2000, suppress_health_check=ONE_FIXTURE)
 @given(
     network=networks(7),
     first=sources(80),
@@ -248,11 +236,7 @@ def test_any_cut_gives_what_one_batch_run_gives_at_length(
     check(spark, network, {"s0": first, "s1": second}, chosen, language)
 
 
-@settings(
-    max_examples=examples(5, soak=10),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(5, soak=10), suppress_health_check=ONE_FIXTURE)
 @given(network=networks())
 def test_any_task_can_be_warmed_up(spark: Spark, network: Network) -> None:
     for task in plan(network.query, network.schemas, frozenset()):

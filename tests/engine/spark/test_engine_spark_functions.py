@@ -18,12 +18,12 @@ import pytest
 import trio
 from epoch_files import printed, write
 from epoch_networks import SOURCES, cuts, sources
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lent_spark import LentSpark
 from own_functions import own
 
-from examples import examples
+from examples import ONE_FIXTURE, examples
 from medusa.engine.functions.allowed import Functions
 from medusa.engine.functions.computation import CallingExecutor, calling
 from medusa.engine.language.check import check_query
@@ -198,11 +198,7 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("functions")
 
 
-@settings(
-    max_examples=examples(4, soak=40),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(4, soak=40), suppress_health_check=ONE_FIXTURE)
 @given(table=sources(), chosen=st.lists(cuts, min_size=1, max_size=4))
 def test_any_cut_gives_what_one_batch_run_gives(
     spark: Spark, code: Path, table: pa.Table, chosen: list[list[int]]

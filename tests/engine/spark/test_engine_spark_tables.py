@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 import pytest
 from epoch_files import write
 from epoch_networks import cuts, paned_sum_sql
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from printed_queries import Language, reread
 
-from examples import examples
+from examples import ONE_FIXTURE, examples
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import (
     AggregateCall,
@@ -131,11 +131,7 @@ def tasks_of(query: Query) -> tuple[Task, ...]:
     return plan(query, check_query(query, SCHEMAS))
 
 
-@settings(
-    max_examples=examples(12, soak=100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(12, soak=100), suppress_health_check=ONE_FIXTURE)
 @given(
     query=queries(),
     data=inputs(),
@@ -170,7 +166,6 @@ def test_a_table_is_joined_as_of_each_tuple_whatever_is_cut_and_folded(
     assert sorted(found, key=repr) == expected(query, data)
 
 
-@settings(max_examples=100, deadline=None)
 @given(query=queries(), data=inputs(), chosen=cuts)
 def test_the_interpreter_joins_tables_so_too(
     query: Query, data: dict[str, pa.Table], chosen: list[int]
@@ -362,11 +357,7 @@ def ran(
     return [tuple(row.values()) for row in known["out"].to_pylist()]
 
 
-@settings(
-    max_examples=examples(12, soak=100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(12, soak=100), suppress_health_check=ONE_FIXTURE)
 @given(
     kept=kept_tables(),
     data=inputs(),
@@ -417,11 +408,7 @@ def test_different_values_of_two_types_are_counted_together(
         on_spark(spark, totals_by(group, pairs), data, [chosen], fold=fold)
 
 
-@settings(
-    max_examples=examples(12, soak=100),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
-)
+@settings(max_examples=examples(12, soak=100), suppress_health_check=ONE_FIXTURE)
 @given(
     kept=windows_of_tuples(),
     data=inputs(),
@@ -464,7 +451,7 @@ def on_spark(
     assert sorted(found, key=repr) == answer(statement, data)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     kept=kept_tables() | windows_of_tuples(),
     data=inputs(),

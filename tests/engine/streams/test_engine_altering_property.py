@@ -116,7 +116,7 @@ class Pair:
         self.replica.close()
 
 
-@settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
 @given(steps=STEPS)
 def test_the_newest_counts_whatever_happens(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Step]

@@ -78,7 +78,7 @@ async def test_a_newcomer_does_not_wait_for_all_that_another_has_asked_for(
     assert memory.held == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.sampled_from(["a", "b", "c", "end"]), max_size=60))
 def test_turns_go_round_and_none_is_lost(steps: list[str]) -> None:
     async def run() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import trio
+from damaged_files import flip
 from engine_peers import DEADLINE_S, Cluster, Place, Row, begin, make_stream, received, rows, until
 from leaders_cluster import QUIET_S, new_leader, voter
 from moving_tasks import Sums, expected, post, windows
@@ -40,11 +41,9 @@ def files(place: Place, key: str) -> list[Path]:
     return sorted(with_rows, key=lambda path: int(path.stem.partition("_")[0]))
 
 
-def flip(path: Path) -> None:
+def flip_a_value(path: Path) -> None:
     at = pq.read_metadata(path).row_group(0).column(1).data_page_offset
-    data = bytearray(path.read_bytes())
-    data[at + 60] ^= 1
-    path.write_bytes(data)
+    flip(path, at + 60)
 
 
 def cut(path: Path) -> None:
@@ -150,7 +149,7 @@ async def test_a_mirror_gets_it_from_its_producer(cluster: Cluster) -> None:
         sums = Sums(other, utah.name("out"))
         await each_its_epoch(client, mit, stream, range(1, 9))
         await until(lambda: utah.state(stream).log.boundary == 8)
-        flip(files(utah, "mit.edu,s")[4])
+        flip_a_value(files(utah, "mit.edu,s")[4])
         await post(client, stream, range(9, 150))
         await sums.take(99)
         assert sums.rows == expected(range(1, 150))[:1]
@@ -167,7 +166,7 @@ async def test_a_view_gets_it_from_the_stream_that_it_shows(cluster: Cluster) ->
         await each_its_epoch(client, mit, stream, range(at, at + 1))
         await until(lambda at=at: utah.state(name).log.boundary >= min(at, 8))
     path = files(utah, "utah.edu,range")[2]
-    flip(path)
+    flip_a_value(path)
     forget_recent(utah.state(name))
     assert await received(other.subscribe(name), 6) == [(n, n) for n in range(3, 9)]
     assert any(text.startswith(f"misses rows of {name}: {path} is damaged") for text in said(utah))
@@ -183,7 +182,7 @@ async def test_an_output_is_computed_again(cluster: Cluster) -> None:
         await until(lambda end=start + 49: mit.state(out).log.boundary == end)
     before = expected(range(500))
     path = files(mit, "mit.edu,out")[2]
-    flip(path)
+    flip_a_value(path)
     forget_recent(mit.state(out))
     sums = Sums(client, out)
     await sums.take(499)
@@ -201,7 +200,7 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(cluster
         await post(client, stream, range(start, start + 50))
         await until(lambda end=start + 49: mit.state(out).log.boundary == end)
     await until(lambda: mit.state(stream).log.start > 200)
-    flip(files(mit, "mit.edu,out")[2])
+    flip_a_value(files(mit, "mit.edu,out")[2])
     forget_recent(mit.state(out))
     for _ in range(2):  # the call works again when the result is known
         with pytest.raises(NotRetainedError, match=r"are damaged.*: read from 349 on"):
@@ -229,7 +228,7 @@ async def test_a_home_gets_it_from_a_replica(cluster: Cluster, places: list[Plac
     copied = replica.up.engine.store.get(stream, REPLICATED)
     assert copied is not None
     await until(lambda: copied.log.boundary == 8)
-    flip(files(first, "mit.edu,s@home")[3])
+    flip_a_value(files(first, "mit.edu,s@home")[3])
     forget_recent(state)
     home = await new_leader(places, stream)
     assert home is first
@@ -253,7 +252,7 @@ async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
         await until(lambda at=at: all(each.log.boundary == at for each in logs.values()))
     (replica, witness) = sorted(places[1:], key=lambda place: place.id not in logs)
     for place in (first, replica):
-        flip(files(place, "mit.edu,s@home")[3])
+        flip_a_value(files(place, "mit.edu,s@home")[3])
         forget_recent(logs[place.id])
     with pytest.raises(NotRetainedError, match="after boundary 3 up to 4 are damaged"):
         await received(client.subscribe(stream, 1), 3)
@@ -310,9 +309,7 @@ async def test_posts_missing_from_a_damaged_journal_are_told(cluster: Cluster) -
         await put(number)
     await cluster.stop(mit)
     (journal,) = mit.home.data.glob("streams/mit.edu,s/journal/*.journal")
-    data = bytearray(journal.read_bytes())
-    data[-1] ^= 1
-    journal.write_bytes(data)
+    flip(journal, -1)
     await cluster.start(mit)
     assert any(text.startswith(f"misses rows of {stream}: {journal}: ") for text in said(mit))
     await put(4, boundary=9)

@@ -133,7 +133,6 @@ async def test_the_beginning_of_an_empty_log_is_where_it_begins(tmp_path: Path) 
     assert assembled(got) == [(350, 1)]
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 4), max_size=5), min_size=1, max_size=8),
     st.lists(st.tuples(st.integers(1, 12), st.integers(1, 50)), max_size=6),
@@ -237,7 +236,7 @@ def test_parts_count_for_more_than_their_rows(monkeypatch: pytest.MonkeyPatch) -
         assembler.add(message, body)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.integers(-(2**63), 2**63),
     st.none() | st.integers(-(2**63), 2**63),

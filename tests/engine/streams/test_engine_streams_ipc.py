@@ -126,7 +126,7 @@ def record_batches(draw: st.DrawFn) -> bytes:
     )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(record_batches())
 def test_whatever_a_message_claims_it_decodes_to_no_more_than_it_has(message: bytes) -> None:
     schema = pa.schema([pa.field("n", pa.int32()), pa.field("s", pa.string())])
@@ -185,7 +185,7 @@ def test_invalid_utf8_is_refused() -> None:
         decode(data, SCHEMA.payload)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.data())
 def test_any_damage_is_a_decode_error_or_a_valid_table(data: st.DataObject) -> None:
     good = bytearray(encode(payload(ROWS[:9])))
@@ -202,14 +202,14 @@ def test_any_damage_is_a_decode_error_or_a_valid_table(data: st.DataObject) -> N
         assert table.schema.equals(SCHEMA.payload)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=400))
 def test_random_bytes_are_a_decode_error(data: bytes) -> None:
     with pytest.raises(DecodeError):
         decode(data, SCHEMA.payload)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 3_000), max_size=60), st.integers(1_200, 5_000))
 def test_parts_are_within_the_limit_and_join_to_the_table(sizes: list[int], limit: int) -> None:
     schema = Schema("medusa://a/b", (Field("s", FieldType.STRING),)).payload

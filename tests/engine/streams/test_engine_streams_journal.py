@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from damaged_files import flip
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,12 +175,6 @@ def test_a_flipped_bit_in_the_only_snapshot_leaves_the_entries(tmp_path: Path) -
     assert f"{sizes[0]} bytes from byte 0 on are damaged" in reader.lost[0]
     assert contents(reader.records) == ENTRIES
     assert entries(tmp_path) == ENTRIES
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 def test_segments_follow_each_other_and_the_oldest_go(tmp_path: Path) -> None:
@@ -350,7 +345,7 @@ def test_entries_that_are_too_long_are_refused(tmp_path: Path) -> None:
     journal.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.integers(0, 10_000), st.integers(0, 255), st.binary(max_size=40))
 def test_damage_never_gives_other_entries(
     tmp_path_factory: pytest.TempPathFactory, at: int, value: int, tail: bytes
@@ -381,7 +376,7 @@ DAMAGE = st.lists(st.tuples(st.floats(0, 1), st.integers(0, 300), st.booleans())
 bytes."""
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.tuples(METAS, st.binary(max_size=200)), min_size=1, max_size=30), DAMAGE)
 def test_what_is_whole_is_found_whatever_is_damaged(
     tmp_path_factory: pytest.TempPathFactory,

@@ -453,7 +453,7 @@ def check_counts(log: StreamLog, model: list[Row], intervals: list[tuple[int, in
         assert log.reader.count(after, upto) == len(between)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(OPERATION, max_size=40),
     st.sampled_from([0, 300, 10**6]),

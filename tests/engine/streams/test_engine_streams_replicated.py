@@ -29,7 +29,7 @@ POSTS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(
     posts=POSTS,
     limit=st.integers(1, 2000),
@@ -137,7 +137,7 @@ def test_noise_is_one_error(noise: bytes) -> None:
 
 
 @given(at=st.integers(0, 10**6), bit=st.integers(0, 7))
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 def test_one_wrong_bit_is_noticed(
     tmp_path_factory: pytest.TempPathFactory, at: int, bit: int
 ) -> None:

@@ -319,7 +319,7 @@ POST = st.tuples(
 STEP = POST | st.tuples(st.sampled_from(["move", "append", "crash", "torn", "clock"]))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(
     st.lists(STEP, max_size=25),
     st.integers(0, 20),

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import trio
+from damaged_files import flip
 from engine_streams_data import Row, body
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -32,12 +33,6 @@ def s(tmp_path: Path) -> Iterator[Stream]:
 
 
 # -- a damaged journal -----------------------------------------------------------------------------
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 0x10
-    path.write_bytes(data)
 
 
 def test_a_flipped_bit_takes_the_post_that_it_is_in(s: Stream, tmp_path: Path) -> None:
@@ -163,7 +158,7 @@ def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None
     assert s.late_values() == [*range(101, 109)]
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(
         st.tuples(st.sampled_from("ab"), st.lists(st.integers(0, 60), max_size=4)), max_size=30
@@ -260,7 +255,7 @@ WORK = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.lists(WORK, max_size=40), st.booleans(), st.sampled_from([300, 2**20]))
 def test_a_failing_disk_loses_nothing_that_was_acknowledged(
     tmp_path_factory: pytest.TempPathFactory,

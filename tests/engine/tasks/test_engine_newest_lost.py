@@ -7,19 +7,15 @@ from pathlib import Path
 
 import pytest
 import trio
-from engine_interpreted import interpret
 from engine_peers import Cluster, Place, make_stream, received, send_rows, until
 
 from medusa.engine.objects.query import Filter, Query
 from medusa.engine.streams.config import Timing
 from medusa.overlay.errors import NotRetainedError
 
+pytestmark = pytest.mark.usefixtures("interpreted")
+
 FIVE = [(at, at) for at in (10, 20, 30, 40, 50)]
-
-
-@pytest.fixture(autouse=True)
-def _interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
-    interpret(monkeypatch)
 
 
 def files_of(place: Place, stream: str) -> list[Path]:

@@ -40,7 +40,7 @@ def planned(
     return {task.name: task for task in plan(query, check_query(query, SOURCES), keep)}
 
 
-@settings(deadline=None, max_examples=250)
+@settings(max_examples=250)
 @given(queries(), rows(), rows(), cuts, st.data())
 def test_tasks_over_any_cut_give_what_the_network_gives(
     query: Query,
@@ -79,7 +79,7 @@ def test_tasks_over_any_cut_give_what_the_network_gives(
     assert [task.name for task in tasks] == [task.output for task in tasks]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(queries())
 def test_tasks_come_after_what_they_read_and_cover_the_query(query: Query) -> None:
     tasks = plan(query, check_query(query, SOURCES))

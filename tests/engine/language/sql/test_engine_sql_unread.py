@@ -35,7 +35,7 @@ def network(words: Words) -> Document | None:
 # -- words -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=examples(250, soak=20_000), deadline=None)
+@settings(max_examples=examples(250, soak=20_000))
 @given(scripts(), st.sampled_from(INSERTED), st.data())
 def test_a_word_that_is_added_changes_the_network_or_is_refused(
     words: Words, added: str, data: st.DataObject
@@ -47,7 +47,7 @@ def test_a_word_that_is_added_changes_the_network_or_is_refused(
     assert network(changed) != before, " ".join(changed)
 
 
-@settings(max_examples=examples(150, soak=20_000), deadline=None)
+@settings(max_examples=examples(150, soak=20_000))
 @given(scripts(), st.data())
 def test_a_word_that_is_another_changes_the_network_or_is_refused(
     words: Words, data: st.DataObject
@@ -60,7 +60,7 @@ def test_a_word_that_is_another_changes_the_network_or_is_refused(
     assert network(changed) != network(words), " ".join(changed)
 
 
-@settings(max_examples=examples(150, soak=20_000), deadline=None)
+@settings(max_examples=examples(150, soak=20_000))
 @given(scripts(), st.data())
 def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
     words: Words, data: st.DataObject

@@ -517,7 +517,6 @@ def full(query: Query) -> Query:
     return Query(prefix + query.name, boxes)
 
 
-@settings(deadline=None)
 @given(queries(), st.data())
 def test_queries_survive_being_written_and_read(query: Query, data: st.DataObject) -> None:
     query = full(query)
@@ -530,7 +529,6 @@ def test_queries_survive_being_written_and_read(query: Query, data: st.DataObjec
     assert query_as_xml(read_document(text).queries[0]) == text
 
 
-@settings(deadline=None)
 @given(st.text(), st.text(), st.integers(1, 10**12), st.integers(1, 1000))
 def test_any_text_in_a_query_is_written_or_refused(
     predicate: str, name: str, advance: int, times: int
@@ -569,7 +567,7 @@ ODD = (' ha="active"', ' bound="2"', "<", ">", '"', "&lt;", "&#0;", "<!DOCTYPE x
 PIECES = st.sampled_from([*re.findall(r'[^>"]*[>"]', IDS), *ODD])
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(
     st.text(max_size=80) | st.lists(PIECES, max_size=12).map("".join),
     st.none() | st.just("medusa://mit.edu/"),
@@ -579,7 +577,7 @@ def test_any_text_is_a_document_or_refused(text: str, base: str | None) -> None:
         assert isinstance(read_document(text, base), Document)
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(st.data())
 def test_damaged_documents_are_read_or_refused(data: st.DataObject) -> None:
     text = IDS

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.engine.language.xml.writing import query_as_xml
@@ -145,7 +145,6 @@ def test_a_time_that_is_none_is_refused_with_its_line(attributes: str, reason: s
         read_document(over(attributes), BASE)
 
 
-@settings(deadline=None)
 @given(
     st.integers(BEGINNING, END),
     st.integers(BEGINNING, END),

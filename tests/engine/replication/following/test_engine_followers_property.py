@@ -14,7 +14,7 @@ from typing import Any, cast
 import trio
 from deadline import DEADLINE_S
 from engine_streams_data import SCHEMA, Row, all_rows, logged
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
@@ -250,7 +250,6 @@ class World:
 STEPS = ("post", "post", "post", "wait", "succeed", "give_back", "let_go", "need", "restart")
 
 
-@settings(deadline=None, max_examples=100)
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(STEPS), min_size=3, max_size=40))
 def test_a_copy_comes_to_equal_its_origin(seed: int, steps: list[str]) -> None:
     async def run(folder: Path) -> None:

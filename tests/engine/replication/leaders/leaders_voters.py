@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from random import Random
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from leaders_model import QUIET_S, Node, World
@@ -95,12 +95,7 @@ class Voters(RuleBasedStateMachine):
         self.world.check()
 
 
-COMMON = settings(
-    max_examples=30,
-    stateful_step_count=60,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+COMMON = settings(max_examples=30, stateful_step_count=60)
 
 
 Act = Callable[[World, Node], None]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from damaged_files import flip
 from engine_peers import Cluster, Place, make_stream, received, rows, send_rows, until
 from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, voter
 
@@ -208,12 +208,6 @@ async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(
     assert len(engine.overlay.gossip.changed) > 0
     await cluster.stop(places[0])
     assert len(engine.overlay.gossip.changed) == 0
-
-
-def flip(path: Path, at: int) -> None:
-    data = bytearray(path.read_bytes())
-    data[at] ^= 1
-    path.write_bytes(data)
 
 
 def said(place: Place) -> str:

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import trio
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import event, given, settings
 from hypothesis import strategies as st
 from modified_queries import chains, folded, other_box, stored_query
 from reference_networks import SOURCES, queries, rows
 
-from examples import examples
+from examples import LARGE_DATA, examples
 from medusa.engine.evaluation.expressions import Row
 from medusa.engine.language.check import check_query
 from medusa.engine.language.folding import widths
@@ -230,11 +230,7 @@ def _rows(table: pa.Table) -> list[Row]:
     return pa.table(micros, names=table.column_names).to_pylist()
 
 
-@settings(
-    max_examples=examples(40, soak=150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=examples(40, soak=150), suppress_health_check=LARGE_DATA)
 @given(st.data(), queries(), rows(), rows())
 def test_old_up_to_the_boundary_and_new_after_it(
     data: st.DataObject, query: Query, first: list[Row], second: list[Row]
@@ -243,22 +239,14 @@ def test_old_up_to_the_boundary_and_new_after_it(
         trio.run(play, data, query, {"s0": first, "s1": second}, Path(folder))
 
 
-@settings(
-    max_examples=examples(40, soak=150),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=examples(40, soak=150), suppress_health_check=LARGE_DATA)
 @given(st.data(), chains())
 def test_windows_over_what_changes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trio.run(play, data, query, {"s0": dense(), "s1": []}, Path(folder))
 
 
-@settings(
-    max_examples=examples(60, soak=300),
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=examples(60, soak=300), suppress_health_check=LARGE_DATA)
 @given(st.data(), folded())
 def test_windows_folded_from_panes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
     with tempfile.TemporaryDirectory() as folder:

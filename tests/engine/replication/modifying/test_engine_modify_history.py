@@ -95,7 +95,7 @@ def others(draw: st.DrawFn, query: Query) -> Query:
 boundaries = st.integers(-25, 40) | st.sampled_from([BEGINNING, END])
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts())
 def test_a_restart_plans_what_was_running(past: Past) -> None:
     for stored, tasks in zip(past.stored, past.tasks, strict=True):
@@ -103,7 +103,7 @@ def test_a_restart_plans_what_was_running(past: Past) -> None:
         assert msgspec.json.decode(msgspec.json.encode(stored), type=StoredQuery) == stored
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts(), boundaries)
 def test_what_follows_a_boundary_is_made_as_was_said_of_it(past: Past, boundary: int) -> None:
     said = past.stored[past.edition_at(boundary)].entry.query
@@ -115,7 +115,7 @@ def test_what_follows_a_boundary_is_made_as_was_said_of_it(past: Past, boundary:
         assert task.edition_until(boundary) >= min(later, default=END)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts())
 def test_the_editions_before_are_told_as_they_were(past: Past) -> None:
     query = past.stored[-1].entry.query
@@ -127,7 +127,7 @@ def test_the_editions_before_are_told_as_they_were(past: Past) -> None:
     assert past.stored[-1].entry.since == past.since[-1]
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts(), st.data())
 def test_a_modification_that_is_withdrawn_never_was(past: Past, data: st.DataObject) -> None:
     for before, tasks in zip(past.stored[:-1], past.tasks[:-1], strict=True):
@@ -140,7 +140,7 @@ def test_a_modification_that_is_withdrawn_never_was(past: Past, data: st.DataObj
             assert withdrawn(modified(before, query, at)) == before
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts(), st.integers(1, 50))
 def test_a_modification_that_is_put_off_was_made_for_then(past: Past, later: int) -> None:
     at = past.since[-1] + later
@@ -149,7 +149,7 @@ def test_a_modification_that_is_put_off_was_made_for_then(past: Past, later: int
     )
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts(), st.data())
 def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.DataObject) -> None:
     stored, tasks = past.stored[-1], past.tasks[-1]
@@ -178,7 +178,7 @@ def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.Da
     assert not settled(stored, tasks, dict.fromkeys(computed, END)).editions
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts())
 def test_since_when_an_output_is_made_so_is_told_of_all_that_read_it(past: Past) -> None:
     """The oracle compares each edition with the one before, without the tasks' own history."""
@@ -193,7 +193,7 @@ def test_since_when_an_output_is_made_so_is_told_of_all_that_read_it(past: Past)
     assert made_since(past.tasks[-1], {}) == expected
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(pasts(), st.data())
 def test_a_secondary_goes_on_with_one_modification_more_and_no_other(
     past: Past, data: st.DataObject

@@ -55,7 +55,6 @@ def outcome(call: Callable[[], T]) -> tuple[T | None, str]:
 # -- parameters ------------------------------------------------------------------------------------
 
 
-@settings(deadline=None)
 @given(queries() | chains(), st.data())
 def test_a_box_that_is_given_its_own_parameters_is_itself(
     query: Query, data: st.DataObject
@@ -70,7 +69,7 @@ def test_a_box_that_is_given_its_own_parameters_is_itself(
         assert modified_query(query, data.draw(st.permutations(changes))) == query
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(queries(), st.data())
 def test_any_text_is_a_parameter_or_refused_with_its_box_and_without_a_line(
     query: Query, data: st.DataObject
@@ -178,7 +177,6 @@ box_changes = st.builds(
 )
 
 
-@settings(deadline=None)
 @given(
     st.lists(box_changes, min_size=1, max_size=3),
     st.none() | st.integers(BEGINNING, END),
@@ -239,7 +237,7 @@ def test_other_documents_are_refused_with_their_line(text: str, reason: str) -> 
     assert str(raised.value).startswith(reason)
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_damaged_document_is_read_or_refused_with_a_line(data: st.DataObject) -> None:
     text = f'<borealis>\n<modify box="f" at="12">{SOME}</modify>\n<modify box="g">{SOME}</modify>'
@@ -321,7 +319,7 @@ def stacks(draw: st.DrawFn) -> Query:
     return Query("q", tuple(boxes), tuple(streams))
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(stacks() | queries(), st.data())
 def test_the_earliest_boundary_is_the_first_that_keeps_every_promise(
     query: Query, data: st.DataObject

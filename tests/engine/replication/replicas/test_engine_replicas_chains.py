@@ -7,7 +7,7 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
-from replicated_queries import LOSSLESS, QUICK, Made, asked, passed, stands_by
+from replicated_queries import LOSSLESS, QUICK, Made, asked, begin_stood_by, passed, stands_by
 
 from medusa.engine.objects.availability import Mode, Recovery
 from medusa.engine.objects.schema import END
@@ -138,8 +138,7 @@ async def test_producers_keep_what_a_backup_may_need_and_no_more(
     poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     slow = client.subscribe(home.name("out"), subscriber="slow")
     log = home.state(source).log
     await post(poster, source, range(0, 1000, 7))
@@ -162,8 +161,7 @@ async def test_strangers_and_bystanders_are_refused(cluster: Cluster, made: Made
     async with home.client() as poster, primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-        await begin(owner, query)
-        await stands_by(primary, secondary, "q/out")
+        await begin_stood_by(owner, query, primary, secondary)
     stored = primary.up.engine.queries.get(query.name).stored
     term_number = stored.term.number
 
@@ -214,8 +212,7 @@ async def test_a_deleted_query_leaves_no_standby(cluster: Cluster, made: Made) -
     poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     await post(poster, source, range(250))
     await owner.stop_query(query.name)
     await owner.delete_query(query.name)

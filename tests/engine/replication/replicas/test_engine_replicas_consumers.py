@@ -8,7 +8,7 @@ import pytest
 import trio
 from engine_peers import DEADLINE_S, Cluster, Place, begin, make_stream, rows, until
 from moving_tasks import Sums, expected, post, windows
-from replicated_queries import Made, asked, die, has, standby_boundary, stands_by
+from replicated_queries import Made, asked, begin_stood_by, die, has, standby_boundary, stands_by
 
 from medusa.engine.objects.availability import Mode
 from medusa.engine.objects.schema import END
@@ -148,8 +148,7 @@ async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
     poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     await post(poster, source, range(250))
     boundary = await read_up_to(client, home.name("out"), -(2**63), 249)
     await post(poster, source, range(250, 520))

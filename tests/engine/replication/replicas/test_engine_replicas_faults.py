@@ -16,6 +16,7 @@ from replicated_queries import (
     QUICK,
     Made,
     asked,
+    begin_stood_by,
     believes,
     die,
     has,
@@ -56,8 +57,7 @@ async def test_a_query_made_again_is_not_deposed_by_the_term_of_its_namesake(
     poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(one, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(one, query, primary, secondary)
     await post(poster, source, range(250))
     await taken_over(made, primary, secondary, query.name)
     await two.stop_query(query.name)
@@ -76,8 +76,7 @@ async def test_a_later_term_that_no_peer_holds_is_outdone(cluster: Cluster, made
     poster, one = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(one, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(one, query, primary, secondary)
     sums = Sums(poster, home.name("out"))
     await sums.feed(poster, source, range(250))
     running = primary.up.engine.queries.get(query.name)
@@ -105,8 +104,7 @@ async def test_a_query_may_be_made_again_where_its_namesake_was_stood_by_for(
     poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(one, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(one, query, primary, secondary)
     await post(poster, source, range(250))
     await one.stop_query(query.name)
     await one.delete_query(query.name)
@@ -161,8 +159,7 @@ async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
     async with primary.client() as owner:
-        await begin(owner, query)
-        await stands_by(primary, secondary, "q/out")
+        await begin_stood_by(owner, query, primary, secondary)
         await post(poster, source, range(250))
         await cluster.stop(secondary)
         await owner.stop_query(query.name)
@@ -199,8 +196,7 @@ async def test_a_restarted_primary_survives_a_catalog_that_refuses(
     async with primary.client() as owner:
         source = await make_stream(poster, home, "s")
         query = asked(windows(home, source), Mode.UPSTREAM_BACKUP, secondary)
-        await begin(owner, query)
-        await stands_by(primary, secondary, "q/out")
+        await begin_stood_by(owner, query, primary, secondary)
     publish, refusals = Catalog.publish, 0
 
     async def refuse(self: Catalog, *args: Any) -> int:
@@ -253,8 +249,7 @@ async def test_a_restarted_standby_copies_on_from_where_it_was(
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary, Recovery.ROLLBACK)
     slow = msgspec.structs.replace(query.availability, checkpoint_s=1.5)
     query = msgspec.structs.replace(query, availability=slow)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     await post(poster, source, range(100))
     boundary = standby_boundary(secondary, "q/out", "out")
     await until(lambda: boundary() == 99)

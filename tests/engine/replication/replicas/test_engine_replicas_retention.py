@@ -11,6 +11,7 @@ from replicated_queries import (
     QUICK,
     Made,
     asked,
+    begin_stood_by,
     believes,
     die,
     passed,
@@ -36,8 +37,7 @@ async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
     source = await make_stream(poster, home, "s")
     await begin(two, passed(home, source, "mid"))
     query = asked(windows(home, home.name("mid")), Mode.ACTIVE_STANDBY, secondary)
-    await begin(one, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(one, query, primary, secondary)
     await post(poster, source, range(250))
     boundary = standby_boundary(secondary, "q/out", "out")
     await until(lambda: boundary() == 249)
@@ -55,8 +55,7 @@ async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(
     source = await make_stream(poster, home, "s", history_us=0)
     for path in ("a", "out"):
         query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
-        await begin(owner, query)
-        await stands_by(primary, secondary, f"q/{path}")
+        await begin_stood_by(owner, query, primary, secondary)
     sums = Sums(client, home.name("out"))
     await sums.feed(poster, source, range(250))
     await owner.stop_query(home.name("q/a"))
@@ -77,8 +76,7 @@ async def test_a_query_made_at_the_new_primary_reads_what_is_left_of_the_stream(
     poster, one, two = await cluster.clients(home, primary, secondary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "mid"), Mode.UPSTREAM_BACKUP, secondary)
-    await begin(one, query)
-    await stands_by(primary, secondary, "q/mid")
+    await begin_stood_by(one, query, primary, secondary)
     await post(poster, source, range(250))
     await until(lambda: primary.state(home.name("mid")).log.boundary == 249)
     await trio.sleep(0.3)
@@ -106,8 +104,7 @@ async def test_a_deleted_query_holds_nothing_of_its_inputs(
     client = await cluster.client(home)
     source = await make_stream(client, home, "s")
     query = asked(windows(home, source), mode, secondary)
-    await begin(client, query)
-    await stands_by(home, secondary, "q/out")
+    await begin_stood_by(client, query, home, secondary)
     await post(client, source, range(250))
     retention = home.state(source).log.retention
     await until(lambda: len(retention.consumers) > 1)
@@ -128,8 +125,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
     source = await make_stream(poster, home, "s")
     for path in ("a", "b"):
         query = asked(windows(home, source, path), Mode.PASSIVE_STANDBY, secondary)
-        await begin(owner, query)
-        await stands_by(primary, secondary, f"q/{path}")
+        await begin_stood_by(owner, query, primary, secondary)
     retention = primary.state(source).log.retention
     assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
 
@@ -141,8 +137,7 @@ async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
     poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, home)
-    await begin(owner, query)
-    await stands_by(primary, home, "q/out")
+    await begin_stood_by(owner, query, primary, home)
     for start in range(0, 1000, 50):
         await post(poster, source, range(start, start + 50))
     log = home.state(source).log
@@ -158,8 +153,7 @@ async def test_amnesia_goes_on_though_its_producer_keeps_no_history(
     poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s", history_us=0)
     query = asked(passed(home, source, "out"), Mode.AMNESIA, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     subscription = client.subscribe(home.name("out"))
     for start in range(0, 500, 50):
         await post(poster, source, range(start, start + 50))

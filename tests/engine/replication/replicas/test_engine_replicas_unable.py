@@ -15,6 +15,7 @@ from replicated_queries import (
     QUICK,
     Made,
     asked,
+    begin_stood_by,
     believes,
     die,
     has,
@@ -41,8 +42,7 @@ async def test_a_standby_goes_on_when_its_query_is_stopped_and_started(
     poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     standby = secondary.up.engine.standbys.get(query.name)
     assert standby is not None
     await until(lambda: standby.stored.entry.status == "RUNNING")
@@ -80,8 +80,7 @@ async def test_consumers_do_not_wait_for_a_secondary_that_lost_everything_and_re
     poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
     query = asked(passed(home, source, "out"), Mode.PASSIVE_STANDBY, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     state = primary.state(home.name("out"))
     await until(lambda: state.gate is not None, "it is caught up")
 
@@ -115,8 +114,7 @@ async def test_a_takeover_that_was_decided_is_finished_when_there_is_room(
     poster, owner, client = await cluster.clients(home, primary, reader)
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.PASSIVE_STANDBY, secondary)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     sums = Sums(client, home.name("out"))
     await sums.feed(poster, source, range(250))
     monkeypatch.setattr(StreamStore, "change_role", refuse)
@@ -159,8 +157,7 @@ async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
     query = asked(passed(home, source, "out"), Mode.UPSTREAM_BACKUP, secondary)
     bound = msgspec.structs.replace(query.availability, bound_s=1.0)
     query = msgspec.structs.replace(query, availability=bound)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
 
     def refuse(*_: object) -> None:
         raise StorageFullError("no room")
@@ -185,8 +182,7 @@ async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
     query = asked(passed(home, source, "out"), Mode.ACTIVE_STANDBY, secondary)
     bound = msgspec.structs.replace(query.availability, bound_s=2.0)
     query = msgspec.structs.replace(query, availability=bound)
-    await begin(owner, query)
-    await stands_by(primary, secondary, "q/out")
+    await begin_stood_by(owner, query, primary, secondary)
     standby = secondary.up.engine.standbys.get(query.name)
     assert standby is not None
     hour = 3_600_000_000

@@ -186,7 +186,7 @@ def read(log: StreamLog, limit: int) -> list[Row]:
 STEPS = ("post", "post", "post", "tidy", "restart", "make", "feed", "check")
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(
     st.integers(0, 2**32),
     st.lists(st.sampled_from(STEPS), min_size=5, max_size=60),

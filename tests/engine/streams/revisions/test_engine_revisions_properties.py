@@ -218,7 +218,7 @@ async def carried_out(
             await plant.close()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(queries(), st.lists(acts, max_size=12), schedules, schedules)
 def test_any_query(query: Query, done: list[Act], first: Schedule, second: Schedule) -> None:
     check(query, done, first, second)
@@ -248,13 +248,13 @@ def dense_acts(draw: st.DrawFn, back: int = 5) -> list[Act]:
     return found
 
 
-@settings(max_examples=examples(15, soak=60), deadline=None)
+@settings(max_examples=examples(15, soak=60))
 @given(dense_acts(), schedules, schedules)
 def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> None:
     check(DENSE, done, first, second)
 
 
-@settings(max_examples=examples(15, soak=60), deadline=None)
+@settings(max_examples=examples(15, soak=60))
 @given(dense_acts(), schedules, schedules, st.integers(5, 40))
 def test_what_is_behind_the_history_is_out_of_reach(
     done: list[Act], first: Schedule, second: Schedule, history_us: int
@@ -262,7 +262,7 @@ def test_what_is_behind_the_history_is_out_of_reach(
     check(DENSE, done, first, second, Reach(history_us))
 
 
-@settings(max_examples=examples(20, soak=80), deadline=None)
+@settings(max_examples=examples(20, soak=80))
 @given(queries(), st.lists(acts, max_size=12), schedules, schedules, st.integers(1, 60))
 def test_late_tuples_of_any_query(
     query: Query, done: list[Act], first: Schedule, second: Schedule, lateness_us: int
@@ -271,7 +271,7 @@ def test_late_tuples_of_any_query(
     check(query, done, first, second, Reach(lateness_us=lateness_us))
 
 
-@settings(max_examples=examples(15, soak=60), deadline=None)
+@settings(max_examples=examples(15, soak=60))
 @given(dense_acts(back=30), schedules, schedules, st.integers(1, 25))
 def test_late_tuples_among_dense_revisions(
     done: list[Act], first: Schedule, second: Schedule, lateness_us: int

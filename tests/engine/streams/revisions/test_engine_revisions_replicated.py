@@ -31,7 +31,7 @@ OF_S0 = st.lists(acts.map(lambda act: replace(act, stream="s0")), min_size=4, ma
 STEPS = st.lists(st.tuples(st.integers(0, 13), st.integers(0, 2**12 - 1)), min_size=30, max_size=70)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(OF_S0, STEPS)
 def test_any_posts(done: list[Act], steps: list[tuple[int, int]]) -> None:
     trio.run(lived_through, done, steps, HISTORY_US)
@@ -44,11 +44,7 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     return [(what, rng.randrange(2**12)) for what in whats]
 
 
-@settings(
-    max_examples=examples(30, soak=100),
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@settings(max_examples=examples(30, soak=100), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 # a peer had cut off late tuples that the next leader did not have yet
 @example(7_099_542_953_069_151, 37)
 @example(5908, 5)  # the found tuples depended on when retention had run
@@ -60,11 +56,7 @@ def test_dense_revisions(seed: int, history_us: int) -> None:
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), history_us)
 
 
-@settings(
-    max_examples=examples(20, soak=100),
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@settings(max_examples=examples(20, soak=100), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(st.integers(0, 2**64), st.integers(1, 30))
 def test_late_tuples_are_inserted_once(seed: int, lateness_us: int) -> None:
     rng = Random(seed)

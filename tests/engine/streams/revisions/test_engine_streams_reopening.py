@@ -35,11 +35,7 @@ def drawn_steps(rng: Random) -> list[tuple[int, int]]:
     return [(what, rng.randrange(2**12)) for what in whats]
 
 
-@settings(
-    max_examples=examples(30, soak=100),
-    deadline=None,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),
-)
+@settings(max_examples=examples(30, soak=100), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @example(64442, 44)  # the end of an empty stream is taken off, and the leader's log begins later
 @given(st.integers(0, 2**64), st.just(HISTORY_US) | st.integers(5, 60))
 def test_any_ends_and_reopenings(seed: int, history_us: int) -> None:
