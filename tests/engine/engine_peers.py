@@ -12,12 +12,13 @@ from typing import TypeVar
 import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
+from field_texts import fields_of
 
 from medusa.contracts.config import ContractsConfig
 from medusa.engine.functions.computation import CallingExecutor
 from medusa.engine.objects.definitions import ANY, StreamDefinition
 from medusa.engine.objects.query import Filter, Query
-from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.objects.schema import END, Schema
 from medusa.engine.spark.workforce import Patience
 from medusa.engine.streams.config import EngineConfig, Timing
 from medusa.engine.streams.store.stream_state import StreamState
@@ -52,13 +53,7 @@ Row = tuple[int, int]
 
 def schema_of(participant: str, path: str = "event") -> Schema:
     return Schema(
-        f"medusa://{participant}/{path}",
-        (
-            Field("t", FieldType.LONG),
-            Field("name", FieldType.STRING, size=8, nullable=True),
-            Field("value", FieldType.INT),
-        ),
-        time="t",
+        f"medusa://{participant}/{path}", fields_of("t long, name string(8)?, value int"), time="t"
     )
 
 

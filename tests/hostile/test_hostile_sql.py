@@ -7,6 +7,7 @@ import re
 import time
 
 import pytest
+from field_texts import fields_of
 from hostile_scripts import BOUND, FAMILIES, WINDOW, scripts
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from medusa.engine.language.sql import script
 from medusa.engine.language.sql.network import MAX_OUTPUTS
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, Join, Map, Query, streams_read, streams_written
-from medusa.engine.objects.schema import MAX_FIELDS, Field, FieldType, Schema
+from medusa.engine.objects.schema import MAX_FIELDS, Schema
 from medusa.engine.operators.shared.aggregation import MAX_OVERLAP
 from medusa.engine.operators.shared.operator import MAX_WINDOW_US
 from medusa.engine.tasks.network import Network
@@ -36,12 +37,7 @@ MESSAGE = 1_000
 
 
 def schema(name: str) -> Schema:
-    fields = (
-        Field("ts", FieldType.TIMESTAMP, None, False),
-        Field("k", FieldType.STRING, None, True),
-        Field("n", FieldType.LONG, None, True),
-        Field("v", FieldType.DOUBLE, None, True),
-    )
+    fields = fields_of("ts timestamp, k string?, n long?, v double?")
     return Schema(f"{BASE}{name}", fields, "ts")
 
 

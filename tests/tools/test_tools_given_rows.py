@@ -10,23 +10,17 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from field_texts import fields_of
 from tools_fake_peer import STREAM, fake_peer_in_thread
 
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.client.blocking import MedusaClient
 from medusa.tools.rows.columns import to_payload
 from medusa.tools.rows.given_rows import to_table
 
 SCHEMA = Schema(
-    "medusa://mit.edu/s",
-    (
-        Field("at", FieldType.TIMESTAMP),
-        Field("name", FieldType.STRING, size=20),
-        Field("port", FieldType.INT, nullable=True),
-        Field("rate", FieldType.DOUBLE),
-    ),
-    "at",
+    "medusa://mit.edu/s", fields_of("at timestamp, name string(20), port int?, rate double"), "at"
 )
 AT = [datetime.datetime(2018, 3, 24, 15, 0, second, tzinfo=datetime.UTC) for second in range(3)]
 COLUMNS = {"at": AT, "name": ["a", "b", "a"], "port": [80, None, 443], "rate": [0.5, 1.0, 1.5]}

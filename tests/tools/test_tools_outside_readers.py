@@ -20,9 +20,10 @@ import peer_intervals
 import pyarrow as pa
 import pytest
 from deadline import DEADLINE_S
+from field_texts import fields_of
 
 from medusa.engine.objects.definitions import StreamDefinition
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.engine.spark.java import find_java
 from medusa.tools.client.blocking import MedusaClient
 
@@ -121,11 +122,7 @@ def beside_a_posting_client(folder: Path, seconds: float) -> dict[str, Any]:
     java = str(find_java(os.environ))
     path = f"{MEDUSA.parent}:{os.environ['PATH']}"
     environment = {**os.environ, "MEDUSA_HOME": str(home), "PATH": path, "JAVA_HOME": java}
-    fields = (
-        Field("ts", FieldType.LONG),
-        Field("src_ip", FieldType.STRING, size=64),
-        Field("number", FieldType.LONG),
-    )
+    fields = fields_of("ts long, src_ip string(64), number long")
     schema = Schema("medusa://mit.edu/conn", fields, time="ts")
     with peer(home), MedusaClient(home) as client:
         client.create_schema(schema)

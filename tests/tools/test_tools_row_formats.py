@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from field_texts import fields_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,13 +34,7 @@ from medusa.tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/conn",
-    (
-        Field("ts", FieldType.TIMESTAMP),
-        Field("src_ip", FieldType.STRING),
-        Field("dst_port", FieldType.INT, nullable=True),
-        Field("local", FieldType.BOOL, nullable=True),
-        Field("note", FieldType.STRING, nullable=True),
-    ),
+    fields_of("ts timestamp, src_ip string, dst_port int?, local bool?, note string?"),
     "ts",
 )
 NAMES = {"id.orig_h": "src_ip", "id.resp_p": "dst_port", "local_orig": "local"}
@@ -243,13 +238,7 @@ def test_utf_16_that_breaks_off_is_said_to() -> None:
 # -- columns ---------------------------------------------------------------------------------------
 
 PLAIN = Schema(
-    "medusa://mit.edu/plain",
-    (
-        Field("ts", FieldType.TIMESTAMP),
-        Field("id_orig_h", FieldType.STRING),
-        Field("note", FieldType.STRING, nullable=True),
-    ),
-    "ts",
+    "medusa://mit.edu/plain", fields_of("ts timestamp, id_orig_h string, note string?"), "ts"
 )
 DOTTED = [
     (b"ts,id.orig_h\n1,a\n2,b\n", Format.CSV),

@@ -14,10 +14,11 @@ from threading import Thread
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
 from medusa.tools.rows.row_input import BLOCK_BYTES, RowInput
@@ -25,10 +26,7 @@ from medusa.tools.rows.row_process import Asked, open_rows, read_apart
 
 pytestmark = pytest.mark.process
 
-SCHEMA = Schema(
-    "medusa://mit.edu/s",
-    (Field("n", FieldType.LONG), Field("text", FieldType.STRING, nullable=True)),
-)
+SCHEMA = Schema("medusa://mit.edu/s", fields_of("n long, text string?"))
 MEMORY = 400 * 2**20
 """A memory limit above the reader's own use, and below the bombs' size."""
 

@@ -12,11 +12,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import examples
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.rows.formats import Format, Reading, format_of, read_rows
 from medusa.tools.rows.row_input import RowInput
@@ -25,14 +26,7 @@ from medusa.tools.rows.row_process import open_rows
 
 SCHEMA = Schema(
     "medusa://mit.edu/s",
-    (
-        Field("at", FieldType.TIMESTAMP),
-        Field("name", FieldType.STRING, size=8),
-        Field("n", FieldType.SHORT),
-        Field("d", FieldType.DOUBLE, nullable=True),
-        Field("b", FieldType.BOOL, nullable=True),
-        Field("note", FieldType.STRING, nullable=True),
-    ),
+    fields_of("at timestamp, name string(8), n short, d double?, b bool?, note string?"),
     "at",
 )
 UTC = datetime.UTC

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow as pa
 import trio
 from deadline import DEADLINE_S
+from field_texts import fields_of
 from owner import owner_clients
 
 from medusa.engine.api.messages import (
@@ -27,7 +28,7 @@ from medusa.engine.api.messages import (
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.definitions import QueryEntry, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Filter, Query, QueryStatus
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.replication.records.status import PeerStatus, Snapshot, Status
 from medusa.engine.streams.ipc import decode, encode
 from medusa.engine.streams.messages import (
@@ -58,11 +59,7 @@ from medusa.tools.home.messages import (
 )
 
 STREAM = "medusa://mit.edu/conns"
-SCHEMA = Schema(
-    "medusa://mit.edu/conn",
-    (Field("ts", FieldType.DOUBLE), Field("name", FieldType.STRING, size=20)),
-    "ts",
-)
+SCHEMA = Schema("medusa://mit.edu/conn", fields_of("ts double, name string(20)"), "ts")
 DERIVED = "medusa://mit.edu/answers"
 
 QUERY = "medusa://mit.edu/q"

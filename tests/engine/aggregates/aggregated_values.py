@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from field_texts import fields_of
+
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.tasks.plan import Task, plan
 
 OUTPUT = "medusa://mit.edu/out"
-SOURCE = Schema(
-    "medusa://mit.edu/s",
-    (
-        Field("n", FieldType.LONG, nullable=True),
-        Field("x", FieldType.DOUBLE, nullable=True),
-        Field("s", FieldType.STRING, size=20, nullable=True),
-        Field("t", FieldType.BOOL, nullable=True),
-    ),
-)
+SOURCE = Schema("medusa://mit.edu/s", fields_of("n long?, x double?, s string(20)?, t bool?"))
 Rows = list[dict[str, object]]
 
 

@@ -6,6 +6,7 @@ import math
 
 import pytest
 from aggregated_values import OUTPUT, SOURCE, query, tasks
+from field_texts import fields_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -14,7 +15,6 @@ from medusa.engine.expressions.aggregates import call_of, check_call, function_o
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Aggregate, AggregateCall
-from medusa.engine.objects.schema import Field, FieldType
 from medusa.engine.operators.aggregate.step import AggregateStep, panes_fields
 from medusa.engine.operators.shared.panes import has_room
 from medusa.engine.operators.typing import type_box
@@ -171,19 +171,13 @@ def test_the_fields_of_results() -> None:
     )
     (box,) = query(*functions).boxes
     fields = type_box(box, {SOURCE.name: SOURCE}).schemas[OUTPUT].fields
-    assert fields[1:] == (
-        Field("a", FieldType.STRING, 20, nullable=True),
-        Field("b", FieldType.STRING, None, nullable=True),
-        Field("c", FieldType.LONG, None, nullable=True),
-        Field("d", FieldType.DOUBLE, None, nullable=True),
-        Field("e", FieldType.BOOL, None, nullable=True),
-    )
+    assert fields[1:] == fields_of("a string(20)?, b string?, c long?, d double?, e bool?")
 
 
 # -- panes ----------------------------------------------------------------------------------------
 
 
-def fields_of(*functions: AggregateCall) -> list[str]:
+def partial_fields(*functions: AggregateCall) -> list[str]:
     partial, _ = tasks(*functions, pane=10)
     (step,) = partial.steps
     assert isinstance(step, AggregateStep)
@@ -197,17 +191,17 @@ def test_functions_share_the_tuples_of_their_values() -> None:
         AggregateCall("percentile_disc", "n", "d", 0.5),
     )
     top_ = AggregateCall("top_k", "n", "t", 3)
-    assert fields_of(*percentiles, median, disc, top_) == ["pv0", "pr0", "pformer"]
+    assert partial_fields(*percentiles, median, disc, top_) == ["pv0", "pr0", "pformer"]
     sketch = AggregateCall("approx_percentile", "n", "a", 0.5)
-    assert fields_of(median, sketch) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
+    assert partial_fields(median, sketch) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
     narrow, wide = (AggregateCall("histogram", "n", f"h{w}", w) for w in (1, 10))
-    assert fields_of(narrow, wide) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
+    assert partial_fields(narrow, wide) == ["ppart", "pv0", "pv1", "pr0", "pr1", "pformer"]
 
 
 def test_a_variance_has_three_fields_of_floats_and_nine_of_integers() -> None:
     of_x, of_n = (AggregateCall("var_pop", field, "v") for field in "xn")
-    assert len(fields_of(of_x)) == 3 + 1
-    assert len(fields_of(of_n)) == 9 + 1
+    assert len(partial_fields(of_x)) == 3 + 1
+    assert len(partial_fields(of_n)) == 9 + 1
     many = tuple(AggregateCall("var_pop", "n", f"v{n}") for n in range(29))
     (small,), (large,) = query(*many[:-1]).boxes, query(*many).boxes
     assert isinstance(small, Aggregate)

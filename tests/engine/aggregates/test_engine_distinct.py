@@ -7,12 +7,13 @@ import random
 from collections.abc import Iterable
 
 import pytest
+from field_texts import fields_of
 from reference_sketch import counted, improved_raw
 
 from medusa.engine.aggregates.distinct import APPROX_COUNT_DISTINCT, RANK_BITS, REGISTERS, place
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
-from medusa.engine.objects.schema import END, Field, FieldType, Schema
+from medusa.engine.objects.schema import END, FieldType, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fields
 from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
@@ -21,15 +22,7 @@ from medusa.engine.tasks.plan import Task, plan
 OUTPUT = "medusa://mit.edu/out"
 STANDARD_ERROR = 1.04 / math.sqrt(REGISTERS)
 F = FieldType
-SOURCE = Schema(
-    "s",
-    (
-        Field("g", F.INT, nullable=True),
-        Field("n", F.LONG, nullable=True),
-        Field("s", F.STRING, nullable=True),
-        Field("x", F.DOUBLE, nullable=True),
-    ),
-)
+SOURCE = Schema("s", fields_of("g int?, n long?, s string?, x double?"))
 
 
 def estimate(ranks: dict[int, int]) -> object:

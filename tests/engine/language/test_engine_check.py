@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from field_texts import fields_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,16 +28,7 @@ from medusa.overlay.errors import InvalidInputError
 F = FieldType
 
 CONN = Schema(
-    "conn",
-    (
-        Field("ts", F.DOUBLE),
-        Field("src", F.STRING, 40),
-        Field("port", F.INT, nullable=True),
-        Field("bytes", F.LONG),
-        Field("tiny", F.BYTE),
-        Field("ok", F.BOOL, nullable=True),
-    ),
-    "ts",
+    "conn", fields_of("ts double, src string(40), port int?, bytes long, tiny byte, ok bool?"), "ts"
 )
 OTHER = Schema("other", (Field("x", F.INT),))
 INPUTS = {"in": CONN, "other": OTHER}
@@ -74,34 +66,19 @@ def test_maps_type_name_and_nullability_of_fields() -> None:
         "ratio": "bytes / 2",
     }
     made = type_box(Map("m", "in", "out", tuple(expressions.items())), INPUTS).schemas["out"]
-    assert made.fields == (
-        Field("address", F.STRING, 40),
-        Field("maybe", F.INT, nullable=True),
-        Field("double_port", F.INT, nullable=True),
-        Field("known", F.INT),
-        Field("unknown", F.BOOL),
-        Field("text", F.STRING),
-        Field("moment", F.TIMESTAMP),
-        Field("order", F.DOUBLE),
-        Field("kind", F.STRING),
-        Field("sometimes", F.STRING, nullable=True),
-        Field("nothing", F.BYTE, nullable=True),
-        Field("ratio", F.DOUBLE, nullable=True),
+    assert made.fields == fields_of(
+        "address string(40), maybe int?, double_port int?, known int, unknown bool, "
+        "text string, moment timestamp, order double, kind string, sometimes string?, "
+        "nothing byte?, ratio double?"
     )
     assert made.time == "order"
 
 
 def test_unions_take_the_widest_of_each_field() -> None:
     narrow = Schema("a", (Field("x", F.INT), Field("s", F.STRING, 4), Field("u", F.STRING, 4)))
-    wide = Schema(
-        "b", (Field("x", F.INT, None, True), Field("s", F.STRING, 9), Field("u", F.STRING))
-    )
+    wide = Schema("b", fields_of("x int?, s string(9), u string"))
     made = type_box(Union("u", ("a", "b"), "out"), {"a": narrow, "b": wide}).schemas["out"]
-    assert made.fields == (
-        Field("x", F.INT, nullable=True),
-        Field("s", F.STRING, 9),
-        Field("u", F.STRING),
-    )
+    assert made.fields == fields_of("x int?, s string(9), u string")
 
 
 def test_aggregates_types() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.expressions.user_functions import called_by
 from medusa.engine.language.check import check_query
@@ -33,12 +34,7 @@ F = FieldType
 BASE = "medusa://mit.edu/"
 POINTS = Schema(
     f"{BASE}points",
-    (
-        Field("at", F.TIMESTAMP),
-        Field("n", F.INT),
-        Field("x", F.DOUBLE, nullable=True),
-        Field("y", F.DOUBLE),
-    ),
+    fields_of("at timestamp, n int, x double?, y double"),
     time="at",
     key=("at", "n"),
 )

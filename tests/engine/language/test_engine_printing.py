@@ -8,6 +8,7 @@ import epoch_networks
 import msgspec
 import pytest
 from drawn_availabilities import availabilities
+from field_texts import fields_of
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from printed_queries import MIT, inputs_for, meaning, named, read_sql, run
@@ -61,15 +62,7 @@ from medusa.overlay.errors import InvalidInputError
 F = FieldType
 SLOW = settings(max_examples=30, suppress_health_check=LARGE_DATA)
 
-FIELDS = (
-    Field("ts", F.TIMESTAMP),
-    Field("a", F.INT, nullable=True),
-    Field("b", F.LONG),
-    Field("c", F.STRING, nullable=True),
-    Field("d", F.DOUBLE),
-    Field("p", F.BOOL),
-    Field("select", F.INT),
-)
+FIELDS = fields_of("ts timestamp, a int?, b long, c string?, d double, p bool, select int")
 S, T = f"{MIT}s", f"{MIT}t"
 INPUTS = {S: Schema(S, FIELDS, "ts"), T: Schema(T, FIELDS)}
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 from epoch_matches import matches
+from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import SOURCES, cuts, rows
@@ -15,7 +16,7 @@ from medusa.engine.evaluation.job import Job
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep, Query
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.operators.match.automaton import most_tuples
 from medusa.engine.operators.match.pattern import (
     MAX_TUPLES,
@@ -32,9 +33,7 @@ from medusa.engine.tasks.plan import plan
 from medusa.engine.tasks.windows import horizon_us, needs
 from medusa.overlay.errors import InvalidInputError
 
-PRICES = Schema(
-    "prices", (Field("name", FieldType.STRING), Field("price", FieldType.INT, nullable=True))
-)
+PRICES = Schema("prices", fields_of("name string, price int?"))
 COUNT = Measure("count", "", "", "n")
 SKIP = Contiguity.SKIP_TILL_NEXT_MATCH
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from field_texts import fields_of
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from medusa.engine.language.check import MAX_BOXES, check_query
 from medusa.engine.language.folding import with_panes
 from medusa.engine.objects.definitions import ANY, Policy, StreamDefinition, StreamEntry
 from medusa.engine.objects.query import Aggregate, Filter, Query
-from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, Schema
 from medusa.engine.operators.aggregate.step import AggregateStep, Form
 from medusa.engine.operators.shared.panes import pane_us, panes_name
 from medusa.engine.spark.training import every_function
@@ -25,14 +26,7 @@ from medusa.overlay.errors import InvalidInputError
 S = 1_000_000
 HOUR, DAY = 3_600 * S, 86_400 * S
 
-SOURCE = Schema(
-    "medusa://mit.edu/s",
-    (
-        Field("src", FieldType.STRING, size=20),
-        Field("n", FieldType.LONG, nullable=True),
-        Field("x", FieldType.DOUBLE),
-    ),
-)
+SOURCE = Schema("medusa://mit.edu/s", fields_of("src string(20), n long?, x double"))
 EVERY = tuple(
     msgspec.structs.replace(each, output=f"of_{each.output}") for each in every_function("n")
 )

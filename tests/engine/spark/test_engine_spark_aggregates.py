@@ -13,6 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
@@ -24,7 +25,7 @@ from medusa.engine.aggregates.variances import STDDEV_SAMP
 from medusa.engine.expressions.typed import FieldRef
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query, TupleWindows
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, FieldType, Schema
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
@@ -34,15 +35,7 @@ from medusa.engine.tasks.windows import needs
 pytestmark = pytest.mark.spark
 
 OUTPUT = "medusa://mit.edu/out"
-SOURCE = Schema(
-    "s",
-    (
-        Field("g", FieldType.INT),
-        Field("n", FieldType.LONG, nullable=True),
-        Field("s", FieldType.STRING, nullable=True),
-        Field("x", FieldType.DOUBLE, nullable=True),
-    ),
-)
+SOURCE = Schema("s", fields_of("g int, n long?, s string?, x double?"))
 
 
 def computed(

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 from pyspark.sql import SparkSession
 
 from medusa.engine.dataframes.columns import column
@@ -23,13 +24,7 @@ from medusa.engine.tasks.plan import plan
 pytestmark = pytest.mark.spark
 
 F = FieldType
-FIELDS = (
-    Field("b", F.BYTE, nullable=True),
-    Field("i", F.INT, nullable=True),
-    Field("n", F.LONG, nullable=True),
-    Field("x", F.DOUBLE, nullable=True),
-    Field("s", F.STRING, nullable=True),
-)
+FIELDS = fields_of("b byte?, i int?, n long?, x double?, s string?")
 COUNT = AggregateCall("count", None, "n")
 ROW = {"b": -128, "i": 2**31 - 1, "n": 2**63 - 1, "x": math.nan, "s": "a\\b%c_d.é"}
 

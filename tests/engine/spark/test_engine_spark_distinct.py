@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 from pyspark.sql import functions as F
 from reference_sketch import counted
 
@@ -25,7 +26,7 @@ from medusa.engine.aggregates.distinct import (
 )
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, FieldType, Schema
 from medusa.engine.reference.interpreter import run_task
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
@@ -109,15 +110,7 @@ def test_any_registers_give_what_the_interpreter_gives(spark: Spark, tmp_path: P
     assert found == [APPROX_COUNT_DISTINCT.of([*ranks.items()]) for ranks in greatest]
 
 
-SOURCE = Schema(
-    "s",
-    (
-        Field("g", FieldType.INT),
-        Field("n", FieldType.LONG, nullable=True),
-        Field("s", FieldType.STRING, nullable=True),
-        Field("x", FieldType.DOUBLE, nullable=True),
-    ),
-)
+SOURCE = Schema("s", fields_of("g int, n long?, s string?, x double?"))
 
 
 def tasks(

@@ -12,10 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Query
-from medusa.engine.objects.schema import BEGINNING, END, STIME, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, STIME, Schema
 from medusa.engine.operators.aggregate.spark_masks import Masks
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.spark.program import Program
@@ -25,14 +26,7 @@ from medusa.engine.tasks.windows import needs
 
 pytestmark = pytest.mark.spark
 
-SOURCE = Schema(
-    "s",
-    (
-        Field("g", FieldType.INT, nullable=True),
-        Field("n", FieldType.LONG, nullable=True),
-        Field("s", FieldType.STRING, nullable=True),
-    ),
-)
+SOURCE = Schema("s", fields_of("g int?, n long?, s string?"))
 DISTINCT_N = AggregateCall("count_distinct", "n", "of_n")
 DISTINCT_S = AggregateCall("count_distinct", "s", "of_s")
 TUPLES = AggregateCall("count", None, "tuples")

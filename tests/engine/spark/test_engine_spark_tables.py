@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pytest
 from epoch_files import write
 from epoch_networks import cuts, paned_sum_sql
+from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from printed_queries import Language, reread
@@ -46,9 +47,7 @@ from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
 
 F = FieldType
-STREAM = Schema(
-    "s", (Field("k", F.INT, nullable=True), Field("x", F.DOUBLE), Field("ts", F.TIMESTAMP)), "ts"
-)
+STREAM = Schema("s", fields_of("k int?, x double, ts timestamp"), "ts")
 TABLE = Schema(
     "t",
     (Field("k", F.INT), Field("v", F.LONG, nullable=True), Field(DELETED, F.BOOL, nullable=True)),

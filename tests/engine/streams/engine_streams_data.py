@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Self
 
 import pyarrow as pa
+from field_texts import fields_of
 
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.streams.config import SourceConfig
 from medusa.engine.streams.ipc import encode
 from medusa.engine.streams.log.stream_log import StreamLog
@@ -21,15 +22,7 @@ from medusa.engine.streams.source.acceptance import Writer
 from medusa.engine.streams.source.leader import Leader, open_leader
 from medusa.engine.streams.source.sources import open_sources
 
-SCHEMA = Schema(
-    "medusa://mit.edu/event",
-    (
-        Field("t", FieldType.LONG),
-        Field("name", FieldType.STRING, size=8, nullable=True),
-        Field("value", FieldType.INT),
-    ),
-    time="t",
-)
+SCHEMA = Schema("medusa://mit.edu/event", fields_of("t long, name string(8)?, value int"), time="t")
 ARRIVING = Schema("medusa://mit.edu/event", SCHEMA.fields)
 
 Row = tuple[int, int]

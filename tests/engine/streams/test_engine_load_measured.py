@@ -10,11 +10,12 @@ import psutil
 import pyarrow as pa
 import pytest
 import trio
+from field_texts import fields_of
 from pyspark.sql import SparkSession
 
 from medusa.engine.language.check import check_query
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
-from medusa.engine.objects.schema import BEGINNING, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, Schema
 from medusa.engine.spark import cpu
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
@@ -25,9 +26,7 @@ from medusa.engine.tasks.windows import needs
 pytestmark = pytest.mark.spark
 
 SECOND_US = 1_000_000
-SOURCE = Schema(
-    "medusa://a.edu/connections", (Field("source", FieldType.STRING), Field("port", FieldType.INT))
-)
+SOURCE = Schema("medusa://a.edu/connections", fields_of("source string, port int"))
 FILTER = Query(
     "medusa://a.edu/filter", (Filter("low", SOURCE.name, ("medusa://a.edu/low",), ("port < 512",)),)
 )

@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 import trio
 from engine_streams_data import SCHEMA, Row, all_rows, logged, pairs
+from field_texts import fields_of
 from filled_logs import filled, names, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from trio.testing import wait_all_tasks_blocked
 
-from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schema
+from medusa.engine.objects.schema import BEGINNING, END, Schema
 from medusa.engine.streams.log import epochs
 from medusa.engine.streams.log.folder import RUN, EpochFolder, choose, merge
 from medusa.engine.streams.log.parts import PART_BYTES
@@ -98,11 +99,7 @@ def test_reading_stops_between_stimes_where_it_can(
         assert (third.upto, pairs(third.table)) == (3, rows[7:11])
 
 
-BIG = Schema(
-    "medusa://a/b",
-    (Field("t", FieldType.LONG), Field("value", FieldType.LONG), Field("s", FieldType.STRING)),
-    time="t",
-)
+BIG = Schema("medusa://a/b", fields_of("t long, value long, s string"), time="t")
 
 
 def large_rows(stimes: list[int], sizes: list[int]) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.language.folding import with_panes
 from medusa.engine.language.sql.script import Script
@@ -13,11 +14,7 @@ from medusa.engine.tasks.network import Network
 from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
-FIELDS = (
-    Field("ts", FieldType.TIMESTAMP),
-    Field("k", FieldType.STRING, nullable=True),
-    Field("x", FieldType.LONG, nullable=True),
-)
+FIELDS = fields_of("ts timestamp, k string?, x long?")
 S = Schema(f"{BASE}/s", FIELDS, "ts")
 OWNERS = Schema(
     f"{BASE}/owners", (*FIELDS, Field(DELETED, FieldType.BOOL, nullable=True)), "ts", ("k",)

@@ -9,19 +9,16 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from boxes_of_scripts import check_typed
+from field_texts import fields_of
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
-from medusa.engine.objects.schema import STIME, Field, FieldType, Schema
+from medusa.engine.objects.schema import STIME, Schema
 from medusa.engine.reference.interpreter import run_query
 
 BASE = "medusa://t.edu"
 S = f"{BASE}/s"
-FIELDS = (
-    Field("ts", FieldType.TIMESTAMP),
-    Field("k", FieldType.STRING, nullable=True),
-    Field("x", FieldType.LONG, nullable=True),
-)
+FIELDS = fields_of("ts timestamp, k string?, x long?")
 SCHEMA = Schema(S, FIELDS, "ts")
 MINUTE = 60_000_000
 

@@ -3,25 +3,19 @@ from __future__ import annotations
 import re
 
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.language.check import check_query
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Box, Contiguity, Map, Match, Measure
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import FieldType, Schema
 from medusa.engine.operators.match.pattern import pattern_text
 from medusa.engine.reference.interpreter import run_query
 from medusa.overlay.errors import InvalidInputError
 
 F = FieldType
 CONNS = Schema(
-    "medusa://mit.edu/conns",
-    (
-        Field("src", F.STRING),
-        Field("dst", F.STRING),
-        Field("bytes", F.LONG, nullable=True),
-        Field("ts", F.TIMESTAMP),
-    ),
-    "ts",
+    "medusa://mit.edu/conns", fields_of("src string, dst string, bytes long?, ts timestamp"), "ts"
 )
 
 SELECT = """SELECT * FROM conns MATCH_RECOGNIZE (

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.language.sql.script import Script
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
-S = Schema(
-    f"{BASE}/s",
-    (Field("ts", FieldType.TIMESTAMP), Field("k", FieldType.STRING, nullable=True)),
-    "ts",
-)
+S = Schema(f"{BASE}/s", fields_of("ts timestamp, k string?"), "ts")
 
 
 @pytest.mark.parametrize(

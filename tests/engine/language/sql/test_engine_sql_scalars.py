@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.evaluation.expressions import evaluate
 from medusa.engine.expressions.typer import parse_expression
 from medusa.engine.language.sql.script import Script
 from medusa.engine.objects.query import Map
-from medusa.engine.objects.schema import Field, FieldType, Schema
+from medusa.engine.objects.schema import FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
 
-S = Schema(
-    "medusa://mit.edu/s",
-    (Field("k", FieldType.STRING, nullable=True), Field("n", FieldType.LONG, nullable=True)),
-)
+S = Schema("medusa://mit.edu/s", fields_of("k string?, n long?"))
 
 
 def value(expression: str, row: dict[str, object]) -> object:

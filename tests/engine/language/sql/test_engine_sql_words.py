@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from field_texts import fields_of
 from sqlglot import ErrorLevel, exp
 from sqlglot.errors import SqlglotError
 
@@ -15,15 +16,7 @@ from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
 
 BASE = "medusa://mit.edu"
-S = Schema(
-    f"{BASE}/s",
-    (
-        Field("ts", FieldType.TIMESTAMP),
-        Field("k", FieldType.STRING, nullable=True),
-        Field("n", FieldType.LONG, nullable=True),
-    ),
-    "ts",
-)
+S = Schema(f"{BASE}/s", fields_of("ts timestamp, k string?, n long?"), "ts")
 T = Schema(f"{BASE}/t", S.fields, "ts")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from drawn_availabilities import PEER, availabilities
+from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_networks import queries
@@ -598,16 +599,9 @@ def test_the_intrusion_query_s_own_document() -> None:
     (query,) = read_document(text.replace("{inputs}", "".join(inputs))).queries
     conn = Schema(
         "medusa://p1.org/conn",
-        (
-            Field("ts", F.DOUBLE),
-            Field("src_ip", F.STRING),
-            Field("src_port", F.INT, nullable=True),
-            Field("dst_ip", F.STRING),
-            Field("dst_port", F.INT, nullable=True),
-            Field("proto", F.STRING, nullable=True),
-            Field("bytes_out", F.LONG, nullable=True),
-            Field("bytes_in", F.LONG, nullable=True),
-            Field("duration", F.DOUBLE, nullable=True),
+        fields_of(
+            "ts double, src_ip string, src_port int?, dst_ip string, dst_port int?, "
+            "proto string?, bytes_out long?, bytes_in long?, duration double?"
         ),
         "ts",
     )

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from field_texts import fields_of
 
 from medusa.engine.objects.schema import (
     BEGINNING,
@@ -30,12 +31,7 @@ from medusa.engine.streams.source.leader import Leader, open_leader
 from medusa.engine.streams.source.post_request import PostRequest
 from medusa.overlay.errors import DecodeError, InvalidInputError
 
-FIELDS = (
-    Field("t", FieldType.LONG),
-    Field("k", FieldType.STRING, size=4),
-    Field("part", FieldType.INT, nullable=True),
-    Field("v", FieldType.INT),
-)
+FIELDS = fields_of("t long, k string(4), part int?, v int")
 P = Writer("p")
 SECONDS = {FieldType.SINGLE, FieldType.DOUBLE}
 TIMES = {FieldType.LONG, FieldType.TIMESTAMP} | SECONDS
