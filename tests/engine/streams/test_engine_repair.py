@@ -50,7 +50,7 @@ def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-10])
 
 
-DAMAGE = {"flipped": flip, "cut": cut, "missing": Path.unlink}
+DAMAGE = {"flipped": flip_a_value, "cut": cut, "missing": Path.unlink}
 Damage = Callable[[Path], None]
 
 
