@@ -279,7 +279,7 @@ def test_nodes_count_how_often_spark_repeats_an_argument(spark: Spark) -> None:
         once, twice = (
             TypedAggregate(
                 AGGREGATES[function], FieldRef("n", FieldType.LONG, n), "o", FieldType.DOUBLE
-            ).nodes
+            ).nodes({})
             for n in (1, 2)
         )
         assert len(re.findall(r"\bn\b", text)) == twice - once, function
