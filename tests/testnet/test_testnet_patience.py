@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 
+import psutil
 import pytest
 import trio
 from deadline import DEADLINE_S
@@ -78,33 +77,45 @@ async def test_the_body_may_be_cancelled() -> None:
     assert scope.cancelled_caught
 
 
-def burn(count: int) -> list[subprocess.Popen[bytes]]:
-    program = [sys.executable, "-c", "while True: pass"]
-    return [subprocess.Popen(program) for _ in range(count)]
+class OthersTime(MachineTime):
+    """Counts our processes as other programs."""
+
+    @staticmethod
+    def _our_times() -> dict[int, float]:
+        return {}
 
 
 def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    burners = burn(2 * (os.cpu_count() or 1))
-    ours, others, deadline = 0.0, 1.0, time.monotonic() + DEADLINE_S
+    monkeypatch.setattr(patience, "MIN_SHARE", 0.0)  # other programs may use almost all time
+    burner = psutil.Popen([sys.executable, "-c", "while True: pass"])
     try:
-        while others >= ours:  # other programs may leave the burners almost no time
+        ours, others = MachineTime(), OthersTime()
+        begun, deadline = used_by(burner), time.monotonic() + DEADLINE_S
+        while used_by(burner) < begun + BURNT_S:
             assert time.monotonic() < deadline
-            ours = measured()
-            with monkeypatch.context() as patch:  # the same processes, counted as other programs
-                patch.setattr(MachineTime, "_our_times", staticmethod(dict))
-                others = measured()
+            time.sleep(0.05)
+        share_of_others = others.share()
+        assert 0.0 <= share_of_others < ours.share() <= 1.0
     finally:
-        for each in burners:
-            each.kill()
-            each.wait()
-    assert MIN_SHARE <= others < ours <= 1.0
+        burner.kill()
+        burner.wait()
 
 
-def measured() -> float:
-    """Return `MachineTime.share`, measured over one second."""
-    machine = MachineTime()
-    time.sleep(1.0)
-    return machine.share()
+BURNT_S = 0.5
+"""Ten times what this process uses between two looks, seconds."""
+
+
+def used_by(process: psutil.Popen) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def test_a_machine_that_others_use_up_gives_us_the_least_share(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    passed = iter([(100.0, 1_000.0), (100.0, 2_000.0)])
+    monkeypatch.setattr(patience, "_core_times", lambda: next(passed))
+    assert OthersTime().share() == MIN_SHARE
 
 
 async def test_times_are_looked_at_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
