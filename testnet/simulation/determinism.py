@@ -25,6 +25,7 @@ import os
 import random
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import _bootstrap
@@ -57,14 +58,17 @@ class Signatures:
 
     def __init__(self) -> None:
         self.verified = 0
-        self._made: dict[bytes, tuple[bytes, bytes]] = {}
+        self._made: OrderedDict[bytes, tuple[bytes, bytes]] = OrderedDict()
         self._publics: dict[Ed25519PrivateKey, bytes] = {}
 
-    def patches(self) -> list[Any]:
-        return [
+    @contextmanager
+    def remembered(self) -> Iterator[None]:
+        """Sign and verify through this object until the block ends."""
+        with (
             mock.patch.object(signing, "_sign", self.sign),
             mock.patch.object(signing, "_verify", self.verify),
-        ]
+        ):
+            yield
 
     def sign(self, key: Ed25519PrivateKey, message: bytes) -> bytes:
         public = self._publics.get(key)
@@ -72,7 +76,7 @@ class Signatures:
             public = self._publics[key] = key.public_key().public_bytes_raw()
         signature = key.sign(message)
         if len(self._made) >= MOST_REMEMBERED:
-            del self._made[next(iter(self._made))]
+            self._made.popitem(last=False)  # in one step: clusters of tests sign in threads too
         self._made[signature] = public, message
         return signature
 
@@ -109,7 +113,7 @@ def deterministic(seed: int, virtual: VirtualTime, disk: Disk) -> Iterator[None]
             *_threads(random.Random(f"{seed} threads")),
             *folder_patches(random.Random(f"{seed} names")),
             *disk.patches(),
-            *Signatures().patches(),
+            Signatures().remembered(),
             *_scheduler(random.Random(f"{seed} scheduler")),
         ):
             stack.enter_context(patch)

@@ -29,6 +29,7 @@ from medusa.overlay.identity import parse_peer_id
 from medusa.overlay.names import PeerId
 from medusa.overlay.timing import OverlayTiming
 from medusa.testnet.kit.ports import port_to_keep
+from medusa.testnet.simulation.determinism import Signatures
 from medusa.tools.client.async_client import AsyncMedusaClient, Subscription, open_medusa
 from medusa.tools.commands.peer.admission import invite
 from medusa.tools.commands.peer.joining import join
@@ -361,14 +362,16 @@ async def open_cluster(
     overlay: OverlayTiming | None = None,
     **engine: float | Timing,
 ) -> AsyncIterator[Cluster]:
-    """Give peers under `folder`, and stop all of them at the end of the block."""
+    """Give peers under `folder`, and stop all of them at the end of the block. Signatures that one
+    of them made are not verified again: see `Signatures`."""
     config = EngineConfig(epoch_s=epoch_s, lease_s=lease_s, **engine)  # type: ignore[arg-type]
     cluster = Cluster(folder, config, overlay or OverlayTiming())
-    async with trio.open_nursery() as nursery:
-        cluster.nursery = nursery
-        yield cluster
-        await cluster.close_clients()
-        nursery.cancel_scope.cancel()
+    with Signatures().remembered():
+        async with trio.open_nursery() as nursery:
+            cluster.nursery = nursery
+            yield cluster
+            await cluster.close_clients()
+            nursery.cancel_scope.cancel()
 
 
 async def make_stream(client: AsyncMedusaClient, place: Place, path: str, **options: object) -> str:

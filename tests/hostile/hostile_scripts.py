@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +26,10 @@ _GROUPS: Final[dict[str, list[dict[str, Any]]]] = tomllib.loads(
 FAMILIES: Final = tuple(_GROUPS)
 
 
-def scripts(family: str) -> Iterator[Script]:
-    """Yield the scripts of a family."""
+@cache
+def scripts(family: str) -> tuple[Script, ...]:
+    """Return the scripts of a family."""
+    made: list[Script] = []
     for group in _GROUPS[family]:
         for value in group.get("each", [""]):
             each = _spelled(str(value), 0)
@@ -35,7 +37,8 @@ def scripts(family: str) -> Iterator[Script]:
             for row in group["scripts"]:
                 shown = ascii(each[:_SHOWN])[1:-1]
                 text = _spelled(row[-1], times).replace("«each»", each)
-                yield row[0].replace("«each»", shown), text
+                made.append((row[0].replace("«each»", shown), text))
+    return tuple(made)
 
 
 def _spelled(text: str, times: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from computed_documents import BASE
 from msgspec.structs import replace
@@ -81,6 +82,7 @@ def check_printed(query: Query, inputs: Mapping[str, Schema]) -> None:
     assert is_same(run(query_as_python(query)), query, inputs)
 
 
+@cache
 def read(text: str) -> Document:
     """Read the document; check that it stays the same when it is printed in our dialect."""
     found = read_document(text, BASE)
