@@ -12,6 +12,7 @@ import trio
 from medusa.engine.objects.query import Query
 from medusa.engine.tasks.status import TaskStatus
 from medusa.overlay.errors import UnavailableError
+from medusa.testnet.kit.patience import Patience
 from medusa.tools.client.async_client import AsyncMedusaClient
 
 PATIENCE_S: Final = 300.0
@@ -46,20 +47,18 @@ async def lose_patience(
     Raises:
         StandstillError: they stood still for longer; names the tasks and what each waits for.
     """
-    reached: dict[str, int] = {}
-    deadline = trio.current_time() + patience_s
+    patience, latest = Patience(patience_s), trio.current_time()
     while True:
         tasks = [
             task
             for query in queries
             for task in (await client.lookup_object(query.name, "query")).tasks
         ]
-        now = {task.name: task.boundary for task in tasks}
-        if now != reached:
-            reached, deadline = now, trio.current_time() + patience_s
-        elif trio.current_time() >= deadline:
+        now = trio.current_time()
+        if not patience.look({task.name: task.boundary for task in tasks}, now - latest):
             held_up = "; ".join(map(_standing, tasks)) or "no task is placed"
             raise StandstillError(f"nothing got on for {patience_s:.0f} s: {held_up}")
+        latest = now
         await trio.sleep(LOOK_S)
 
 
