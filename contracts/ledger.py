@@ -417,5 +417,5 @@ def read_balances(path: Path, own: PeerId, federation: str, contract: str = "") 
         InvalidInputError: the file is damaged, or of another version.
     """
     with connect_for_reading(path) as connection, translated(path):
-        connection.execute("BEGIN")  # one state, whatever the peer appends meanwhile
+        connection.execute("BEGIN")  # all reads see one state, whatever the peer appends meanwhile
         return _balances(connection, own, federation, contract, check=True)

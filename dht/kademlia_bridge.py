@@ -222,7 +222,8 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
             nonlocal timer
             if future.done():
                 return
-            address = self._contacts.address_of(node.id)  # None once the node is known to be dead
+            # the address is None once the node is known to be dead
+            address = self._contacts.address_of(node.id)
             if left == 0 or address is None:
                 future.set_result(None)
                 return
@@ -283,7 +284,7 @@ class _Protocol(KademliaProtocol):  # type: ignore[misc]
         node = Node(peer_id)
         bucket = self.router.buckets[self.router.get_bucket_for(node)]
         if peer_id in bucket.nodes:
-            bucket.add_node(node)  # to the end of the line for eviction
+            bucket.add_node(node)  # this moves the node to the end of the order of eviction
         elif peer_id not in bucket.replacement_nodes:
             # starts tasks, which the package can do only in its own loop
             self._loop.call_soon(self._welcome, node)

@@ -338,7 +338,7 @@ async def open_engine(
             config=config,
             nursery=nursery,
         )
-        closing.push_async_callback(engine.store.close)  # it stops after the nursery's tasks
+        closing.push_async_callback(engine.store.close)  # the store stops after the nursery's tasks
         closing.enter_context(overlay.clock.set.listening(engine.resuming.clock_was_set))
         await engine.resume()
         try:

@@ -54,7 +54,8 @@ def is_one_machine(host: str) -> bool:
         return False
     address = ipaddress.ip_address(host)
     if isinstance(address, ipaddress.IPv6Address):
-        special = address.ipv4_mapped is not None  # the IPv4 address itself says it better
+        # no peer needs this form: it can announce the IPv4 address itself
+        special = address.ipv4_mapped is not None
     else:
         special = address.is_reserved
     return not (special or address.is_multicast or address.is_unspecified)

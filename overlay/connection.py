@@ -328,7 +328,7 @@ class Connection:
         duplex = self._add(stream)
         if self._handling >= MAX_CALLS:
             duplex.fail(BusyError(f"{MAX_CALLS} calls are at work here"))
-            duplex.abandon()  # its request may have arrived, and nobody will read it
+            duplex.abandon()  # the request may have arrived, and no handler will read it
             self._forget_over(duplex)
             return
         self._handling += 1

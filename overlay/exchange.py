@@ -243,7 +243,7 @@ class Exchanger:
                 try:
                     await self.exchange(await connect(peer.peer_id))
                 except RefusedError:
-                    pass  # it has received the news, and excludes this peer now
+                    pass  # the peer has received the news, and excludes this peer now
                 except MedusaError as error:
                     reason = str(error)
                     continue

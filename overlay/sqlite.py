@@ -22,7 +22,7 @@ class Survives(StrEnum):
     """What a commit survives, as the value of SQLite's `synchronous`."""
 
     KILL = "NORMAL"
-    """`kill -9`; a loss of power may take the last commits."""
+    """Commits survive `kill -9`; a loss of power may undo the last commits."""
     LOSS_OF_POWER = "FULL"
 
 
@@ -80,7 +80,7 @@ def damage_of(path: Path) -> str:
         with closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
             (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.OperationalError:
-        return ""  # it cannot be opened: the caller's open raises the reason
+        return ""  # the file cannot be opened: the caller's open raises the reason
     except sqlite3.DatabaseError as error:
         return str(error)
     return "" if found == "ok" else " ".join(str(found).split())  # SQLite's text has several lines

@@ -196,7 +196,7 @@ class StatementStore:
 
     def _add_admission(self, digest: bytes, body: Admission, sponsor: Member) -> str:
         member = self.words.open_admission(digest, body, sponsor)
-        holder = self._holders.get(body.participant)  # of those before it
+        holder = self._holders.get(body.participant)  # the holder by the earlier admissions
         self.words.add_admission(member, sponsor)
         # a statement that does not count is stored as well, so that all peers' sets agree
         if not self.tally.admits(member):
@@ -221,7 +221,7 @@ class StatementStore:
         member = self.words.add_revocation(body, signer)
         if body.peer_id:
             peer = (member.digest, body.peer_id)
-            if peer in self.words.witnesses:  # of others, no statement counts less
+            if peer in self.words.witnesses:  # no statement about other peers counts less
                 self._recount()
             text = f"peer {body.peer_id.hex()} of {member.participant}"
             left = peer in self.words.left_peers

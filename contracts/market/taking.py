@@ -107,7 +107,8 @@ class Taker:
         return max(pressing, key=lambda e: (e[1].price, e[1].units), default=None)
 
     def tell(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
-        """Tell refused partners that there is room now: as many as it suffices for."""
+        """Notify refused partners that there is room now: as many partners as the room suffices
+        for."""
         room = self._held.room
         if not self.waiting or room <= SLACK:
             return

@@ -122,7 +122,7 @@ class Folded(AggregateFunction):
         """The fields of partial results. type_: the argument's."""
 
     def needs_order(self, type_: FieldType) -> bool:
-        """Whether it needs all tuples of a pane and group in one place."""
+        """Whether the function needs all tuples of a pane and group in one place."""
         return any(each.fold is Fold.IN_ORDER for each in self.states(type_))
 
     @abstractmethod

@@ -147,7 +147,7 @@ class FlowCalls:
         if state is None or (caller.peer_id is None and _begins_later(state, request.after)):
             await self._relay(caller, request, duplex)
             return
-        if _begins_later(state, request.after):  # not for good: the owner may be away
+        if _begins_later(state, request.after):  # this may change: the owner may be away
             raise NotFoundError(
                 f"{state.name}: this peer produces it from {state.log.start} on; its owner has more"
             )
@@ -248,7 +248,8 @@ class FlowCalls:
         connection = await self._producer(caller, request.stream, oldest=True)
         try:
             await _pass_on(near, connection, SUBSCRIBE, request)
-        except NotFoundError as error:  # it is changing hands: the catalog soon knows the producer
+        # the stream is changing producers: the catalog soon knows the new one
+        except NotFoundError as error:
             raise BrokenError(str(error)) from None
 
     async def _producer(self, caller: Caller, stream: str, *, oldest: bool = False) -> Connection:
@@ -288,7 +289,8 @@ class FlowCalls:
             directory.believe(
                 Term(request.stream, request.term_number)
             )  # a primary with an older term steps down when it learns this
-        if state.role in COMPUTED_BESIDE:  # its owner or primary vouches for it, without a term
+        # the owner or primary of the query vouches for the copy, without a term
+        if state.role in COMPUTED_BESIDE:
             return
         raise NotFoundError(f"{request.stream} is not produced by this peer any more")
 

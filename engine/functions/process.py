@@ -154,7 +154,7 @@ class FunctionProcess:
             return CallError(at, "its process said nothing that makes sense")
         text = printable(failure.text)[:SAID]
         if text.startswith(("MemoryError", "ArrowMemoryError")):
-            self._kill()  # its limit of memory is used up, so it must end
+            self._kill()  # the process has used up its memory limit, so it must end
             text = f"it takes more than {self._allowed.memory_bytes:,} bytes of memory"
         return CallError(failure.row, text)
 

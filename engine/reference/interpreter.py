@@ -44,7 +44,8 @@ def run_query(
     for box in ordered_boxes(query):
         steps = type_box(box, schemas, functions=declared(query)).steps
         for stream in box.outputs:
-            rows = [row for name in box.inputs for row in streams[name]]  # of a union
+            # the rows of a union of the inputs
+            rows = [row for name in box.inputs for row in streams[name]]
             if stream in steps:
                 rows = _run_step(
                     steps[stream].parts(stream, box.inputs, None), streams, schemas, functions

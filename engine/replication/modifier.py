@@ -257,7 +257,7 @@ class Modifier:
             least = BEGINNING if plan.wish.at is None else plan.wish.at
             known = running.stored.entry.since
             if known > BEGINNING:
-                least = max(least, known + 1)  # one call after the other
+                least = max(least, known + 1)  # each call raises the boundary further
             at = self._earliest(running, plan, least)
             stored = modified(running.stored, plan.query, at)
             self._write(running, stored, plan.from_boundary(at), parted=())

@@ -24,7 +24,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     "spark.network.crypto.enabled": "true",
     # Spark's default cipher would not notice changes
     "spark.network.crypto.cipher": "AES/GCM/NoPadding",
-    "spark.network.crypto.saslFallback": "false",  # it would send in clear
+    "spark.network.crypto.saslFallback": "false",  # the fallback would send in clear
     "spark.io.encryption.enabled": "true",  # workers have shuffled rows on their disks
     # A task that failed at one executor is tried at another: a worker may have lost the shared
     # storage.

@@ -195,7 +195,7 @@ class SparkExecutor:
             try:
                 await trio.to_thread.run_sync(start)
             except MedusaError as error:
-                # it was cancelled, because the peer ends
+                # the job was cancelled, because the peer ends
                 await trio.lowlevel.checkpoint_if_cancelled()
                 self.state, self._no_start = "failed", f"Spark does not start: {error}"
                 raise
@@ -344,7 +344,7 @@ def kind_of(task: Task) -> Kind | None:
     from medusa.engine.spark import shared_matches, shared_panes, shared_rows
 
     if task.sided:
-        return None  # its inputs have different fields
+        return None  # the inputs of the task have different fields
     fields = rows.merged_fields(task.input_schemas)
     state = next((step for step in task.steps if step.reach is not None or step.recalls), None)
     if state is None:

@@ -162,7 +162,7 @@ class Jvm:
 
     def dying(self, error: BaseException) -> bool:
         """Whether the JVM is gone, or just going, after a call to it raised `error`."""
-        if isinstance(error, PySparkException):  # it answered
+        if isinstance(error, PySparkException):  # the JVM has answered
             return not self.alive
         try:
             self.process.wait(_REAP_S)

@@ -132,7 +132,7 @@ class _Compiled:
         self._first: Column | None = None
         if self._stages and self._joins is None and not self._normal:
             self._first = self._stages[0].condition
-            if self._first is not None:  # one analysis less
+            if self._first is not None:  # this saves one analysis
                 del self._stages[0]
         self._own = _OwnTable(session, task) if task.recalls else None
         self._all = bool(task.tables)

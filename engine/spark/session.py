@@ -106,7 +106,7 @@ class Spark:
             except OSError as error:  # too many processes, or no room for its files
                 raise SparkLostError(f"the JVM did not start: {error}") from error
             try:
-                if self._given_up.is_set():  # it was given up before there was a JVM to kill
+                if self._given_up.is_set():  # the start was given up before there was a JVM to kill
                     self._jvm.kill()
                 self._gateway = self._jvm.connect()
                 self._session = _open_session(self._gateway, settings)

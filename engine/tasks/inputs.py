@@ -21,10 +21,12 @@ class TaskInputs:
     """The inputs of one task, as seen from the boundary of its output.
 
     Args:
-        logs: by stream; kept by others, only held and read here.
-        output: its boundary is the task's whole position.
+        logs: the logs of the inputs by stream; the task only holds and reads them, and others
+            keep them.
+        output: the log of the output, whose boundary is the task's whole position.
 
-    Attributes: task: its present form.
+    Attributes:
+        task: the present form of the task.
     """
 
     def __init__(self, task: Task, logs: Mapping[str, StreamLog], output: StreamLog) -> None:

@@ -268,7 +268,7 @@ class _Network:
             before = self._nodes.get(box.inputs[0], {})
             typed = known.typed(box, self.schemas, functions)
             if before and any(each.nodes(before) > MAX_NODES for each in typed.steps.values()):
-                type_box(box, self.schemas, before, functions)  # it may refuse, and says where
+                type_box(box, self.schemas, before, functions)  # a refusal names the place
             self.schemas.update(typed.schemas)
             carries = any(each in stateful and each not in self.kept for each in box.inputs)
             for stream in typed.schemas:

@@ -244,7 +244,7 @@ def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, lea
         if window is None:
             continue
         if not changes.isdisjoint(task.inputs):
-            # its windows must not have tuples of both editions
+            # windows must not have tuples of both editions
             if not window.overlapping:
                 period = lcm(period, window.advance_us)
                 continue

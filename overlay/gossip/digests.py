@@ -234,7 +234,7 @@ class Digests:
         self._passing.drop(author)
 
     def _keep(self, author: PeerId, version: tuple[int, int], data: bytes) -> None:
-        self._signed.pop(author, None)  # it becomes the last: the freshest
+        self._signed.pop(author, None)  # the author moves to the end, which has the freshest digest
         self._versions[author] = version
         self._signed[author] = data
         self.contents[author] = data[_HEAD.size : -SIGNATURE_BYTES]

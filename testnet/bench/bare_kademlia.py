@@ -70,7 +70,7 @@ async def found_share(nodes: int, keys: int, loss: float) -> float:
         writer, reader = rng.sample(servers, 2)
         try:
             await writer.set(key, key)
-        except ValueError:  # from max() in the package: every node that it asked seemed gone
+        except ValueError:  # the package calls max() of no values if every asked node seemed gone
             return False
         return bool(await reader.get(key) == key)
 

@@ -211,9 +211,11 @@ class World(Nodes[Detector, events.Event]):
     ) -> None:
         """
         Args:
-            preset: of the detector and of the delays. loss: share of datagrams.
-            slow: share of the peers that are starved.
-            killed: a crash takes only the process: its machine refuses connections.
+            preset: the settings of the detector and of the delays.
+            loss: the share of lost datagrams.
+            slow: the share of peers on overloaded machines.
+            killed: whether a crash ends only the process, so that its machine refuses
+                connections.
             streams: whether a probe may try a connection after unanswered datagrams.
         """
         super().__init__(nodes, events.Tick())

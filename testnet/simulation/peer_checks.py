@@ -250,7 +250,7 @@ def gossip_of(now: Quiescent, _: Manifest) -> list[Violation]:
     wrong: list[Violation] = []
     for view in now.peers:
         if not view.health:
-            continue  # it has no failure detector
+            continue  # the peer has no failure detector
         mistaken = [
             f"{peer[:8]} is {'running' if peer in running else 'down'}, seen {health}"
             for peer in sorted(running | set(now.down))

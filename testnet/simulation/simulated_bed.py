@@ -163,7 +163,7 @@ class SimulatedBed:
 
     async def _take_down(self, fault: Crash | Stop) -> None:
         if self.peers[fault.peer].life is None:
-            return  # its last stop took so long that it is still down
+            return  # the last stop took so long that the peer is still down
         self._down[fault.peer] = fault
         if isinstance(fault, Crash):
             await self.world.crash(fault.peer, power=fault.power)

@@ -133,7 +133,7 @@ async def _start(client: AsyncMedusaClient, trial: Trial, patience_s: float) -> 
     except StandstillError:
         raise
     except MedusaError:
-        pass  # it fails again in the measured run
+        pass  # the call fails again in the measured run
 
 
 async def _outcomes(

@@ -154,7 +154,7 @@ class QueryCalls(Asking):
         names = await self.create_query(copy)
         told = self.remarks, self.readers
         await self.start_query(new)
-        self.remarks, self.readers = told  # those of what was made
+        self.remarks, self.readers = told  # the remarks and readers of the created object
         return names
 
     @in_trio

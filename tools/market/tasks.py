@@ -53,7 +53,7 @@ class Tasks:
         """The tasks that it runs for others."""
         for assigned in self.assignments.all():
             if assigned.stored.since is None or assigned.copy is None:
-                continue  # its load is counted as reserved room
+                continue  # the load of this task is counted as reserved room
             status = assigned.copy.status()
             deal = assigned.stored.assignment.deal
             item = item_of(

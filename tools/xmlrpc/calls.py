@@ -128,7 +128,7 @@ class Calls:
         options = arguments.take(SinkOptions, SinkOptions())
         if operation is Operation.ADD:
             after = boundary_of(options.after, BEGINNING)
-            # it raises the errors of a subscription
+            # the call raises the errors of a subscription
             await self.client.receive_events(stream, after)
             self.sinks.add(self.subscriber, sink, after, options.certificate)
         else:

@@ -199,7 +199,8 @@ def argument_of(
     given = list(call.given)
     key = None if call.order is None else _key(call, call.order, function, source)
     if key is not None and call.within and function.within_group:
-        given.insert(0, key.this)  # it is percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
+        # the call has the form percentile_cont(0.5) WITHIN GROUP (ORDER BY x)
+        given.insert(0, key.this)
     if len(given) > 2:
         raise source.refusal(f"{call.name} takes an argument and a constant", node)
     if function.within_group and len(given) == 1 and isinstance(given[0], exp.Literal):
@@ -221,7 +222,7 @@ def argument_of(
     descending = key is not None and bool(key.args.get("desc"))
     if call.condition is None:
         return Argument(text, constant, descending)
-    if not function.skips_nulls:  # it counts nulls, so no CASE can leave a tuple out
+    if not function.skips_nulls:  # the function counts nulls, so no CASE can leave a tuple out
         raise source.refusal(f"{function.name} takes no FILTER: filter in a subquery", node)
     chosen = expression_text(call.condition, source, substitute)
     kept = "1" if text is None else text

@@ -306,7 +306,7 @@ class Selecting:
         groups = [] if clause is None else self._aliases(clause.expressions, items, relation)
         if clause is not None:
             refuse_groupings(clause, self._source)
-            if clause.args.get("all") is not None:  # it is UNION DISTINCT if False
+            if clause.args.get("all") is not None:  # False means UNION DISTINCT
                 reason = "GROUP BY ALL and GROUP BY DISTINCT are not part of the language"
                 raise self._source.refusal(reason, clause)
         names: dict[exp.Expr, list[str]] = {}

@@ -36,7 +36,7 @@ def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:
             other = right[number]
             found.append(
                 _result(step, one, other, max(one[STIME], other[STIME]))
-            )  # with a table the stime is t's
+            )  # in a join with a table the result has the stime of the tuple t
         if not pairs and step.kind in KEEPS_LEFT:
             found.append(_result(step, one, no_right, waited))
     if step.kind in KEEPS_RIGHT:

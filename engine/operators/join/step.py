@@ -83,7 +83,7 @@ class JoinStep(Step):
         return self.right_waits_us if pairs_alone else self._behind_us
 
     def nodes(self, before: Mapping[str, int]) -> int:
-        del before  # its inputs are logs
+        del before  # a join reads logs
         return self.predicate.nodes + sum(expression.nodes for _, expression in self.outputs)
 
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:

@@ -71,7 +71,7 @@ class MatchStep(Step):
     sharing: ClassVar[JobSharing] = JobSharing.MATCHES
 
     def nodes(self, before: Mapping[str, int]) -> int:
-        del before  # it has collected the tuples
+        del before  # the matcher has collected the tuples
         each = sum(
             variable.condition.nodes + sum(forbidden.nodes for forbidden in variable.forbidden)
             for variable in self.variables

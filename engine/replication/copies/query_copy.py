@@ -285,7 +285,8 @@ async def tidy_logs(shop: Workshop, known: Mapping[str, StoredQuery]) -> None:
         if state.role not in {Role.DERIVED, Role.STANDBY} or state.entry.stream.query in known:
             continue
         if state.name in read and not state.variant:
-            with suppress(StorageError):  # as `Followers.part_with`
+            # a full disk does not matter here, as in `Followers.part_with`
+            with suppress(StorageError):
                 await shop.store.change_role(state, Role.FOLLOWER)
             state.role = Role.FOLLOWER
         else:

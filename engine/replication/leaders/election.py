@@ -175,7 +175,7 @@ class Election(Voter):
                 if now - self._since < self._quiet_s:
                     return []
                 if self.role is Role.CANDIDATE and len(self._votes) >= self.ballot.majority:
-                    return self._count(now)  # it has waited for all voters
+                    return self._count(now)  # the candidate has waited for all voters
                 return self._follow(now, succeeded=False)
             case Role.RECRUITING:
                 return self._recruit(now)

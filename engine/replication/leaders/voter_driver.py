@@ -375,7 +375,7 @@ class Shipments:
             except DamagedError as error:
                 text = "another member is to be its leader, as soon as one can"
                 events.note("error", f"gives up {voter.name}: {error}; {text}")
-                # it stops all shipping, and so perhaps this task
+                # forgetting the stream stops all shipping, and so perhaps this task
                 with trio.CancelScope(shield=True):
                     await voter.step(voter.election.found_damaged)
             except MedusaError as error:

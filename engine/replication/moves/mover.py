@@ -140,14 +140,15 @@ class Mover:
             raise NotAuthorisedError(f"{request.task}: give it back instead")
         self.may_pass_on(current)
         deal, payee = request.deal, current.payee
-        if not deal.contract:  # to a peer of the worker's participant, which replaces it
+        # the new worker belongs to the old worker's participant, and replaces it
+        if not deal.contract:
             same = self.workers.participant_of(worker) == self.workers.participant_of(to)
             if worker != payee or not same:
                 raise NotAuthorisedError(f"{request.task}: bill it yourself, or give it back")
             deal, payee = current.deal, to
         elif deal.giver != worker.hex():
             raise NotAuthorisedError(f"{request.task}: you pay for what you pass on")
-        # from an unpaid peer of ours: then this peer pays the next worker
+        # the task leaves an unpaid peer of ours: then this peer pays the next worker
         elif not current.owed.contract:
             deal = replace(deal, giver=self._here.hex())
             return await self._move(request.task, to, deal, payee=to, owed=deal)

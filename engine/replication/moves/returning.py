@@ -106,7 +106,7 @@ class Returning:
     async def _try_to_give_back(self, task: str) -> None:
         try:
             await self.give_back(task)
-        except MedusaError as error:  # it is tried again later
+        except MedusaError as error:  # the next round tries again
             self._overlay.events.note("warning", f"could not give back {task}: {error}")
         finally:
             self._going.discard(task)

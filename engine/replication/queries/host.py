@@ -78,7 +78,7 @@ class QueryHost:
         if running.stored.entry.status is QueryStatus.RUNNING:
             self.start(running)
         else:
-            with suppress(StorageError):  # its workers get the same answer when they ask
+            with suppress(StorageError):  # the query's workers get the same answer when they ask
                 self.place_back(running)
         self.publish_soon(running)
         self.appointed.tell()
@@ -86,7 +86,8 @@ class QueryHost:
     async def take_up(self, running: QueryCopy) -> None:
         """Resume a query of the last run."""
         if running.stored.availability.mode is not Mode.NONE:
-            running.parted_at = trio.current_time()  # the file does not say from which peer
+            # a restart forgets which peer this one has parted from
+            running.parted_at = trio.current_time()
         self.admit(running)
         # A crash may have come between the file and the catalog; publishing again changes nothing.
         try:

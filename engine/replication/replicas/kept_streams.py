@@ -100,7 +100,8 @@ class KeptStreams:
                 continue
             owner = carrier(stored)
             after = min(read_after(task, name, self._made(task)) for task in readers)
-            if carried:  # as far as the primary has it, or the last run has kept it
+            # the copy begins as far back as the primary has the stream, or as the last run kept it
+            if carried:
                 before = self._shop.store.get(name, f"{INPUT}-{owner}")
                 start = BEGINNING if before is None else before.log.start
                 after = max(stored.positions.get(name, BEGINNING), start)

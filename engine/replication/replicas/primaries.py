@@ -243,7 +243,8 @@ class Primaries:
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.limited:
-            await self._dismiss(term)  # its results have passed the boundary that counts by now
+            # its results are already past the boundary of the modification
+            await self._dismiss(term)
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
             )

@@ -127,7 +127,8 @@ class Succession:
         if this peer made the later term itself, before its clock was set back (ADR 17)."""
         peer = await self._successor(running.stored)
         answer = await self._asked(running.stored, peer)
-        if not self.is_over(running) or not self.is_ours(running):  # by now
+        # the situation may have changed by now
+        if not self.is_over(running) or not self.is_ours(running):
             return
         if answer is not None and answer.rank == running.stored.term.rank:
             self._insist(running, peer, "the later term was its own")

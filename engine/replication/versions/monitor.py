@@ -112,7 +112,7 @@ class VersionMonitor:
             for first in range(0, len(streams), MAX_STREAMS):
                 await self._ask_about(peer, streams[first : first + MAX_STREAMS])
         except MedusaError:
-            pass  # its silence is the answer
+            pass  # the silence of the peer is the answer
         finally:
             self._asked.discard(peer)
 

@@ -204,7 +204,8 @@ class Journal:
         before, length = head(meta, body)
         path = self._path(self.segment)
         self._remove_stray()
-        self._inventory.add(path.name)  # it is not listed yet if there was no room when it began
+        # the file is not listed yet if there was no room when the segment began
+        self._inventory.add(path.name)
         if self._doubtful:
             self._copy()
         file = self._file

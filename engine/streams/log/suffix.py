@@ -180,7 +180,8 @@ class Suffix:
                 return await run.log.reader.part(max(after, run.log.start), taken)
             except ClosedError:  # the log has the tuples now
                 return None
-            except NotRetainedError:  # its files are damaged: the log will get all tuples later
+            # files of the suffix are damaged: the log will get all tuples later
+            except NotRetainedError:
                 if run is self._run:
                     self.clear()
                 return None

@@ -242,7 +242,8 @@ class Source:
         at = by_clock(self.acceptance, now_us, present=present, may_leap=may_leap)
         if self.settling is None:
             self.acceptance.advance(at)
-        elif at > self.boundary:  # by an entry, because replicas do not use their own clocks
+        # an entry moves the boundary, because replicas do not use their own clocks
+        elif at > self.boundary:
             entry = _by_itself(self.acceptance)
             self.journal.append(structs.replace(entry, becomes=at, taken=now_us), b"", None)
 

@@ -169,7 +169,7 @@ class RevisionJobs:
             )
             for each in run:
                 if each.end - window.size_us + window.grain_us <= start:
-                    left_out += 1  # its tuples were dropped, or never here
+                    left_out += 1  # the tuples were dropped, or this peer never had them
                     continue
                 for part in contents(cases, each, window.size_us, tuples, revisions, after=after):
                     waiting.append(part.cast(self._shape))

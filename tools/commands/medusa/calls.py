@@ -47,7 +47,7 @@ def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T
 def warn_of_silent(peers: Sequence[str]) -> None:
     """Write to standard error that a list may lack what these peers have, which did not answer."""
     if peers:
-        from medusa.tools.monitor.tables import SHORT_ID  # with rich
+        from medusa.tools.monitor.tables import SHORT_ID  # this import loads rich
 
         ids = ", ".join(peer[:SHORT_ID] for peer in peers)
         warn(f"not all is listed: these peers did not answer: {ids} (medusa peer list)")

@@ -249,7 +249,7 @@ def _begin(
         found = _behind(path, reading, producer, since)
         if successors.newest_is_there:
             return found
-        successors.close()  # it was rotated meanwhile
+        successors.close()  # the log was rotated meanwhile
 
 
 def _behind(

@@ -182,7 +182,9 @@ def balances(office: Office, contract: str) -> Balances:
         try:
             return call_daemon(office.home, BALANCE, BalanceQuery(contract), Balances, HAND_OVER_S)
         except (UnavailableError, NotFoundError):
-            pass  # it is starting or stopping, or trades nothing: its file can be read at any time
+            # the peer is starting or stopping, or does not trade: the ledger file can be read at
+            # any time
+            pass
     own = office.identity.peer_id
     try:
         found = read_balances(

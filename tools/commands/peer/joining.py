@@ -40,7 +40,7 @@ def knock(home: Home, token: str) -> str:
         RefusedError: the members that answered refuse this peer. As `join`.
     """
     identity, invitation, membership = _open(home, token)
-    if home.is_locked():  # its daemon is connected to other peers
+    if home.is_locked():  # the daemon of the home is connected to other peers
         return ""
     meeting = trio.run(meet_members, identity, membership, invitation.addresses)
     if meeting.met:
