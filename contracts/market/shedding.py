@@ -150,7 +150,7 @@ class Shedder:
             self._broke(self._partners[key], now)
 
     def changed(self, gone: set[Key]) -> None:
-        """The partners changed. gone: former partners."""
+        """Note that the partners have changed. gone: the former partners."""
         self._press.pressed -= gone
         if self.offer is not None and self.offer.state.key in gone:
             self.offer = None

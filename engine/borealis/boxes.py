@@ -96,8 +96,8 @@ def _read_filter(old: OldBox, streams: Streams) -> list[Box]:
 
 
 def _read_revision_box(old: OldBox, streams: Streams) -> list[Box]:
-    """A box for revisions, which becomes no box here, because each box takes revisions. The mode
-    says where Borealis looks up the past."""
+    """Read a box for revisions. It becomes no box of Medusa, because each of Medusa's boxes takes
+    revisions. Its mode says where Borealis looks up the past."""
     key = old.given("anchor")
     wanted = () if key is None else tuple(each.strip() for each in key.split(","))
     for stream in old.inputs:

@@ -84,7 +84,7 @@ _AMOUNTS: Final = frozenset({TokenType.STRING, TokenType.NUMBER})
 class Expressions(Spark):
     """Spark's SQL with standard strings and names: 'text', "name" or `name`."""
 
-    # the documentation states both once, instead of an option of each / and ||
+    # division and concatenation have the same rules everywhere, so their nodes need no options
     SAFE_DIVISION = False
     STRICT_STRING_CONCAT = True
 

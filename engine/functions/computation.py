@@ -134,7 +134,7 @@ class CallingExecutor:
 ROWS_FILE: Final = "rows.parquet"
 
 BETWEEN: Final = "between-"
-"""The prefix of the folders that have such a file."""
+"""The prefix of the names of folders that contain a file of rows."""
 
 
 def _computed(

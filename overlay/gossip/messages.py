@@ -60,7 +60,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
 
     @property
     def size(self) -> int:
-        """Bytes when encoded, at most."""
+        """The greatest possible size of the encoded packet in bytes."""
         return HEADER + sum(PER_ITEM + len(item) for item in (*self.claims, *self.digests))
 
 

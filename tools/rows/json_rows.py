@@ -67,7 +67,7 @@ class JsonRows:
         self._fields = columns.schema.fields
         self._ours = sorted(OURS - {*columns.wanted(sorted(OURS))})
         self._dotted: dict[str, str] = {}
-        # this stands for an absent field; the number of those left says how many were absent
+        # UNSET stands for an absent field; the rest of the iterator says how many fields were absent
         self._nulls, self._unset = repeat(None, _MANY), repeat(UNSET, _MANY)
         self._read_as({})
 

@@ -227,7 +227,11 @@ class Framing:
 
 
 def _dated(relation: Relation, before: Mapping[str, Column]) -> Relation:
-    """Return the rows, with the known times among their columns. before: by the new names."""
+    """Return the rows, whose columns are marked as times where that is known.
+
+    Args:
+        before: the columns before the projection, by their new names.
+    """
     columns = tuple(
         replace(each, offset=known.offset, time=known.time)
         if (known := before.get(each.name)) is not None

@@ -181,7 +181,7 @@ class Step(ABC):
 
     @property
     def numbered_sides(self) -> frozenset[str]:
-        """The inputs that are not merged, and whose order of arrival matters to its results."""
+        """The inputs that are not merged, and whose order of arrival affects the step's results."""
         return frozenset()
 
     def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:

@@ -164,7 +164,8 @@ class Creation:
 def _check_readers(query: Query) -> None:
     """
     Raises:
-        InvalidInputError: readers of a stream that it does not make, too many, or an invalid one.
+        InvalidInputError: the query names readers of a stream that it does not make, too many
+            readers, or an invalid one.
     """
     made = streams_written(query)
     if len(dict(query.readers)) < len(query.readers):

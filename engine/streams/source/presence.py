@@ -36,8 +36,8 @@ class Claim(Struct, frozen=True, array_like=True):
     promised: int = BEGINNING
 
     def boundary(self, slack_us: int) -> int:
-        """Return the boundary that this producer's rows and promises allow: a later row at or before it
-        is late."""
+        """Return the boundary that this producer's rows and promises allow: a later row at or
+        before it is late."""
         by_rows = BEGINNING if self.greatest == BEGINNING else self.greatest - slack_us - 1
         return max(by_rows, self.promised)
 

@@ -38,7 +38,7 @@ LONG = (FieldType.LONG,)
 
 
 def called(allowed: AllowedFunction, *columns: list[Any]) -> list[Any]:
-    """Return its results over these columns."""
+    """Return the results of the allowed function over these columns."""
     process = FunctionProcess(allowed)
     try:
         return call(process, allowed, *columns)

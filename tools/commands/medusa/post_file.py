@@ -278,8 +278,8 @@ class Posting:
             self._tell_unfilled(rows)
 
     async def _caught_up(self, at: float) -> None:
-        """Note that all rows that a followed file had at that moment are posted. So no row of
-        before will follow, and the stream need not wait for its clock. at: seconds since the epoch.
+        """Note that all rows that a followed file had at the time `at` are posted. So no earlier
+        row will follow, and the stream need not wait for its clock. at: seconds since the epoch.
         """
         if self.stream.idle is Idle.CLOCK and self.poster.schema.time is not None:
             await self.poster.post(None, boundary=int(at * 1e6) - self.stream.slack_us - 1)

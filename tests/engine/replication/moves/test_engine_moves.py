@@ -81,7 +81,7 @@ async def test_a_subscriber_elsewhere_follows_the_task(cluster: Cluster) -> None
         "Mover._prepare",
         "Mover._until_there",
         "Mover._send_subscribers",
-        "Notifier._tell_one",
+        "Notifier._notify_one",
         "Assignments._take",
         "Assignments._start",
         "Assignments.activate",
