@@ -67,7 +67,7 @@ class JsonRows:
         self._fields = columns.schema.fields
         self._ours = sorted(OURS - {*columns.wanted(sorted(OURS))})
         self._dotted: dict[str, str] = {}
-        # UNSET stands for an absent field; the rest of the iterator says how many fields were absent
+        # UNSET is the value of an absent field; the rest of the iterator shows how many were absent
         self._nulls, self._unset = repeat(None, _MANY), repeat(UNSET, _MANY)
         self._read_as({})
 
