@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Any
 
 from medusa.engine.evaluation.expressions import Functions, Row
 from medusa.engine.objects.query import OrderBy
+from medusa.engine.objects.schema import STIME
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,10 @@ def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
         present.sort(key=itemgetter(by.field), reverse=by.descending)
         found = [*none, *present] if by.nulls_first else [*present, *none]
     return found
+
+
+def age(row: Row, fields: Sequence[str]) -> tuple[Any, ...]:
+    """A sort key for tuples: the arrival, or else the payload, nulls last."""
+    if "seq" in row:
+        return (row[STIME], row["seq"])
+    return (row[STIME], *((row[name] is None, row[name]) for name in fields))

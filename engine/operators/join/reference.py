@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from medusa.engine.evaluation.expressions import Row, evaluate
-from medusa.engine.evaluation.job import Job
+from medusa.engine.evaluation.job import Job, age
 from medusa.engine.objects.query import JoinKind
 from medusa.engine.objects.schema import END, STIME
 from medusa.engine.operators.join.sides import AS_OF, KEEPS_LEFT, KEEPS_RIGHT, ONE_SIDED
@@ -31,7 +31,7 @@ def joined(step: JoinStep, left: Sequence[Row], job: Job) -> list[Row]:
             continue
         if step.kind in AS_OF and pairs:
             chosen = min if step.looks_forward else max
-            pairs = [chosen(pairs, key=lambda n: _age(right[n], right_fields))]
+            pairs = [chosen(pairs, key=lambda n: age(right[n], right_fields))]
         for number in pairs:
             other = right[number]
             found.append(
@@ -62,7 +62,7 @@ _UNTIL = "valid until"
 
 def _with_validity(step: JoinStep, rows: Sequence[Row], fields: Sequence[str]) -> list[Row]:
     """The tuples of a table with the time until which each is valid."""
-    ordered = sorted(rows, key=lambda row: _age(row, fields))
+    ordered = sorted(rows, key=lambda row: age(row, fields))
     until: dict[tuple[object, ...], int] = {}
     found: list[Row] = []
     for row in reversed(ordered):
@@ -70,13 +70,6 @@ def _with_validity(step: JoinStep, rows: Sequence[Row], fields: Sequence[str]) -
         found.append({**row, _UNTIL: until.get(key, END)})
         until[key] = row[STIME]
     return found
-
-
-def _age(row: Row, fields: Sequence[str]) -> tuple[object, ...]:
-    """A sort key for tuples: the arrival, or else the payload, nulls last."""
-    if "seq" in row:
-        return (row[STIME], row["seq"])
-    return (row[STIME], *((row[name] is None, row[name]) for name in fields))
 
 
 def _both(one: Row, other: Row) -> Row:

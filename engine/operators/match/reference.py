@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from medusa.engine.evaluation.expressions import Row, evaluate
-from medusa.engine.evaluation.job import Job
+from medusa.engine.evaluation.job import Job, age
 from medusa.engine.expressions.typed import Expression
 from medusa.engine.objects.query import Contiguity
 from medusa.engine.objects.schema import STIME
@@ -40,7 +40,7 @@ class _Way:
 def matched(step: MatchStep, rows: Sequence[Row], job: Job) -> list[Row]:
     """Return the matches over all of these tuples, in any order."""
     partitions: dict[tuple[Value, ...], list[Row]] = {}
-    for row in sorted(rows, key=lambda row: _age(row, job.fields)):
+    for row in sorted(rows, key=lambda row: age(row, job.fields)):
         key = tuple(row[each.name] for each in step.partition_by)
         partitions.setdefault(key, []).append(row)
     found = []
@@ -54,13 +54,6 @@ def matched(step: MatchStep, rows: Sequence[Row], job: Job) -> list[Row]:
                 results = {each.output: _measured(each, way) for each in step.measures}
                 found.append({STIME: end, **dict(zip(names, key, strict=True)), **results})
     return found
-
-
-def _age(row: Row, fields: Sequence[str]) -> tuple[Any, ...]:
-    """A sort key for tuples: the arrival, or else the payload, nulls last."""
-    if "seq" in row:
-        return (row[STIME], row["seq"])
-    return (row[STIME], *((row[name] is None, row[name]) for name in fields))
 
 
 def _match(step: MatchStep, rows: Sequence[Row], limit: int) -> tuple[int, _Way] | None:

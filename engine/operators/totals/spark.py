@@ -19,6 +19,7 @@ from medusa.engine.aggregates.extremes import MIN
 from medusa.engine.aggregates.function import Folded
 from medusa.engine.aggregates.sums import BITS, MASK, spark_carried
 from medusa.engine.dataframes.columns import SPARK_TYPES, column, quoted, without_negative_zero
+from medusa.engine.dataframes.rows import shaped
 from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import BEGINNING, DELETED, STIME, Field, FieldType
 from medusa.engine.operators.shared.aggregation import TypedAggregate
@@ -43,9 +44,7 @@ class TotalsOf(Stage):
         self._fields = fields
         self._layout = layout_of(step)
         self._groups = [each.name for each in step.group_by]
-        schema = totals_schema("", step)
-        self._types = {each.name: SPARK_TYPES[each.type] for each in schema.fields}
-        self._columns = [STIME, *(each.name for each in schema.fields)]
+        self._made = totals_schema("", step).fields
 
     def apply(self, frame: DataFrame, job: Job) -> DataFrame:
         """Return the tuples after a boundary.
@@ -58,7 +57,7 @@ class TotalsOf(Stage):
         partials = self._partials(frame, values)
         before = None if own is None else self._before(own, frame)
         totals = self._added(partials, before)
-        return totals if values is None else totals.unionByName(self._shaped(values))
+        return totals if values is None else totals.unionByName(shaped(values, self._made))
 
     # -- the new tuples ---------------------------------------------------------------------------
 
@@ -179,9 +178,10 @@ class TotalsOf(Stage):
     def _typed_values(self) -> dict[str, tuple[T.DataType, list[int]]]:
         """For each column of values: its type, and the numbers of the functions that read it."""
         found: dict[str, tuple[T.DataType, list[int]]] = {}
+        types = {each.name: SPARK_TYPES[each.type] for each in self._made}
         for number, (_, state) in enumerate(self._functions()):
             if state.value:
-                type_ = self._types[state.value]
+                type_ = types[state.value]
                 found.setdefault(f"value {type_.simpleString()}", (type_, []))[1].append(number)
         return found
 
@@ -210,7 +210,8 @@ class TotalsOf(Stage):
         Args:
             before: the groups' totals before these tuples.
         """
-        names = [name for name in self._columns if name in set(partials.columns)]
+        columns = (STIME, *(each.name for each in self._made))
+        names = [name for name in columns if name in set(partials.columns)]
         both = partials.select(*map(quoted, names), F.lit(True).alias(_NEW))
         if before is not None:
             both = both.unionByName(before.select(*map(quoted, names), F.lit(False).alias(_NEW)))
@@ -228,7 +229,7 @@ class TotalsOf(Stage):
         }
         if self._step.changes:
             results[DELETED] = F.when(quoted(self._layout.rows) == F.lit(0), F.lit(True))
-        return self._shaped(totals.withColumns({**results, self._layout.part: F.lit(0)}))
+        return shaped(totals.withColumns({**results, self._layout.part: F.lit(0)}), self._made)
 
     def _before(self, own: DataFrame, frame: DataFrame) -> DataFrame:
         """The state of the groups of the new tuples, before all of these."""
@@ -276,16 +277,6 @@ class TotalsOf(Stage):
         fields = [quoted(name) for name in state.of(function.states(type_))]
         made = function.spark_result(fields, type_)
         return made if function.never_null else F.when(number > F.lit(0), made)
-
-    def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns of the output; columns that the frame lacks are null."""
-        known = set(frame.columns)
-        return frame.select(
-            *(
-                quoted(name) if name in known else F.lit(None).cast(self._types[name]).alias(name)
-                for name in self._columns
-            )
-        )
 
     def _functions(self) -> list[tuple[TypedAggregate, State]]:
         return list(zip(self._step.functions, self._layout.states, strict=True))

@@ -17,7 +17,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from medusa.engine.dataframes.columns import SPARK_TYPES, quoted
+from medusa.engine.dataframes.columns import quoted
+from medusa.engine.dataframes.rows import shaped
 from medusa.engine.dataframes.stage import Job, Stage
 from medusa.engine.objects.schema import SEQ, STIME, Field
 from medusa.engine.operators.aggregate.spark import TaggedWindows
@@ -48,9 +49,7 @@ class TupleWindowsOf(Stage):
         self._step = step
         self._layout = layout_of(step)
         self._groups = [each.name for each in step.group_by]
-        made = tuples_schema("", step).fields
-        self._types = {each.name: SPARK_TYPES[each.type] for each in made}
-        self._columns = [STIME, *(each.name for each in made)]
+        self._made = tuples_schema("", step).fields
         self._order: list[str | Column] = [STIME, SEQ if by_arrival else order_of(fields)]
         # The numbers order the tuples of one stime. The names are generated, because results and
         # groups may have the names of a window's columns.
@@ -125,14 +124,15 @@ class TupleWindowsOf(Stage):
         """The new tuples with the columns of the output."""
         layout, size = self._layout, self._step.size
         part = F.pmod(quoted(SEQ), F.lit(size)) + F.lit(1)
-        return self._shaped(
+        return shaped(
             tuples.select(
                 quoted(STIME),
                 *map(quoted, self._groups),
                 part.cast(T.IntegerType()).alias(layout.part),
                 quoted(SEQ).alias(layout.number),
                 *(quoted(each.name).alias(name) for each, name in layout.kept),
-            )
+            ),
+            self._made,
         )
 
     def _windows(self, numbered: DataFrame) -> DataFrame:
@@ -165,22 +165,13 @@ class TupleWindowsOf(Stage):
         made = self._aggregates.apply(tagged)
         outputs = [each.output for each in step.functions]
         ending = [quoted(_LAST).alias(self._layout.number)] if step.number else []
-        return self._shaped(
+        return shaped(
             made.select(
                 quoted(_AT).alias(STIME),
                 *ending,
                 *(quoted(f"group {n}").alias(name) for n, name in enumerate(self._groups)),
                 F.lit(0).cast(T.IntegerType()).alias(self._layout.part),
                 *(quoted(f"result {n}").alias(name) for n, name in enumerate(outputs)),
-            )
-        )
-
-    def _shaped(self, frame: DataFrame) -> DataFrame:
-        """The frame with the columns of the output; columns that the frame lacks are null."""
-        known = set(frame.columns)
-        return frame.select(
-            *(
-                quoted(name) if name in known else F.lit(None).cast(self._types[name]).alias(name)
-                for name in self._columns
-            )
+            ),
+            self._made,
         )
