@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ BASE = "medusa://mit.edu"
 Row = dict[str, Any]
 
 
-def schemas_of(document: Document) -> dict[str, Schema]:
+@cache
+def schemas_of(document: Document) -> Mapping[str, Schema]:
     """Return the schemas of all streams that the document defines or makes."""
     defined = {schema.name: schema for schema in document.schemas}
     known = {stream.name: defined[stream.schema] for stream in document.streams}
