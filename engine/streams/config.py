@@ -90,7 +90,7 @@ class EngineConfig:
         pending_bytes: bytes of posted tuples of one source stream that wait for their boundary.
         disk_bytes: most bytes of all streams; past it posts and followers wait.
         lease_s: how long tuples are kept for a named subscriber that is away, seconds.
-            foreign_hold_s: how long tuples are kept for a connected subscriber of another
+        foreign_hold_s: how long tuples are kept for a connected subscriber of another
             participant that acknowledges nothing, seconds; its share of the disk is bounded as well
             (`medusa.engine.streams.store.disk_quota`).
         fsync: whether a post is acknowledged only when it survives a power cut as well.
