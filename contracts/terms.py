@@ -19,7 +19,7 @@ NS_PER_UNIT_SECOND: Final = 10**9 // UNITS_PER_CORE
 """CPU nanoseconds of one unit of load during one second."""
 
 EVERY_KIND: Final = "*"
-"""On a menu: box kinds of every name, those of later releases included."""
+"""An entry of a menu that stands for every kind of box, also for kinds of later releases."""
 
 _KIND: Final = re.compile(r"[a-z_]{1,32}", re.ASCII)
 

@@ -82,7 +82,8 @@ HAND_OVERS_PER_S: Final = 0.1
 1,000 records each, so 100 KB a second. Publishers reach the others within minutes."""
 
 HAND_OVER_BURST: Final = 20
-"""The same, at once: all peers of a large participant start again after a power cut."""
+"""The same limit for new nodes at one time: all peers of a large participant may restart after a
+power cut."""
 
 
 class Allowances:

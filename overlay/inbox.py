@@ -53,7 +53,7 @@ class Inbox:
         self._account.cost_s += MESSAGE_S
 
     def discard(self, stream: Stream) -> None:
-        """Nobody reads this stream any more: drop unread and later bytes."""
+        """Drop the unread and later bytes of a stream that has no reader any more."""
         stream.unheard = True
         self._account.hold(-stream.unread - stream.in_hand)
         stream.in_hand = 0

@@ -47,7 +47,7 @@ class Inventory:
             return frozenset(self._read())
 
     def missing(self, present: Iterable[str]) -> list[str]:
-        """The names that are not among those that are there.
+        """Return the names of the inventory that are not among the existing files.
 
         Raises:
             DamagedError: the file cannot be read.

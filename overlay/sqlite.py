@@ -19,7 +19,7 @@ BESIDE: Final = ("-wal", "-shm")
 
 
 class Survives(StrEnum):
-    """What a commit survives, as the value of SQLite's `synchronous`."""
+    """The faults that a commit survives; the value is that of SQLite's `synchronous`."""
 
     KILL = "NORMAL"
     """Commits survive `kill -9`; a loss of power may undo the last commits."""

@@ -123,7 +123,7 @@ class StatementStore:
         return changes
 
     def behind(self, digest: bytes) -> tuple[bytes, ...]:
-        """That admission and the statements that it depends on, the charter's side first."""
+        """An admission and the statements that it depends on, in the order from the charter on."""
         needed, waiting = {digest}, [digest]
         while waiting:
             for each in self.words.behind(waiting.pop()) - needed:

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 TELL_FAILURES: Final = 3
-"""Dials in a row that failed before people are told: one may come while a peer starts."""
+"""Failed dials in a row before an event reports them: a single one may fail while a peer starts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ class Pressing:
         return limit <= 0 or (now < self.rest_until and limit <= self._rested)
 
     def rest(self, limit: int, now: float, rng: Random) -> None:
-        """Nobody could help: pause, longer each time."""
+        """Pause because no partner could help; each pause is longer than the one before."""
         if now >= self.rest_until:
             self.rest_until = now + self._waits.failed(rng)
         self._rested = limit

@@ -82,9 +82,9 @@ class AggregateFunction(ABC):
     """The result is one of the values."""
     skips_nulls: ClassVar[bool] = True
     alone: ClassVar[bool] = False
-    """It may have no argument: then it counts tuples."""
+    """Whether the function may have no argument: then it counts tuples."""
     ordered: ClassVar[bool] = False
-    """Its values may be taken in descending order."""
+    """Whether the function may take its values in descending order."""
     within_group: ClassVar[bool] = False
     """SQL may have its argument in WITHIN GROUP."""
     most_fields: ClassVar[int] = 3

@@ -255,7 +255,7 @@ def _ours(old: OldBox) -> Box:
 
 
 def _as_ours(old: OldBox, kind: str, names: dict[str, str]) -> Box:
-    """The same kind of box here, with some parameters under other names."""
+    """Read a box that Medusa has as the same kind, with other names of some parameters."""
     parameters = []
     for each in old.parameters:
         name = each.attributes.get("name", "")

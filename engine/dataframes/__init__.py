@@ -1,1 +1,1 @@
-"""What steps over DataFrames are made of: columns, rows, scans of logs, and the form of a step."""
+"""Parts of steps over DataFrames: columns, rows, scans of logs, and the form of a step."""

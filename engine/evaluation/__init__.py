@@ -1,1 +1,1 @@
-"""What steps in plain Python are made of: the values of expressions, and the rows of a job."""
+"""Parts of steps in plain Python: the values of expressions, and the rows of a job."""

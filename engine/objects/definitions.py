@@ -60,9 +60,9 @@ class Idle(StrEnum):
     """The way in which a source stream's boundary moves without posts."""
 
     EXPLICIT = "explicit"
-    """It moves only by posts, and by boundaries that clients send."""
+    """The boundary moves only by posts, and by boundaries that clients send."""
     CLOCK = "clock"
-    """It follows the leader's clock, less the slack: for streams whose stime is the present."""
+    """The boundary follows the leader's clock, less the slack: for streams of present stimes."""
 
 
 class Policy(Struct, frozen=True, omit_defaults=True, order=True):
@@ -142,7 +142,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
 
     @property
     def admitted(self) -> tuple[str, ...]:
-        """Its readers besides the owner."""
+        """The readers of the stream, without the owner."""
         return () if self.readers is UNSET else self.readers
 
     @property

@@ -56,7 +56,7 @@ class Filter(Struct, frozen=True, tag="filter"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return self.predicates
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
@@ -77,7 +77,7 @@ class Map(OneStream, frozen=True, tag="map"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return tuple(text for _, text in self.expressions)
 
     def without_words(self) -> Self:
@@ -98,7 +98,7 @@ class Union(Struct, frozen=True, tag="union"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return ()
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
@@ -155,7 +155,7 @@ class Aggregate(OneStream, frozen=True, tag="aggregate"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
@@ -183,7 +183,7 @@ class Sessions(OneStream, frozen=True, tag="sessions"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
@@ -214,7 +214,7 @@ class Cumulate(OneStream, frozen=True, tag="cumulate"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
@@ -263,7 +263,7 @@ class Rank(OneStream, frozen=True, tag="rank"):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return ()
 
     def without_words(self) -> Self:
@@ -344,7 +344,7 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return (self.predicate, *(text for _, text in self.expressions))
 
     def renamed(self, new_name: Callable[[str], str]) -> Self:
@@ -361,7 +361,7 @@ class Contiguity(StrEnum):
     """Which tuples of the partition may lie between those of a match."""
 
     STRICT = "strict"
-    """None may: the tuples of a match follow each other in their partition, as in SQL."""
+    """No tuple may lie between: those of a match follow each other in their partition, as in SQL."""
     SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
     """Tuples that the next variable of the pattern cannot take may lie between, as in SASE."""
 
@@ -445,7 +445,7 @@ class Totals(OneStream, frozen=True, tag="totals", omit_defaults=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return _arguments(self.functions)
 
     def without_words(self) -> Self:
@@ -471,7 +471,7 @@ class Top(OneStream, frozen=True, tag="top", omit_defaults=True):
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return ()
 
     def without_words(self) -> Self:
@@ -503,7 +503,7 @@ class TupleWindows(OneStream, frozen=True, tag="tuple_windows", omit_defaults=Tr
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """Its expressions."""
+        """The expressions of the box."""
         return _arguments(self.functions)
 
     def without_words(self) -> Self:

@@ -1,4 +1,4 @@
-"""Each step over rows: its room computes it."""
+"""Finds the evaluation over rows for each step: the package of its operator has it."""
 
 from __future__ import annotations
 

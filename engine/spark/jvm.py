@@ -64,7 +64,7 @@ there."""
 
 
 class KilledError(UnavailableError, code=None):
-    """Somebody has killed the JVM while it started."""
+    """The JVM was killed while it started."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Each step over DataFrames: its room has the columns."""
+"""Finds the evaluation over DataFrames for each step: the package of its operator has it."""
 
 from __future__ import annotations
 

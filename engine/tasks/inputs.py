@@ -99,7 +99,7 @@ class TaskInputs:
         return sum(_count(self.task, log, after, upto) for log in self.logs.values())
 
     def count_kept(self, after: int, upto: int) -> int:
-        """As `count`, but of the tuples that are here."""
+        """Count as `count` does, but only tuples that this peer has."""
         return sum(log.reader.count(max(after, log.start), upto) for log in self.logs.values())
 
     def files(self, pins: ExitStack, after: int, interval: Interval) -> dict[str, list[Path]]:

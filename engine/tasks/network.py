@@ -57,7 +57,7 @@ class Network(Struct, frozen=True):
         return check_query(self.query, {name: e.schema for name, e in self.inputs.items()})
 
     def typed(self, boxes: TypedBoxes | None = None) -> TypedQuery:
-        """Its newest edition, checked, typed and planned, with the tasks of revisions.
+        """The newest edition of the query, checked, typed and planned, with tasks of revisions.
 
         Args:
             boxes: those that are typed already.

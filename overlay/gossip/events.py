@@ -16,10 +16,10 @@ class Health(StrEnum):
 
     ALIVE = "alive"
     SUSPECT = "suspect"
-    """It did not answer some peer; it may yet refute the suspicion."""
+    """The peer did not answer another one; it can still refute the suspicion."""
     DEAD = "dead"
     LEFT = "left"
-    """It said that it leaves."""
+    """The peer has announced that it leaves."""
 
     @property
     def gone(self) -> bool:

@@ -41,7 +41,7 @@ from medusa.testnet.bench import Entry, entry
 SECOND_US: Final = 1_000_000
 WARM_UP_SMALL: Final = 8
 WARM_UP_LARGE: Final = 1
-"""Rounds of each side before those that count: a peer runs for days, so its JVM is warm."""
+"""Rounds of each side before the measured ones: a peer runs for days, so its JVM is warm."""
 
 ROUNDS: Final = 5
 """Rounds that count."""

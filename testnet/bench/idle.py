@@ -92,7 +92,7 @@ def measure() -> Iterator[Entry]:
 
 
 def _beside(name: str, value: float, unit: str, most: float, reference: float | None) -> Entry:
-    """A figure whose goal is a value, with the reference beside it."""
+    """Return a figure that is judged by an absolute goal, and shown with the reference's value."""
     made = entry(name, round(value, 3), unit, f"<= {most:g}")
     return {**made, "reference": None if reference is None else round(reference, 3)}
 

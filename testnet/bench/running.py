@@ -42,7 +42,7 @@ class Running:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Its processes: Python, and the JVM."""
+        """The processes of the peer: Python, and the JVM."""
         return (self.peer.pid, *self.peer.children())
 
     def cpu_s(self) -> float:

@@ -32,7 +32,7 @@ class Variant(Struct, frozen=True):
 
     @property
     def label(self) -> str:
-        """Its name for people."""
+        """The name of the variant that people read."""
         if self.mode is Mode.NONE:
             return "none"
         return f"{self.mode.replace('_', ' ')}, {self.recovery}"

@@ -33,7 +33,7 @@ STAGES: Final[dict[str, str]] = {
     "return": "the killed come back",
     "end": "end and compare",
 }
-"""By stage of a run, its text for people."""
+"""The text that the screen shows for each stage."""
 
 
 RUN_S: Final = 110.0

@@ -27,7 +27,7 @@ STAGES: Final[dict[str, str]] = {
     "answers": "receive the answers",
     "compare": "compare with a batch run",
 }
-"""By stage, its text for people."""
+"""The text that the screen shows for each stage."""
 
 
 @dataclass

@@ -108,12 +108,12 @@ class Stages:
 
     @property
     def title(self) -> str:
-        """Of the screen."""
+        """The title of the screen."""
         return self.name
 
     @property
     def subtitle(self) -> str:
-        """In the lower right corner."""
+        """The text in the lower right corner of the screen."""
         return ""
 
     @property
@@ -127,7 +127,7 @@ class Stages:
         return ""
 
     def parts(self, width: int, height: int) -> list[RenderableType]:
-        """What the live screen shows below the stages.
+        """The parts of the live screen below the stages.
 
         Args:
             width, height: of the terminal.

@@ -194,7 +194,7 @@ STAGES: Final[dict[str, str]] = {
     "end": "end the traffic",
     "compare": "compare with a batch run",
 }
-"""By stage, its text for people."""
+"""The text that the screen shows for each stage."""
 
 SHORT_STAGES: Final = {
     **{name: STAGES[name] for name in STAGES if name not in {"rise", "join", "flow"}},

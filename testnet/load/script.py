@@ -307,7 +307,8 @@ RAISE: Final = 1.5
 RAISES: Final = 4
 """Increases at most: with more than some windows in an epoch, more speed is hardly more load."""
 OVERLOAD: Final = 1.12
-"""It rises until all loads together are this many times all capacities. D brings room for more."""
+"""The traffic rises until all loads together are this many times all capacities. D brings room for
+more."""
 
 PRICE: Final = 1.0
 """Money per unit of load and second in the contracts of A, B and C."""

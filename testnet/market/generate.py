@@ -27,7 +27,7 @@ START_US: Final = 1_410_960_600_000_000
 trade."""
 
 DAY_S: Final = 23_400
-"""From 9:30 to 16:00, seconds."""
+"""The trading day from 9:30 to 16:00, in seconds."""
 
 OPENING: Final[Mapping[str, int]] = {
     "AAA": 17_000,

@@ -39,7 +39,7 @@ STAGES: Final[dict[str, str]] = {
     "heal": "heal it, and watch",
     "end": "end and compare",
 }
-"""By stage, its text for people."""
+"""The text that the screen shows for each stage."""
 
 WARM_S: Final = 8.0
 """Seconds before the measurement: a JVM is slow at its start."""

@@ -62,7 +62,7 @@ def last_numbers(nodes: Sequence[exp.Expr]) -> list[exp.Expr]:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What an aggregate function takes: an expression, and a constant."""
+    """The arguments of an aggregate function: an expression, and a constant."""
 
     text: str | None
     constant: Constant = None

@@ -211,7 +211,7 @@ class Operator(ABC, Generic[B, S_co]):
 
     @abstractmethod
     def parameters(self) -> Written:
-        """Its parameters in XML, as `read` takes them."""
+        """The parameters of the box in XML, in the form that `read` takes."""
 
     @abstractmethod
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
@@ -236,11 +236,11 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def options_sql(self) -> list[tuple[str, str]]:
-        """Its options in the WITH of a CREATE STREAM."""
+        """The options of the box in the WITH of a CREATE STREAM."""
         return []
 
     def kept_parameters(self, given: Collection[str]) -> Written:
-        """Its parameters that stay when a modification sets others."""
+        """The parameters of the box that stay when a modification sets other ones."""
         del given
         return self.parameters()
 

@@ -183,7 +183,7 @@ _Key = tuple[Kind, Expression | None, Constant]
 
 
 def _key(each: TypedAggregate, function: Counted) -> _Key:
-    """What identifies the keyed tuples of a function: functions with equal results share them."""
+    """The key of a function's keyed tuples: functions with equal results share these tuples."""
     return function.kind, each.argument, each.parameter if function.kind.by_constant else None
 
 

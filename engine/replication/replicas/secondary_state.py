@@ -232,7 +232,7 @@ def _is_overdue(
 
 
 def computed(running: QueryCopy, secondary_state: SecondaryState) -> dict[str, int]:
-    """The boundaries, by output, up to which no peer computes again, whoever takes over."""
+    """The boundaries, by output, up to which no peer computes again, whichever peer takes over."""
     found = {task.name: task.boundary for task in running.tasks}
     stored = running.stored
     if stored.availability.mode is Mode.NONE:

@@ -75,9 +75,9 @@ class Rank(IntEnum):
     STABILIZATION = 1
     UP_FAILURE = 2
     STANDING = 3
-    """It seems stable, but others have been ahead of it for a while: it lacks an input."""
+    """The producer seems stable, but others were ahead of it for a while: it lacks an input."""
     FAILURE = 4
-    """It does not answer, has not answered yet, or does not produce the stream."""
+    """The producer does not answer, has not answered yet, or does not produce the stream."""
 
 
 _RANKS: Final = {

@@ -21,7 +21,7 @@ class Cutter:
 
     @asynccontextmanager
     async def at_rest(self) -> AsyncIterator[None]:
-        """As `SharedSources.exclusive`; no epoch is cut either."""
+        """As `SharedSources.exclusive`; within the block no epoch is cut, either."""
         async with self._cutting, self._sources.exclusive():
             yield
 

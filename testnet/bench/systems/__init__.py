@@ -39,7 +39,7 @@ SOURCES: Final = 100
 ROUNDS: Final = 3
 """Rounds that count; one before them warms up."""
 WARM_EPOCHS: Final = 20
-"""Small epochs before those that count."""
+"""The number of small epochs before the measured ones."""
 PATIENCE_S: Final = 60.0
 """Seconds after which a system gets no further round, nor further small epochs."""
 SAMPLE_S: Final = 0.2

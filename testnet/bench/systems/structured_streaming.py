@@ -87,7 +87,7 @@ class StructuredStreaming(systems.System):
     def _start(
         self, session: SparkSession, query: str, folder: Path, *, once: bool = False
     ) -> StreamingQuery:
-        """Start the query; if once, wait until it has read what is there."""
+        """Start the query; if `once`, wait until it has read all present files."""
         writer = self.rows(session, query, folder).writeStream.format("noop")
         writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
         if not once:
@@ -104,7 +104,7 @@ def read(session: SparkSession, folder: Path, schema: str) -> DataFrame:
 
 
 def put(file: Path, folder: Path) -> None:
-    """Put a file into a folder: it appears complete, after those before."""
+    """Put a file into a folder: the file appears complete, and after the earlier files."""
     hidden = folder / f".{file.name}"
     shutil.copyfile(file, hidden)
     os.utime(hidden, (now := time.time(), now))

@@ -1,4 +1,4 @@
-"""The process with Flink: what it is given, what it reports, and its end when it hangs."""
+"""The process with Flink: its orders, its reports, and its end when it hangs."""
 
 from __future__ import annotations
 
