@@ -112,7 +112,7 @@ class Contacts(Protocol):
         ...
 
     def are_expected(self) -> bool:
-        """Whether there are other peers, as far as can be told before they are known."""
+        """Whether other peers probably exist, even if this peer does not know them yet."""
         ...
 
 

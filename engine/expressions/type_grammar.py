@@ -146,4 +146,4 @@ _SIZED: Final = {
     "FLOAT": "say REAL, or DOUBLE",
     **dict.fromkeys(("STRING", "VARCHAR", "TEXT"), "a text has room for one character at least"),
 }
-"""By type, the refusal of any size but the one allowed."""
+"""For each type the message that refuses any size but the allowed one."""

@@ -63,7 +63,7 @@ class Operation:
         object.__setattr__(self, "nodes", self.nodes_over([each.nodes for each in self.operands]))
 
     def nodes_over(self, operands: Sequence[int]) -> int:
-        """The nodes over operands of so many."""
+        """The number of nodes, if the operands have these numbers of nodes."""
         row = SCALARS.get(self.operator)
         if row is None:  # a cast
             own, times = 1, {0: REPEATS.get((self.operands[0].type, self.type), 1)}
@@ -88,7 +88,7 @@ class Call:
         object.__setattr__(self, "nodes", self.nodes_over([each.nodes for each in self.operands]))
 
     def nodes_over(self, operands: Sequence[int]) -> int:
-        """The nodes over operands of so many."""
+        """The number of nodes, if the operands have these numbers of nodes."""
         return 1 + sum(operands)
 
     @property

@@ -25,7 +25,7 @@ MOMENT_FORM: Final = (
 
 CYCLE_YEARS: Final = 400
 CYCLE_US: Final = 146_097 * 86_400 * 1_000_000
-"""After so many years the calendar repeats."""
+"""The number of years after which the calendar repeats."""
 
 _FORM: Final = re.compile(MOMENT_FORM, re.ASCII)
 _ZONE: Final = re.compile(r"([+-])(\d\d):?(\d\d)?")

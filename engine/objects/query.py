@@ -361,7 +361,7 @@ class Contiguity(StrEnum):
     """Which tuples of the partition may lie between those of a match."""
 
     STRICT = "strict"
-    """No tuple may lie between: those of a match follow each other in their partition, as in SQL."""
+    """No tuple may lie between the tuples of a match in their partition, as in SQL."""
     SKIP_TILL_NEXT_MATCH = "skip_till_next_match"
     """Tuples that the next variable of the pattern cannot take may lie between, as in SASE."""
 

@@ -62,7 +62,7 @@ async def crowd_entries() -> list[Entry]:
 
 
 def filters(count: int) -> list[Query]:
-    """So many different filters, of five kinds."""
+    """Return that number of different filters, of five kinds."""
     return [
         filtered(f"q{n}", _PREDICATES[n % len(_PREDICATES)].format(16 + 2 * n))
         for n in range(count)
@@ -70,7 +70,7 @@ def filters(count: int) -> list[Query]:
 
 
 def many_windows(count: int) -> list[Query]:
-    """So many windows: of 2 to 11 seconds, by one field or none, of one to three functions."""
+    """Return that number of windows: of 2 to 11 seconds, by one field or none, of one to three functions."""
     return [
         windows(f"q{n}", 2 + n % 10, 2 + n % 10, TOTALS[: 1 + n % 3], _GROUPS[n % len(_GROUPS)])
         for n in range(count)

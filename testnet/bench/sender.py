@@ -30,7 +30,7 @@ a time three hops take a seventh more CPU."""
 
 
 def batches(rows: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
-    """So many connections by ascending ts: the same day repeated, later each time."""
+    """Return that number of connections by ascending ts: the same day repeated, later each time."""
     (day,) = generate(0, networks=1, rows=BATCH_ROWS * 8)
     # a scan may last beyond the span
     day = day.filter(pc.less(day.column("ts"), day.column("ts")[0].as_py() + SPAN_S))

@@ -76,7 +76,7 @@ def sign(
 
 
 def skewed(total: int, nodes: int, rng: random.Random) -> list[int]:
-    """Distribute so many tasks over the nodes: Zipf's law with exponent `SKEW`, at random nodes."""
+    """Distribute `total` tasks over the nodes: Zipf's law with exponent `SKEW`, at random nodes."""
     weights = [rank**-SKEW for rank in range(1, nodes + 1)]
     scale = total / sum(weights)
     counts = [int(weight * scale) for weight in weights]

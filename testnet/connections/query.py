@@ -43,7 +43,7 @@ class Names:
 
     @property
     def answers(self) -> dict[str, str]:
-        """By answer, the stream with its rows."""
+        """The stream with the rows of each answer."""
         return {name: self._under(name) for name in ("busy", "scan", "cluster")}
 
     def _under(self, path: str) -> str:

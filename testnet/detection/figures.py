@@ -112,7 +112,7 @@ class Result(Struct, frozen=True):
 
 @dataclass
 class Traffic:
-    """Traffic of so many peer-seconds."""
+    """The traffic during a number of peer-seconds."""
 
     sent: int = 0
     datagrams: int = 0

@@ -66,7 +66,7 @@ ROLES: Final = {
     "client": chain.CLIENT_OWNER,
     **dict.fromkeys((*chain.SERVERS, *STANDBYS), chain.CHAIN_OWNER),
 }
-"""By role, its participant."""
+"""The participant of each role."""
 
 CHAIN_CONFIG: Final = f"{CONFIG}\n[engine]\nepoch_s = {EPOCH_S}\n\n[contracts]\ntrade = false\n"
 """medusa.toml of every peer. No market: only a kill shall move a task."""

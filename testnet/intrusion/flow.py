@@ -262,7 +262,7 @@ async def admit(
 
 
 def homes_of(peers: Sequence[Peer]) -> dict[str, list[Home]]:
-    """By participant, its homes in the order of the peers."""
+    """Return the homes of each participant, in the order of the peers."""
     homes: dict[str, list[Home]] = {}
     for peer in peers:
         homes.setdefault(peer.participant, []).append(peer.home)

@@ -21,7 +21,7 @@ from medusa.testnet.workload.oracle import answer_of
 from medusa.testnet.workload.workload import Right
 
 TRUCKS_OF: Final = 20
-"""One car of so many is a tow truck."""
+"""The number of cars of which one is a tow truck."""
 
 _ANSWERS: Final[Mapping[str, str]] = {
     "toll_notifications": """

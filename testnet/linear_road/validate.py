@@ -27,7 +27,7 @@ from medusa.testnet.linear_road import tables
 from medusa.testnet.linear_road.tables import EAST, ENTRY, EXIT, START_S
 
 STOPPED_AFTER: Final = 4
-"""So many reports in a row from one lane and position make a car a stopped car."""
+"""The number of reports in a row from one lane and position that make a car a stopped car."""
 
 REENTRY_S: Final = 60
 """A car on an entry lane, after a longer silence than this, begins a new trip."""

@@ -213,7 +213,7 @@ EXPECTED_S: Final = {
     "end": 20.0,
     "compare": 5.0,
 }
-"""By stage, its estimated duration on two cores, seconds."""
+"""The estimated duration of each stage on two cores, in seconds."""
 SHORT_SHARE: Final = 0.7
 """Share of that with two peers."""
 

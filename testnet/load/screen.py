@@ -55,7 +55,7 @@ COLOURS: Final = {"A": "#1f5fa8", "B": "#c8541b", "C": "#2b8a3e", "D": "#7a3ea1"
 STEPS: Final = ("calibrate", "shed", "rise", "join", "flow")
 
 Lines = dict[str, tuple[list[float], list[float]]]
-"""By participant: times and loads."""
+"""The times and loads of each participant."""
 
 
 def write_plot(path: Path, board: LoadBoard) -> None:

@@ -52,7 +52,7 @@ _AGGREGATES: Final = {
     Kind.SWEEP: ("count_distinct(dst_ip)", "src_ip"),
     Kind.TARGET: ("count_distinct(src_ip)", "dst_ip"),
 }
-"""By kind: the aggregate box's function and key."""
+"""The function and the key of the aggregate box, by the kind of question."""
 
 _SQL: Final = {
     Kind.BUSY: ("count(*)", "src_ip"),
@@ -120,7 +120,7 @@ one."""
 
 
 def watches_of(owner: str, count: int, sensors: int) -> tuple[Watch, ...]:
-    """So many questions of a participant; kinds and sensors take turns."""
+    """Return `count` questions of a participant; kinds and sensors take turns."""
     kinds = tuple(Kind)
     found = []
     for index in range(count):

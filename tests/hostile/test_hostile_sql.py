@@ -58,7 +58,7 @@ def compiled(text: str) -> Document | None:
 
 
 REFUSED: dict[str, bool] = {}
-"""Of scripts that were compiled already, whether they are refused."""
+"""For each script that was compiled already, whether it is refused."""
 
 
 def is_refused(text: str) -> bool:

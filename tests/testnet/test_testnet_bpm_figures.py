@@ -12,7 +12,7 @@ from medusa.testnet.bpm.experiment import Options, Result, run
 
 SEEDS = range(1, 21)
 HARD = 10
-"""One of the seeds. `test_all_seeds` has an easy one, and all others."""
+"""A seed that is hard to settle. `test_all_seeds` runs every seed, easy ones as well."""
 MOST_MOVES = 1.3
 """Moves per unit of initial excess, wherever load need not pass more peers than that by itself."""
 

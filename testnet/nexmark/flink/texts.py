@@ -1,5 +1,4 @@
-"""What Flink is asked: the tables over files of CSV, and the texts of `queries/`, nearly as they
-are."""
+"""Statements for Flink: tables over files of CSV, and the texts of `queries/`, nearly unchanged."""
 
 from __future__ import annotations
 

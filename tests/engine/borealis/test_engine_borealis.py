@@ -420,7 +420,7 @@ PARAMETERS = {
     }
     for section in ("### Parameters of aggregates", "### Parameters of joins")
 }
-"""By the box, the parameters that the page names."""
+"""The parameters that the page names, by the box."""
 
 
 def test_the_page_has_every_box() -> None:
