@@ -10,7 +10,7 @@ import trio
 
 
 class Places:
-    """So many places, and each holder may take as many as are free (see
+    """A number of places, of which each holder may take as many as are free (see
     `medusa.overlay.memory.Memory`). One greedy holder gets half of them, n of them 1/(n+1) each; so
     there is room for one more.
 

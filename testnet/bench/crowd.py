@@ -70,7 +70,8 @@ def filters(count: int) -> list[Query]:
 
 
 def many_windows(count: int) -> list[Query]:
-    """Return that number of windows: of 2 to 11 seconds, by one field or none, of one to three functions."""
+    """Return that number of windows: of 2 to 11 seconds, by one field or none, and with one to three
+    functions."""
     return [
         windows(f"q{n}", 2 + n % 10, 2 + n % 10, TOTALS[: 1 + n % 3], _GROUPS[n % len(_GROUPS)])
         for n in range(count)

@@ -62,7 +62,7 @@ def flows(first: int, rows: int, rate: float, begin_us: int = 0) -> pa.Table:
 
 
 def pieces(rows: int, size: int, rate: float, begin_us: int = 0) -> Iterator[pa.Table]:
-    """So many rows in tables of that size; the last may have fewer."""
+    """Yield that number of rows in tables of that size; the last table may have fewer."""
     for first in range(0, rows, size):
         yield flows(first, min(size, rows - first), rate, begin_us)
 

@@ -116,7 +116,7 @@ class Minutes:
             return Minutes(made.to_arrow_table().cast(schema("bench").payload))
 
     def part(self, minute: int, of: int, number: int) -> pa.Table:
-        """One part of a minute: the part with that number, of so many equal ones."""
+        """Return the part of a minute that has that number, of `of` equal parts."""
         rows = self.first.num_rows
         lo, hi = number * rows // of, (number + 1) * rows // of
         part = self.first.slice(lo, hi - lo)

@@ -340,7 +340,7 @@ async def open_federation(
     try:
         with one_error():
             yield federation
-    except InvalidInputError:  # the peers did not cause it
+    except InvalidInputError:  # a wrong argument of this program, not a fault of the peers
         raise
     except MedusaError as error:
         error.add_note(federation.failures())

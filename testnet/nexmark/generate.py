@@ -49,7 +49,7 @@ HOT_BIDDER_SHARE: Final = 3 / 4
 HOT_EVERY: Final = 100
 
 IN_FLIGHT: Final = 100
-"""Other bids go to one of so many last auctions, or to one of the LEAD next."""
+"""Other bids go to one of this number of last auctions, or to one of the LEAD next auctions."""
 ACTIVE: Final = 1_000
 """Other sellers and bidders are among so many last persons, or the LEAD next."""
 LEAD: Final = 10

@@ -241,7 +241,7 @@ def test_a_ledger_that_is_lost_or_damaged_is_never_replaced_in_silence(
     with opened(path) as ledger:
         assert ledger.verify() == 5
     path.unlink()
-    (tmp_path / "ledger.sqlite.inventory").unlink()  # as the error says
+    (tmp_path / "ledger.sqlite.inventory").unlink()  # the error names this step as the mend
     with opened(path) as ledger:
         assert ledger.verify() == 0
 

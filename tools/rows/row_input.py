@@ -43,8 +43,8 @@ class RowInput(io.RawIOBase):
     """A file or pipe, opened without a buffer, whose first bytes can be inspected.
 
     Args:
-        until: of a growing file: a pipe. Once that is closed, or has a byte, the file no longer
-            grows.
+        until: for a growing file, a pipe: once the pipe is closed, or has a byte, the file no
+            longer grows.
 
     Attributes:
         live: whether its bytes arrive over time.
