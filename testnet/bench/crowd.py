@@ -71,7 +71,6 @@ def filters(count: int) -> list[Query]:
 
 def many_windows(count: int) -> list[Query]:
     """Return that number of windows of 2 to 11 seconds, by 0 or 1 field, with 1 to 3 functions."""
-    functions."""
     return [
         windows(f"q{n}", 2 + n % 10, 2 + n % 10, TOTALS[: 1 + n % 3], _GROUPS[n % len(_GROUPS)])
         for n in range(count)
