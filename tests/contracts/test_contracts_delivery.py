@@ -238,7 +238,7 @@ async def test_only_parties_may_deliver(mit: Peer, utah: Peer, tmp_path: Path) -
             await connection.call(DELIVER, Deliver((b"",) * (MAX_DOCUMENTS + 1)), Delivered)
 
 
-async def test_what_the_other_side_refuses_is_told(mit: Peer, utah: Peer) -> None:
+async def test_refusals_of_the_other_side_are_reported(mit: Peer, utah: Peer) -> None:
     async with mit.run() as one, utah.run(one) as two:
         await one.knows(1)
         for _ in range(MAX_WAITING):

@@ -24,7 +24,7 @@ from medusa.contracts.ledger import read_balances
 from medusa.overlay.errors import ConflictError, InvalidInputError, NotFoundError, UntrustedError
 
 
-def test_what_is_appended_is_there_after_a_restart(tmp_path: Path) -> None:
+def test_appended_entries_exist_after_a_restart(tmp_path: Path) -> None:
     path = tmp_path / "ledger.sqlite"
     with opened(path) as ledger:
         first = next_receipt(ledger, deal_of())

@@ -128,7 +128,7 @@ def test_no_more_than_we_said_we_would_run() -> None:
     assert len(answer(made, offer_of(*[item(f"x{n}", 1) for n in range(5)])).accepted) == 2
 
 
-def test_who_was_refused_hears_of_room() -> None:
+def test_a_refused_partner_is_notified_of_room() -> None:
     made = brain(partner(B), tasks=80)
     assert not answer(made, offer_of(item("x", 1), number=7)).accepted
     (said,) = made.handle(TaskGone("t0"), 200)
@@ -256,7 +256,7 @@ def test_late_and_strange_answers_move_nothing() -> None:
     assert not [e for e in late if isinstance(e, Move)]
 
 
-def test_who_does_not_answer_is_asked_ever_more_rarely() -> None:
+def test_a_silent_partner_is_asked_ever_more_rarely() -> None:
     made = brain(partner(B), tasks=82, config=MarketConfig(retry_s=10, retry_most_s=1000))
     asked = []
     while made.wake_at < 6000:
@@ -274,7 +274,7 @@ def test_a_broken_partner_does_not_stop_the_others() -> None:
     assert second != peer
 
 
-def test_who_accepts_and_never_starts_is_left_alone() -> None:
+def test_a_partner_that_accepts_and_never_starts_is_left_alone() -> None:
     made = brain(partner(B), tasks=81)
     offer = offers(wait(made, 16))[0][1]
     made.handle(Received(B, Answer(offer.number, (offer.items[0].task,), LOW)), 17)
@@ -285,7 +285,7 @@ def test_who_accepts_and_never_starts_is_left_alone() -> None:
     assert made.partners[B, "with 1"].broken
 
 
-def test_what_the_contract_does_not_cover_is_not_offered() -> None:
+def test_tasks_that_the_contract_does_not_cover_are_not_offered() -> None:
     made = brain(partner(B, gives=lambda it: it.task == "t77"), tasks=85)
     offer = offers(wait(made, 16))[0][1]
     assert [i.task for i in offer.items] == ["t77"]

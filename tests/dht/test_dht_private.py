@@ -79,7 +79,7 @@ async def test_only_who_may_have_it_is_given_it(world: World) -> None:
                 home.catalog.body(record.body.digest, "evil.org")
 
 
-async def test_who_had_it_has_it_while_its_owner_is_away(world: World) -> None:
+async def test_a_reader_keeps_a_found_record_while_its_owner_is_away(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         await utah.catalog.lookup(THING, NAME)

@@ -37,7 +37,7 @@ def test_the_silent_are_greeted_ever_more_rarely_and_never_given_up() -> None:
     assert all(most / 2 <= gap <= most + 0.125 for gap, most in zip(gaps, longest, strict=True))
 
 
-def test_who_is_met_is_not_greeted_and_starts_anew_when_lost() -> None:
+def test_a_met_peer_is_not_greeted_and_starts_anew_when_lost() -> None:
     contacts = NewContacts(Random(1), bytes.hex)
     assert contacts.due(PEERS[:1], [], 0.0) == PEERS[:1]
     assert contacts.due(PEERS[:1], PEERS[:1], 100.0) == []

@@ -134,7 +134,7 @@ async def test_bodies_that_never_come(besieged: tuple[Place, str], stock: OpenSt
         assert await served(mit, other, stream) < USUAL_S
 
 
-async def test_who_used_up_its_share_of_bodies_is_told(
+async def test_a_token_that_used_up_its_share_of_bodies_gets_an_error(
     besieged: tuple[Place, str], stock: OpenStock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit, _ = besieged

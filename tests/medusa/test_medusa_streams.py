@@ -320,7 +320,7 @@ def _query(*streams: medusa.Stream, **options: str) -> Query:
         ),
     ],
 )
-def test_what_is_wrong_is_named(wrong: object, reason: str) -> None:
+def test_errors_name_their_place(wrong: object, reason: str) -> None:
     assert callable(wrong)
     with pytest.raises(InvalidInputError, match=reason):
         wrong()

@@ -60,7 +60,7 @@ def test_a_policy_is_written_in_one_way(text: str, again: str) -> None:
         "1 of " + ",".join(f"p{n}.org" for n in range(MAX_SPONSORS + 1)),
     ],
 )
-def test_what_is_no_policy(text: str) -> None:
+def test_invalid_policies_are_refused(text: str) -> None:
     with pytest.raises(InvalidInputError):
         AdmissionPolicy.parse(text, "mit.edu")
     with pytest.raises(InvalidInputError):
@@ -234,7 +234,7 @@ def test_an_older_policy_never_wins_and_of_two_made_apart_all_choose_one() -> No
         assert str(Membership(base.charter, order).tally.policy.policy) == loser
 
 
-def test_who_was_a_sponsor_admits_nobody_any_more() -> None:
+def test_a_former_sponsor_admits_nobody() -> None:
     membership = sponsored()
     stale = copy(membership)
     for signer in (MIT, UTAH):

@@ -31,6 +31,6 @@ def test_waits_grow_by_the_factor_up_to_the_longest(
     assert backoff.failed(rng) <= first_s
 
 
-def test_those_that_failed_together_do_not_try_again_together() -> None:
+def test_calls_that_failed_together_are_not_retried_together() -> None:
     waits = {Backoff(1.0, 60.0).failed(Random(seed)) for seed in range(100)}
     assert len(waits) > 90

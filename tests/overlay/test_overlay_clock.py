@@ -157,7 +157,7 @@ def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machin
 
 
 @pytest.mark.parametrize("wrong_s", [-7200.0, 7200.0])
-def test_of_two_clocks_that_differ_nobody_can_tell_which_is_wrong(wrong_s: float) -> None:
+def test_two_differing_clocks_do_not_show_which_is_wrong(wrong_s: float) -> None:
     """Both peers say so, with the same two times, and use their own; neither is kept from
     irrevocable steps for ever."""
     one, other = Machine(), Machine(wrong_s)
@@ -222,7 +222,7 @@ def test_small_steps_are_followed_and_many_of_them_are_a_leap(machine: Machine) 
     assert len(machine.errors()) >= 1
 
 
-def test_what_is_no_time_is_not_heard(machine: Machine) -> None:
+def test_an_invalid_time_is_ignored(machine: Machine) -> None:
     for nonsense in (float("nan"), float("inf"), float("-inf")):
         machine.clock.receive("liar.edu", nonsense)
     machine.clock.receive("wild.edu", 1e300)

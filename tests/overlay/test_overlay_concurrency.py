@@ -113,7 +113,7 @@ async def test_a_job_is_stopped_and_started_again(autojump_clock: trio.testing.M
     assert runs == ["began", "ended"] * 2
 
 
-async def test_who_stops_a_job_cannot_leave_before_it_is_over(
+async def test_a_caller_that_stops_a_job_cannot_leave_before_its_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
     async def slow() -> None:

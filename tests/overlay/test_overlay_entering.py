@@ -51,7 +51,7 @@ def invited() -> tuple[Membership, Membership]:
     return founder, Membership(founder.charter, founder.chain_of("utah.edu"))
 
 
-async def test_who_is_met_in_time_has_entered_for_good(tmp_path: Path) -> None:
+async def test_a_newcomer_met_in_time_has_entered_for_good(tmp_path: Path) -> None:
     founder, told = invited()
     async with running(tmp_path / "mit", Identity.issue(MIT, NOW), founder) as mit:
         meeting = await meet(UTAH_PEER, told, [mit.address, ("127.0.0.1", 1)])
@@ -72,7 +72,7 @@ async def test_a_peer_that_runs_enters_as_well(tmp_path: Path) -> None:
         told.authenticate(der(UTAH_PEER.certificate), NOW + 300 * DAY)
 
 
-async def test_who_is_refused_hears_why(tmp_path: Path) -> None:
+async def test_a_refused_peer_receives_the_reason(tmp_path: Path) -> None:
     founder, told = invited()
     founder.withdraw(MIT, "utah.edu", NOW)
     founder.admit(MIT, UTAH.certificate, NOW)
@@ -134,7 +134,7 @@ async def test_an_invitation_that_ended_lets_nobody_in(tmp_path: Path) -> None:
         told.authenticate(der(UTAH_PEER.certificate), later)
 
 
-async def test_who_leaves_tells_all_that_it_is_connected_to_and_is_refused_from_then_on(
+async def test_a_leaving_peer_notifies_its_connections_and_is_refused_from_then_on(
     tmp_path: Path,
 ) -> None:
     founder, told = invited()

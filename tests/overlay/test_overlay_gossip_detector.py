@@ -265,7 +265,7 @@ def one_ping_later(lone: Lone, answer: Callable[[Send], None] = lambda send: Non
     lone.until(lone.now + QUICK.probe_timeout_s + 0.01, answer)
 
 
-def test_what_was_dead_rises_with_a_higher_incarnation_only() -> None:
+def test_a_dead_peer_rises_with_a_higher_incarnation_only() -> None:
     lone = Lone("aaa")
     lone.hear(1, word(1, Word.DEAD, 2))
     one_ping_later(lone)
@@ -347,7 +347,7 @@ def test_slander_does_not_make_us_feel_unwell_for_long() -> None:
     assert lone.detector.counters.refuted == 200
 
 
-def test_whoever_missed_our_refutation_hears_it_again() -> None:
+def test_a_peer_that_missed_our_refutation_receives_it_again() -> None:
     lone = Lone()
     lone.hear(1, word(1, Word.SUSPECT, 0))
     lone.until(30.0)
@@ -438,7 +438,7 @@ def test_among_peers_of_one_owner_one_is_enough() -> None:
     assert lone.health(3) is DEAD
 
 
-def test_nobody_is_dead_whom_we_reach_whoever_says_so() -> None:
+def test_a_peer_that_we_reach_is_not_dead_whatever_others_claim() -> None:
     lone = Lone("abcdefgh")
     for accuser in range(1, 7):
         lone.hear(accuser, word(accuser, Word.DEAD, 7), word(accuser, Word.SUSPECT, 7))
@@ -451,7 +451,7 @@ def test_nobody_is_dead_whom_we_reach_whoever_says_so() -> None:
     assert lone.changes == [(peer(7), SUSPECT)]
 
 
-def test_who_accused_in_vain_has_nobody_pinged_for_a_while() -> None:
+def test_a_peer_that_accused_in_vain_causes_no_pings_for_a_while() -> None:
     lone = Lone("abcdefgh")
     pings = []
 
@@ -478,7 +478,7 @@ def test_who_accused_in_vain_has_nobody_pinged_for_a_while() -> None:
     assert sentence(8, 1, 2) >= 1, "and they are again"
 
 
-def test_who_accuses_without_end_is_not_heard() -> None:
+def test_a_peer_that_accuses_without_end_is_ignored() -> None:
     lone = Lone(["a", "b", *(f"p{n}" for n in range(98))])
     for subject in range(2, 100):
         lone.hear(1, word(1, Word.SUSPECT, subject))
@@ -531,7 +531,7 @@ def test_a_revoked_peer_leaves() -> None:
     assert peer(2) not in {send.peer for send in lone.sent}
 
 
-def test_whoever_sends_a_forgery_is_not_listened_to_further() -> None:
+def test_claims_behind_a_forgery_are_ignored() -> None:
     lone = Lone("aaaa")
     forged = word(1, Word.SUSPECT, 2)[:-1] + b"\0"
     lone.hear(1, forged, word(1, Word.SUSPECT, 3))
@@ -670,7 +670,7 @@ def test_what_a_thief_of_a_key_says_is_outdone_by_its_owner_and_that_is_believed
     assert other.changes == [(peer(1), LEFT), (peer(1), ALIVE)]
 
 
-def test_what_was_believed_while_our_clock_was_ahead_does_not_stand_in_the_way() -> None:
+def test_beliefs_from_a_fast_clock_do_not_stand_in_the_way() -> None:
     lone = Lone()
     lone.latest = FUTURE
     lone.hear(1, word(1, Word.LEFT, 1, 10**9))

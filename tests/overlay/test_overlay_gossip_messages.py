@@ -177,7 +177,7 @@ def test_news_of_a_peer_is_told_once() -> None:
     assert told == [Said(peer(1), b"first")]
 
 
-def test_who_publishes_all_the_time_is_passed_on_now_and_then() -> None:
+def test_constant_publications_are_passed_on_now_and_then() -> None:
     one, two = digests(1), digests(2)
     passed_on = []
     for tenth in range(30):

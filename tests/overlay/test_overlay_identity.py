@@ -199,7 +199,7 @@ def self_made(
         (self_made(path_length=0, foreign=True), "not signed"),
     ],
 )
-def test_what_is_no_root(certificate: x509.Certificate, reason: str) -> None:
+def test_invalid_roots_are_refused(certificate: x509.Certificate, reason: str) -> None:
     with pytest.raises(UntrustedError, match=reason):
         check_root(certificate)
 

@@ -56,7 +56,7 @@ def test_an_invitation_that_is_not_taken_up_ends() -> None:
         assert not knows(membership, "utah.edu", NOW + 8 * DAY)
 
 
-def test_who_has_met_a_member_in_time_stays() -> None:
+def test_a_newcomer_that_met_a_member_in_time_stays() -> None:
     membership = invited()
     assert membership.welcome(PEERS["mit.edu"], "utah.edu", NOW + 8 * DAY) is None
     entry = membership.welcome(PEERS["mit.edu"], "utah.edu", NOW + DAY)
@@ -84,7 +84,7 @@ def test_two_that_were_invited_do_not_let_each_other_in() -> None:
     assert not any(knows(membership, name, NOW + 2 * DAY) for name, _ in pairs)
 
 
-def test_who_has_not_entered_admits_nobody() -> None:
+def test_a_newcomer_that_has_not_entered_admits_nobody() -> None:
     membership = founded(ANY)
     membership.admit(MIT, UTAH.certificate, NOW, NOW + DAY)
     with pytest.raises(UntrustedError, match="has not entered yet"):

@@ -39,7 +39,7 @@ def test_a_token_for_somebody_else() -> None:
         Invite(b"junk", (), ()).membership("brown.edu")
 
 
-def test_what_cannot_be_invited() -> None:
+def test_invalid_invitations_are_refused() -> None:
     with pytest.raises(NotFoundError):
         encode_invite(MEMBERS, "nobody.org", [("10.0.0.1", 1)])
     for addresses in ([], [("", 1)], [("a b", 1)], [("10.0.0.1", 0)], [("::1", 65536)]):

@@ -88,7 +88,7 @@ def test_the_chain_admits() -> None:
     assert set(membership.roots()) == {MIT.certificate, UTAH.certificate, BROWN.certificate}
 
 
-def test_who_is_refused_and_why() -> None:
+def test_refusals_have_reasons() -> None:
     membership = founded()
     stranger = Identity.issue(Root.create("mit.edu", NOW), NOW)
     for certificate, now, reason in [

@@ -58,7 +58,7 @@ def test_a_share_lasts_as_long_as_somebody_keeps_it() -> None:
     assert memory.held == 0
 
 
-def test_who_waits_for_room_is_told_of_it() -> None:
+def test_a_caller_that_waits_for_room_is_notified() -> None:
     memory, told = Memory(LIMIT), []
     memory.freed.add(lambda: told.append(memory.held))
     share = memory.share("utah.edu")

@@ -444,7 +444,7 @@ def test_all_of_a_read_is_kept_without_a_copy_where_most_of_it_is_of_one_call() 
     assert len(theirs.inbox) == 4, "views of single bytes would take much more than they"
 
 
-def test_what_comes_for_a_call_already_answered_is_dropped_and_not_counted() -> None:
+def test_data_for_an_answered_call_are_dropped_and_not_counted() -> None:
     left, right = pair()
     ours, theirs = opened(left, right)
     right.inbox.discard(theirs)

@@ -212,7 +212,7 @@ async def test_peers_exchange_and_clients_may_not(founder: Home) -> None:
                     await client.call(method, request, Answer)
 
 
-async def test_what_was_learned_survives_a_restart(founder: Home) -> None:
+async def test_learned_statements_survive_a_restart(founder: Home) -> None:
     async with founder.run() as one:
         utah, by = guest(founder, one, UTAH)
         async with utah.run(by) as two:

@@ -260,7 +260,7 @@ def test_limits(monkeypatch: pytest.MonkeyPatch) -> None:
         ("::ffff:224.0.0.1", 1),
     ],
 )
-def test_what_cannot_be_announced(at: tuple[str, int]) -> None:
+def test_invalid_announcements_are_refused(at: tuple[str, int]) -> None:
     with pytest.raises(InvalidInputError, match="cannot announce"):
         table().announce([at], NOW)
 

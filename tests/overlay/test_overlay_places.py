@@ -47,7 +47,9 @@ def test_a_holder_has_no_more_than_the_most() -> None:
     assert places.take("other")
 
 
-async def test_who_waits_gets_a_place_and_others_do_not_wait_for_it(autojump_clock: object) -> None:
+async def test_a_waiting_caller_gets_a_place_and_others_do_not_wait_for_it(
+    autojump_clock: object,
+) -> None:
     places, order = Places(4), list[str]()
 
     async def hold(name: str, seconds: float) -> None:

@@ -186,7 +186,7 @@ async def test_a_relay_passes_on_a_message_before_it_is_complete(served: Served)
         assert further.sent == 8 + len(msgspec.msgpack.encode(Number(0))) + 8 + len(b"half")
 
 
-async def test_who_sends_half_a_message_through_a_relay_is_told(served: Served) -> None:
+async def test_half_a_message_through_a_relay_gets_an_error(served: Served) -> None:
     async with relayed(served) as (here, _), here.open("relayed", Number(0)) as duplex:
         await duplex._send((8).to_bytes(4, "big") + bytes(4) + b"half")
         await duplex.finish()

@@ -135,7 +135,7 @@ def test_any_text_is_a_name_or_the_one_error(text: str) -> None:
         ("medusa://mit.edu/a\n", "path segment"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, reason: str) -> None:
+def test_errors_name_the_fault(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason.replace(".", r"\.")):
         ObjectName.parse(text)
 

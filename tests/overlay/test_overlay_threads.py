@@ -111,7 +111,7 @@ async def test_what_work_raises_and_who_leaves() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 0.5), st.floats(0, 2)), max_size=50))
-def test_whoever_waits_as_told_takes_no_more_than_its_share(
+def test_work_that_pauses_as_asked_takes_no_more_than_its_share(
     steps: list[tuple[float, float]],
 ) -> None:
     """Each step uses some time and then pauses."""

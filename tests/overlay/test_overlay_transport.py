@@ -394,7 +394,9 @@ async def test_a_handshake_that_never_comes_is_given_up(federation: Federation) 
         await silent[0].aclose()
 
 
-async def test_who_proves_nothing_gives_way_when_there_is_no_room(federation: Federation) -> None:
+async def test_an_unproven_connection_gives_way_when_there_is_no_room(
+    federation: Federation,
+) -> None:
     config = TransportConfig(limits=ConnectionLimits(handshakes=3, per_network=3, in_all=3))
     book: Book = {}
     async with (

@@ -197,7 +197,7 @@ def test_every_event_reaches_the_brains() -> None:
     assert set(seen) == {kind.__name__ for kind in Event.__args__}
 
 
-def test_who_left_is_home_to_no_task_and_party_to_no_contract() -> None:
+def test_a_node_that_left_has_no_task_and_no_contract() -> None:
     world = simple_world(12, 5)
     world.clock.run(30)
     dead = next(

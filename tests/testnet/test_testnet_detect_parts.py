@@ -125,7 +125,7 @@ def test_nobody_waits_for_one_that_crashed_itself() -> None:
     assert tally.unknown == 1
 
 
-def test_who_takes_a_crashed_one_for_alive_again_must_learn_it_again() -> None:
+def test_a_peer_that_believes_a_crashed_one_alive_must_learn_the_crash_again() -> None:
     tally = Tally(3)
     tally.crash(0, 1.0)
     tally.dead(1, 0, 2.0)

@@ -47,7 +47,7 @@ async def test_found_by_the_folder_among_the_arguments(
     assert await seen(tmp_path / "utah.edu") == set()
 
 
-async def test_those_that_end_by_themselves_are_timed(
+async def test_processes_that_end_by_themselves_are_timed(
     started: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     started.append(sleeper(str(tmp_path), 0.5))
@@ -57,7 +57,7 @@ async def test_those_that_end_by_themselves_are_timed(
     assert started[0].wait() == 0
 
 
-async def test_those_that_do_not_are_named_and_ended(
+async def test_processes_that_do_not_end_are_named_and_killed(
     started: list[subprocess.Popen[bytes]], tmp_path: Path
 ) -> None:
     started.append(sleeper(str(tmp_path), 60.0))

@@ -20,7 +20,7 @@ def aged(folder: Path) -> Path:
     return folder
 
 
-def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+def test_the_remains_of_a_killed_process_are_swept(tmp_path: Path) -> None:
     left = aged(tmp_path / f"{PREFIX}left")
     other = aged(tmp_path / "other")
     assert sweep(tmp_path) == [left]

@@ -26,12 +26,12 @@ def test_signatures_are_the_real_ones(signatures: Signatures) -> None:
     assert made == KEY.sign(b"message")
 
 
-def test_what_was_signed_here_is_believed_without_verifying(signatures: Signatures) -> None:
+def test_own_signatures_are_believed_without_verifying(signatures: Signatures) -> None:
     verify(KEY.public_key(), "claim", b"text", sign(KEY, "claim", b"text"))
     assert signatures.verified == 0
 
 
-def test_what_was_signed_elsewhere_is_verified(signatures: Signatures) -> None:
+def test_foreign_signatures_are_verified(signatures: Signatures) -> None:
     signature = Signatures().sign(KEY, b"message")
     signatures.verify(KEY.public_key(), signature, b"message")
     assert signatures.verified == 1
@@ -56,7 +56,7 @@ def test_an_altered_signature_is_refused(signatures: Signatures) -> None:
         verify(KEY.public_key(), "claim", b"text", bytes(signature))
 
 
-def test_what_is_forgotten_is_verified_again(
+def test_a_forgotten_signature_is_verified_again(
     signatures: Signatures, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("medusa.testnet.simulation.determinism.MOST_REMEMBERED", 2)

@@ -103,7 +103,7 @@ def test_sections_reach_their_packages(tmp_path: Path) -> None:
         ("[engine]\nx = = 1", r"medusa\.toml: .*line 2"),
     ],
 )
-def test_what_is_wrong_is_named(tmp_path: Path, text: str, told: str) -> None:
+def test_errors_name_their_place(tmp_path: Path, text: str, told: str) -> None:
     with pytest.raises(InvalidInputError, match=told):
         load_config(_home(tmp_path, text))
 

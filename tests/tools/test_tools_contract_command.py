@@ -167,7 +167,7 @@ def _ids(run: Run, home: Home) -> list[str]:
     return [each["contract"] for each in ask(run, home, "list")]
 
 
-def test_what_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> None:
+def test_invalid_input_is_refused(homes: tuple[Home, Home], run: Run, tmp_path: Path) -> None:
     mit, utah = homes
     offer = str(tmp_path / "offer")
     run(*PROPOSE, *RUNS, "--out", offer, home=mit)

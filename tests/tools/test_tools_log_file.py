@@ -131,7 +131,7 @@ def test_kinds_that_are_counted_are_bounded() -> None:
     assert len(gate._counts) == MAX_KINDS
 
 
-def test_what_a_flood_left_out_is_told(tmp_path: Path) -> None:
+def test_events_left_out_in_a_flood_are_counted(tmp_path: Path) -> None:
     with open_log(tmp_path / "log", LogConfig()):
         for number in range(BURST + 25):
             Events().note("warning", f"refused {number}")
@@ -165,7 +165,7 @@ def _refuse(*_: object) -> bool:
     raise OSError(28, "No space left on device")
 
 
-def test_what_libraries_warn_of_is_there_too(tmp_path: Path) -> None:
+def test_warnings_of_libraries_are_logged_too(tmp_path: Path) -> None:
     with open_log(tmp_path / "log", LogConfig()), bound(connection="utah.edu/1#2"):
         logging.getLogger("kademlia").warning("odd %s", "thing\n")
         logging.getLogger("kademlia").info("not this")

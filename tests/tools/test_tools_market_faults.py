@@ -119,7 +119,7 @@ async def test_a_query_that_is_stopped_while_its_task_is_away_owes_no_more(
     await until(lambda: None not in trade.ends(trade.utah), "and at the worker")
 
 
-async def test_who_never_pays_fills_no_disk(
+async def test_a_partner_that_never_pays_fills_no_disk(
     cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No letter of the settlement arrives: the inputs wait for a while, no longer."""

@@ -119,7 +119,7 @@ async def pair(cluster: Cluster, loads: Loads) -> Pair:
     return Pair(utah, mit, contract, offer, request)
 
 
-async def test_what_was_not_accepted_is_not_run(pair: Pair) -> None:
+async def test_an_unaccepted_task_is_not_run(pair: Pair) -> None:
     other = pair.utah.name("other")
     stored, _ = pair.utah.up.engine.queries.find(other)
     await pair.refused("not accepted", task=other, query=stored.entry.query)
@@ -143,7 +143,7 @@ async def test_what_was_not_accepted_is_not_run(pair: Pair) -> None:
     assert len(pair.mit.up.engine.assignments.all()) == 1
 
 
-async def test_what_was_accepted_is_run_once(pair: Pair) -> None:
+async def test_an_accepted_task_is_run_once(pair: Pair) -> None:
     """An old acceptance is no licence for ever, and a repeated offer makes no new one."""
     await pair.assign()
     await until(lambda: not pair.mit.up.engine.assignments.all(), "its owner knows nothing of it")

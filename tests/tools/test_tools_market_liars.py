@@ -122,7 +122,9 @@ def next_number() -> int:
 
 
 @pytest.mark.parametrize("lie", [says_nothing, refuses, signs_crumbs, says_it_is_over])
-async def test_nobody_works_for_long_for_who_does_not_pay(trade: Trade, lie: Lie) -> None:
+async def test_no_peer_works_for_long_for_a_partner_that_does_not_pay(
+    trade: Trade, lie: Lie
+) -> None:
     books = Bookkeeper(trade.mit.up)
     books.answer(lie)
     await trade.billed()
@@ -137,7 +139,7 @@ async def test_nobody_works_for_long_for_who_does_not_pay(trade: Trade, lie: Lie
     trade.work.check()
 
 
-async def test_who_pays_after_all_is_worked_for_again(trade: Trade) -> None:
+async def test_a_partner_that_pays_after_all_is_served_again(trade: Trade) -> None:
     books = Bookkeeper(trade.mit.up)
     books.answer(refuses)
     await trade.billed()
@@ -149,7 +151,7 @@ async def test_who_pays_after_all_is_worked_for_again(trade: Trade) -> None:
     trade.work.check()
 
 
-async def test_who_counts_much_less_is_not_worked_for(trade: Trade) -> None:
+async def test_a_partner_that_counts_much_less_is_not_served(trade: Trade) -> None:
     books = Bookkeeper(trade.mit.up)
 
     def counts_nothing(proposal: Proposal, receipt: Receipt) -> list[Message]:

@@ -80,7 +80,7 @@ async def test_siblings_share_without_payment(cluster: Cluster, loads: Loads) ->
         assert not settler(place).ledger.deals()
 
 
-async def test_who_has_no_contract_does_nothing(cluster: Cluster, loads: Loads) -> None:
+async def test_a_peer_without_a_contract_does_nothing(cluster: Cluster, loads: Loads) -> None:
     """A peer whose contract is only proposed does nothing, either."""
     mit, utah = await settle_two(cluster, 30, 80)
     await deliver(mit, proposed(mit, utah)[0])
@@ -132,7 +132,7 @@ async def test_under_a_contract_that_is_over_tasks_go_home(
 
 
 @pytest.mark.parametrize("who", ["payer", "payee", "both"])
-async def test_who_restarts_goes_on_working_and_paying(
+async def test_a_restarted_peer_goes_on_working_and_paying(
     cluster: Cluster, loads: Loads, who: str
 ) -> None:
     mit, utah = await settle_two(cluster, 30, 80)

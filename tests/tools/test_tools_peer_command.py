@@ -113,7 +113,7 @@ def test_another_peer_of_the_same_participant(tmp_path: Path, run) -> None:  # n
     assert code == 0
 
 
-def test_what_is_refused(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_invalid_input_is_refused(tmp_path: Path, run) -> None:  # noqa: ANN001
     mit = _init(run, tmp_path / "mit", "mit.edu", "--found", "medusa")
     utah = _init(run, tmp_path / "utah", "utah.edu")
     other = _init(run, tmp_path / "other", "utah.edu")

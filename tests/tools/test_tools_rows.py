@@ -63,7 +63,7 @@ def _written(table: pa.Table, kind: Format, *, ours: bool = False) -> bytes:
 
 @settings(max_examples=50)
 @given(ROWS, st.sampled_from([kind for kind in Format if kind is not Format.ZEEK]))
-def test_what_is_written_is_read_back(rows: list[dict[str, object]], kind: Format) -> None:
+def test_written_rows_are_read_back(rows: list[dict[str, object]], kind: Format) -> None:
     table = pa.Table.from_pylist(rows, schema=SCHEMA.payload)
     if kind is Format.CSV and any("\r" in str(row["name"]) + str(row["note"]) for row in rows):
         return  # CSV readers take a carriage return in a text for the end of a line

@@ -94,7 +94,7 @@ def test_a_token_from_beginning_to_end(home: Home, capfd: pytest.CaptureFixture[
         (("revoke", "owner"), "medusa-peer token rotate owner"),
     ],
 )
-def test_what_is_refused(
+def test_invalid_input_is_refused(
     home: Home, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...], reason: str
 ) -> None:
     code, out, err = run(capfd, *arguments, "--home", str(home.folder))

@@ -254,7 +254,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "said", "query"), REFUSED)
 @pytest.mark.parametrize("engine", ["reference"])
-def test_what_is_wrong_is_said_in_a_line(
+def test_errors_take_one_line(
     arguments: str, said: str, query: str, attempt: Attempt, tmp_path: Path
 ) -> None:
     (tmp_path / "o.csv").write_text(ORDERS)

@@ -86,7 +86,7 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-async def test_who_subscribes_is_told_once_why_nothing_comes(
+async def test_a_subscriber_reads_once_why_nothing_comes(
     cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, client = await stalled(cluster)

@@ -68,7 +68,7 @@ def head(place: Place, **headers: str) -> bytes:
         ({"Content-Length": str(MAX_BODY_BYTES + 1)}, "/", 413, str(MAX_BODY_BYTES)),
     ],
 )
-async def test_what_is_no_call_of_xml_rpc(  # noqa: PLR0917 - fixtures
+async def test_invalid_calls_of_xml_rpc_are_refused(  # noqa: PLR0917 - fixtures
     stock: OpenStock, cluster: Cluster, headers: dict[str, str], path: str, status: int, reason: str
 ) -> None:
     mit = await settled(cluster)

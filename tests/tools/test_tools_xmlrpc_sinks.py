@@ -192,7 +192,7 @@ def test_where_a_sink_may_be(
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "ü", "x" * 65, "<x>"])
-def test_what_is_no_name_of_a_sink(name: str) -> None:
+def test_invalid_names_of_sinks_are_refused(name: str) -> None:
     with pytest.raises(InvalidInputError, match="sink"):
         Sink.of("medusa://mit.edu/s", "tcp", "127.0.0.1:9", name)
 

@@ -179,7 +179,7 @@ def test_what_libraries_write(inner: str, read: Value) -> None:
         (b'<!DOCTYPE methodCall SYSTEM "http://127.0.0.1/x">' + value(""), "no DTD"),
     ],
 )
-def test_what_is_no_call(document: bytes, reason: str) -> None:
+def test_invalid_calls_are_refused(document: bytes, reason: str) -> None:
     with pytest.raises(DecodeError) as raised:
         read_call(document)
     assert reason in str(raised.value)

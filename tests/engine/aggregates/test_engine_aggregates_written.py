@@ -120,7 +120,7 @@ def document(call: str) -> str:
         ("percentile(n desc desc, 0.5)", "expression 'n desc': "),
     ],
 )
-def test_what_is_refused(call: str, reason: str) -> None:
+def test_invalid_input_is_refused(call: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         check_query(
             read_document(document(call), "medusa://mit.edu/").queries[0], {SOURCE.name: SOURCE}

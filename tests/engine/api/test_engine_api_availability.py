@@ -46,7 +46,7 @@ async def test_flags_count_more_than_the_document(cluster: Cluster) -> None:
     await client.create_query_xml(text, asked)  # creating it again is no error
 
 
-async def test_what_is_refused_leaves_nothing_behind(cluster: Cluster) -> None:
+async def test_a_refused_request_leaves_nothing_behind(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client = await cluster.client(mit)
     source = await make_stream(client, mit, "s")

@@ -297,7 +297,7 @@ async def test_a_declared_stream_becomes_the_output(cluster: Cluster) -> None:
         await client.create_query(passing(mit, "q2", source, other.name))
 
 
-async def test_what_a_query_produces_takes_no_posts(cluster: Cluster) -> None:
+async def test_a_query_output_takes_no_posts(cluster: Cluster) -> None:
     mit, _utah, client, other, source = await cluster.owner_and_guest(writers=("utah.edu",))
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)

@@ -92,7 +92,7 @@ async def test_who_may_post(cluster: Cluster) -> None:
     assert mit.state("own").log.boundary == BEGINNING
 
 
-async def test_what_does_not_fit_is_refused_where_it_enters(cluster: Cluster) -> None:
+async def test_bad_posts_are_refused_where_they_enter(cluster: Cluster) -> None:
     """The client refuses a bad post before it sends it, and the leader whoever sends it; nothing is
     stored."""
     mit, utah, client, other, stream = await cluster.owner_and_guest(writers=("*",))

@@ -79,7 +79,7 @@ async def test_results_and_what_the_catalog_says(cluster: Cluster, tmp_path: Pat
     await client.create_query(query)
 
 
-async def test_what_is_not_allowed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_function_that_is_not_allowed_is_refused(cluster: Cluster, tmp_path: Path) -> None:
     one, client, source = await cluster.founder_with_stream()
     with pytest.raises(InvalidInputError, match="there is no function 'even'"):
         await client.create_query(called(one, source, "even(value)"))

@@ -230,7 +230,9 @@ def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.Mo
         (asking(Mode.PASSIVE_STANDBY, secondary=PEER.upper()), "must be 40 lower-case"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(availability: Availability, reason: str) -> None:
+def test_options_that_cannot_be_honoured_are_refused(
+    availability: Availability, reason: str
+) -> None:
     query = msgspec.structs.replace(QUERY, availability=availability)
     with pytest.raises(InvalidInputError) as caught:
         check_availability(query, availability)
@@ -254,7 +256,7 @@ def test_a_query_is_not_its_own_standby() -> None:
         check_secondary(query, PEER)
 
 
-def test_what_is_not_said_is_completed() -> None:
+def test_omitted_parts_are_completed() -> None:
     for mode in WITH_STANDBY:
         made = applied(QUERY, AvailabilityRequest(mode)).availability
         assert made == Availability(mode, GAP if mode is Mode.AMNESIA else PRECISE)

@@ -140,7 +140,7 @@ def test_a_printed_query_has_no_fingerprint() -> None:
         ),
     ],
 )
-def test_what_sql_refuses(text: str, reason: str) -> None:
+def test_sql_refusals(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=r"at line \d+, column \d+") as raised:
         read(text)
     assert reason in str(raised.value)

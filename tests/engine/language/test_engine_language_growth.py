@@ -264,7 +264,7 @@ def test_expressions_within_each_other(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name: str) -> None:
+def test_invalid_input_is_refused(name: str) -> None:
     text = REFUSED[name]
     with pytest.raises(InvalidInputError):
         typed(text(100))

@@ -79,7 +79,7 @@ async def test_at_any_peer_all_of_a_stream_goes_for_good(cluster: Cluster) -> No
     assert await received(near.subscribe(stream), 1) == [(1, 7)]
 
 
-async def test_who_reads_a_stream_is_named_and_keeps_it(cluster: Cluster) -> None:
+async def test_a_reader_of_a_stream_is_named_and_prevents_its_deletion(cluster: Cluster) -> None:
     mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await refused_for(owner, stream, f"{mit.name('q')} (`medusa query delete {mit.name('q')}`)")
@@ -138,7 +138,7 @@ async def test_a_subscriber_that_is_gone_can_be_forgotten(cluster: Cluster) -> N
     await owner.delete_stream(stream)
 
 
-async def test_who_has_taken_leave_is_no_reader(cluster: Cluster) -> None:
+async def test_a_subscriber_that_has_left_is_no_reader(cluster: Cluster) -> None:
     """The reader is a peer whose query was deleted."""
     mit, utah, owner, guest, stream = await cluster.owner_and_guest()
     await guest.create_query(passing(utah, "q", stream, utah.name("out")))
@@ -276,7 +276,7 @@ async def test_a_promise_that_was_given_is_kept(cluster: Cluster) -> None:
     assert mit.state("s").log.boundary == 58
 
 
-async def test_who_was_told_of_the_end_is_named_for_good(cluster: Cluster) -> None:
+async def test_a_reader_that_received_the_end_is_named_for_good(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as owner, utah.client() as guest:
         read = await ended(owner, mit, "read")

@@ -57,7 +57,7 @@ def test_a_filter_is_for_whom_its_input_is_for() -> None:
         READERS.check(made(of, "medusa://utah.edu/out").stream, "evil.org")
 
 
-def test_who_is_refused_does_not_hear_what_it_is_made_from() -> None:
+def test_a_refused_reader_does_not_learn_the_sources_of_a_stream() -> None:
     query = Query("medusa://utah.edu/q", (_keep("medusa://mit.edu/s", "medusa://utah.edu/out"),))
     of = network(query, source("medusa://mit.edu/s", ("utah.edu",)))
     with pytest.raises(NotAuthorisedError) as refusal:
@@ -191,7 +191,9 @@ def test_labels_let_read_whom_every_owner_on_the_way_lets(
 
 
 @given(st.lists(some_readers, min_size=2, max_size=4))
-def test_what_is_made_of_more_is_for_no_more_readers(lists: list[tuple[str, ...]]) -> None:
+def test_a_stream_of_several_inputs_has_only_their_common_readers(
+    lists: list[tuple[str, ...]],
+) -> None:
     entries = [source(f"medusa://mit.edu/s{n}", each) for n, each in enumerate(lists)]
     found = {}
     for size in range(1, len(entries) + 1):

@@ -90,7 +90,7 @@ async def here(cluster: Cluster) -> Neighbourhood:
     return await neighbourhood(cluster)
 
 
-async def test_what_is_derived_is_not_for_others(here: Neighbourhood) -> None:
+async def test_derived_streams_are_not_readable_by_others(here: Neighbourhood) -> None:
     """mit.edu and utah.edu derive streams: outputs of queries, a chain of them, views, copies. No
     other participant can derive anything from them."""
     for place in (here.mit, here.utah):
@@ -158,7 +158,7 @@ async def test_only_the_inputs_owner_lets_others_read_what_utah_makes(cluster: C
     await here.refused(hidden, here.utah)
 
 
-async def test_who_runs_a_task_for_its_owner_gives_it_to_no_one_else(here: Neighbourhood) -> None:
+async def test_a_worker_gives_the_output_only_to_its_owner(here: Neighbourhood) -> None:
     """A task of mit.edu has moved to utah.edu, and another one has a standby."""
     sibling = await here.cluster.settle("mit.edu", sibling=True)
     await here.cluster.acquainted(here.mit, here.utah, here.evil, sibling)

@@ -47,7 +47,7 @@ BOREALIS = """<borealis>
 
 
 @pytest.mark.parametrize("text", [SQL, XML, BOREALIS], ids=["sql", "xml", "borealis"])
-async def test_what_a_document_creates_is_for_its_owner_alone(cluster: Cluster, text: str) -> None:
+async def test_objects_of_a_document_are_for_its_owner_alone(cluster: Cluster, text: str) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     owner, guest = await cluster.clients(mit, utah)
     names = await owner.create_query_xml(text)

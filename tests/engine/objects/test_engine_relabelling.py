@@ -98,7 +98,7 @@ def task(place: Place, output: str) -> TaskStatus:
     return found
 
 
-async def test_who_is_struck_off_reads_no_further_nor_does_its_query(here: Three) -> None:
+async def test_a_removed_reader_and_its_query_read_no_further(here: Three) -> None:
     out = await here.keep(here.utah, "q", here.stream)
     own = here.clients["utah.edu"].subscribe(here.stream)
     other = here.clients["brown.edu"].subscribe(here.stream, subscriber="brown")

@@ -225,7 +225,7 @@ def test_a_pattern_is_read_as_it_is_written(steps: list[PatternStep]) -> None:
         ("A B", {"B": "A.price"}, Contiguity.STRICT, "condition of B"),
     ],
 )
-def test_what_is_no_pattern_is_refused(
+def test_invalid_patterns_are_refused(
     pattern: str, conditions: dict[str, str], contiguity: Contiguity, reason: str
 ) -> None:
     with pytest.raises(InvalidInputError, match=reason):
@@ -244,7 +244,7 @@ def test_what_is_no_pattern_is_refused(
         (Measure("count", "", "", "name"), "name"),
     ],
 )
-def test_what_is_no_measure_is_refused(measure: Measure, reason: str) -> None:
+def test_invalid_measures_are_refused(measure: Measure, reason: str) -> None:
     box = match("A !N B", measures=(measure,), contiguity=SKIP)
     with pytest.raises(InvalidInputError, match=reason):
         type_box(box, {"prices": PRICES})

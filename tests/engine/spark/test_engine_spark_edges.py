@@ -223,7 +223,7 @@ ROUNDED: dict[str, Oracle] = {
 
 @odd(4, soak=60)
 @given(edges())
-def test_what_does_not_fit_a_type_is_null(spark: Spark, found: list[Row]) -> None:
+def test_a_value_that_does_not_fit_its_type_is_null(spark: Spark, found: list[Row]) -> None:
     check_oracles(spark, found, casts() | arithmetic() | ROUNDED)
 
 

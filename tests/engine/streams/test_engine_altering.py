@@ -87,7 +87,7 @@ async def refused(subscription: Subscription) -> None:
             pass
 
 
-async def test_who_is_struck_off_loses_what_it_has_open(cluster: Cluster) -> None:
+async def test_a_removed_reader_loses_its_open_calls(cluster: Cluster) -> None:
     _mit, _utah, owner, guest, stream = await cluster.owner_and_guest(
         readers=("utah.edu", "mit.edu")
     )
@@ -118,7 +118,7 @@ async def test_a_mirror_learns_what_its_stream_is_now(cluster: Cluster) -> None:
     assert stored == StoredStream(state.entry, Role.FOLLOWER), "a restart knows it too"
 
 
-async def test_what_cannot_be_altered_is_refused(cluster: Cluster) -> None:
+async def test_a_forbidden_alteration_is_refused(cluster: Cluster) -> None:
     mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     with pytest.raises(NotAuthorisedError, match=r"administered by mit\.edu"):
         await guest.alter_stream(stream, Alteration(readers=("utah.edu",)))

@@ -103,7 +103,9 @@ def test_turns_go_round_and_none_is_lost(steps: list[str]) -> None:
     trio.run(run)
 
 
-async def test_who_holds_too_much_waits_until_it_is_read(nursery: trio.Nursery) -> None:
+async def test_a_subscription_that_holds_too_much_waits_until_it_is_read(
+    nursery: trio.Nursery,
+) -> None:
     memory = Memory(8 * PART_BYTES)
     share = memory.share("evil.org")
     share.hold(4 * PART_BYTES)

@@ -162,7 +162,9 @@ def test_what_may_go_goes_before_anybody_is_refused() -> None:
         made.check("s")
 
 
-async def test_who_waits_goes_on_when_there_is_room(autojump_clock: trio.testing.MockClock) -> None:
+async def test_a_waiting_post_goes_on_when_there_is_room(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
     disk = Disk()
     made = quota(disk, Events())
     disk.taken = 101

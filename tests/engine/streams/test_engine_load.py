@@ -154,7 +154,7 @@ def test_without_input_load_does_not_depend_on_it() -> None:
     assert model.predict(1000.0) == pytest.approx(0.05)
 
 
-def test_what_was_long_ago_is_forgotten() -> None:
+def test_old_measurements_are_forgotten() -> None:
     model = LoadModel()
     rates = [200.0, 900.0, 400.0, 700.0] * 25
     for n, rate in enumerate(rates):

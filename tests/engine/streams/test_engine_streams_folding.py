@@ -35,7 +35,7 @@ def test_of_each_key_the_last_tuple_stays_where_it_was(pairs: list[tuple[int, in
     assert found == sorted(last.values())
 
 
-async def test_what_every_reader_has_passed_is_folded(tmp_path: Path) -> None:
+async def test_tuples_that_every_reader_has_passed_are_folded(tmp_path: Path) -> None:
     log = opened(tmp_path / "log")
     for at in range(1, 41):
         log.append(at, rows((at, at % 4, at)))

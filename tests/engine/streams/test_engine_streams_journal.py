@@ -79,7 +79,7 @@ def written(folder: Path) -> list[int]:
     return sizes
 
 
-def test_what_was_appended_is_read_again(tmp_path: Path) -> None:
+def test_appended_entries_are_read_again(tmp_path: Path) -> None:
     written(tmp_path)
     journal, records = read(tmp_path)
     assert records[0] == Record(1, True, b"snapshot", b"")
@@ -444,7 +444,7 @@ def test_the_search_for_whole_entries_is_bounded(tmp_path: Path) -> None:
     assert entries(tmp_path) == contents(reader.records)
 
 
-def test_what_the_disk_does_not_give_is_damage(
+def test_bytes_that_the_disk_does_not_return_are_damage(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meta = msgspec.msgpack.encode(["producer"])

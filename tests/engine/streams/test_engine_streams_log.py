@@ -214,7 +214,7 @@ async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
         log.close()
 
 
-async def test_who_reads_a_log_that_is_closed_and_removed_is_told_so(tmp_path: Path) -> None:
+async def test_a_reader_of_a_removed_log_gets_an_error(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 3)
     log.close()
     shutil.rmtree(tmp_path)
@@ -283,7 +283,7 @@ def test_counting_reads_only_where_an_end_lies_within_a_file(
     assert log.reader.count(30, 12) == 0
 
 
-def test_what_is_gone_is_not_counted_as_nothing(tmp_path: Path) -> None:
+def test_dropped_tuples_are_not_counted_as_none(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 10, history_us=0)
     log.upkeep.retain(0.0)
     assert log.start > 0

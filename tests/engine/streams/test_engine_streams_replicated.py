@@ -93,7 +93,7 @@ def test_the_replica_goes_on_where_the_home_was(
         each.close()
 
 
-def test_who_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
+def test_a_peer_that_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
     with Replica(tmp_path) as replica, pytest.raises(UnavailableError, match="not its leader"):
         replica.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
 

@@ -43,7 +43,7 @@ async def test_it_is_there_as_long_as_it_reaches_further_than_the_log(tmp_path: 
     assert not list((tmp_path / "log.tentative").glob("*"))
 
 
-async def test_what_the_log_has_already_is_not_added(tmp_path: Path) -> None:
+async def test_tuples_that_the_log_has_are_not_added(tmp_path: Path) -> None:
     log, suffix = opened(tmp_path)
     await log.commit(20, None)
     await suffix.add(10, 20, logged([(15, 2)]), failing=False)
@@ -79,7 +79,7 @@ async def test_it_keeps_within_its_bytes_and_gives_what_is_left(tmp_path: Path) 
     assert len(list((tmp_path / "log.tentative").glob("*/*.parquet"))) < 30
 
 
-async def test_what_a_crash_left_of_it_is_removed(tmp_path: Path) -> None:
+async def test_the_remains_of_a_crash_are_removed(tmp_path: Path) -> None:
     log, suffix = opened(tmp_path)
     await log.commit(10, None)
     await suffix.add(10, 20, logged([(15, 2)]), failing=True)
@@ -94,7 +94,7 @@ def stream_state(folder: Path) -> StreamState:
     return StreamState(entry, Role.DERIVED, StreamLog.open(folder / "log", SCHEMA.source))
 
 
-async def test_who_reads_history_first_is_not_told_of_tentative_tuples(tmp_path: Path) -> None:
+async def test_a_reader_of_history_receives_no_tentative_tuples(tmp_path: Path) -> None:
     state = stream_state(tmp_path)
     await state.log.commit(10, logged([(5, 1)]))
     await state.suffix.add(10, 20, logged([(15, 2)]), failing=True)

@@ -69,7 +69,7 @@ async def test_a_worker_that_could_not_be_dialled_is_read_when_it_answers(
     await reader.finish(client, source, range(1000, 1500))
 
 
-async def test_who_read_the_past_at_the_owner_reads_on_at_the_worker(cluster: Cluster) -> None:
+async def test_a_reader_of_the_past_at_the_owner_reads_on_at_the_worker(cluster: Cluster) -> None:
     owner, worker = await cluster.siblings(2)
     utah = await cluster.settle("utah.edu")
     await cluster.acquainted(owner, worker, utah)

@@ -116,7 +116,7 @@ def test_a_stream_may_bound_its_patterns() -> None:
         ("PARTITION BY src", "PARTITION BY nix", "no field nix", 2),
     ],
 )
-def test_what_has_no_answer_is_refused_at_its_place(
+def test_a_query_without_an_answer_is_refused_at_its_place(
     old: str, new: str, reason: str, line: int
 ) -> None:
     assert old in SELECT

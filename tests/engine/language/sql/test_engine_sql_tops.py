@@ -187,7 +187,7 @@ def test_a_table_of_the_last_tuples_is_joined_and_counted() -> None:
         ),
     ],
 )
-def test_what_no_table_can_keep_is_refused(text: str, reason: str) -> None:
+def test_a_table_that_cannot_be_kept_is_refused(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         Script(text, BASE).complete({S: SCHEMA}, {})
 

@@ -172,7 +172,7 @@ async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
         await gone(client, stream)
 
 
-async def test_who_reads_it_is_named_and_keeps_it(places: list[Place]) -> None:
+async def test_a_reader_is_named_and_prevents_the_deletion(places: list[Place]) -> None:
     home = places[0]
     async with home.client() as client:
         stream = await posted(client, home)
@@ -338,7 +338,7 @@ async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
     assert await to_the_end(client.subscribe(stream)) == [(5, 1), (9, 2), (12, 4), (30, 5)]
 
 
-async def test_who_was_told_of_the_end_is_named_whoever_is_home(
+async def test_a_reader_that_received_the_end_is_named_by_any_leader(
     cluster: Cluster, places: list[Place]
 ) -> None:
     home = places[0]

@@ -124,7 +124,7 @@ def test_no_term_below_a_promise_nor_of_another_size() -> None:
     assert installed.term == SourceTerm(5, "b", ("c",))
 
 
-def test_who_lost_a_term_learns_of_who_won_it() -> None:
+def test_the_loser_of_a_term_learns_the_winner() -> None:
     """Two peers are candidates for the same term. The loser had voted for itself: that binds it
     against later candidates, and not against the winner."""
     world = World(1, Random(0))

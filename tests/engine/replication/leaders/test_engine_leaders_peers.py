@@ -236,7 +236,7 @@ async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_ho
 
 
 @pytest.mark.parametrize("stays", [True, False], ids=["as a replica", "as a witness"])
-async def test_who_reads_at_a_home_reads_on_when_another_takes_over(
+async def test_a_reader_reads_on_when_another_leader_takes_over(
     cluster: Cluster, places: list[Place], stays: bool
 ) -> None:
     """The log of a former leader stops if that leader is no replica any more."""

@@ -153,7 +153,7 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     assert world.ended(home)
 
 
-def test_who_is_told_of_the_end_is_bounded() -> None:
+def test_the_list_of_readers_that_received_the_end_is_bounded() -> None:
     ballot = Ballot(("a", "b", "c"))
     for number in range(100):
         ballot = tell(ballot, f"{number}" * 1000)

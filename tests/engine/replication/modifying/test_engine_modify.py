@@ -189,7 +189,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "reason"), REFUSED)
-async def test_what_cannot_be_is_refused_and_changes_nothing(
+async def test_an_impossible_modification_is_refused_and_changes_nothing(
     cluster: Cluster, changes: tuple[BoxChange, ...], reason: str
 ) -> None:
     one = await cluster.settle("mit.edu")

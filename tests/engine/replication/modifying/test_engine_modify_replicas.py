@@ -221,7 +221,7 @@ async def modified_at_the_primary_alone(
 
 
 @pytest.mark.parametrize("dies", ["primary restarts", "primary is succeeded"])
-async def test_what_the_secondary_has_not_heard_counts_for_nobody_yet(
+async def test_a_modification_unknown_to_the_secondary_does_not_count_yet(
     cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch, dies: str
 ) -> None:
     """The primary has stored it and cannot send it: no result passes the boundary. After a restart

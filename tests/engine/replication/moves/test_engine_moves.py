@@ -169,7 +169,7 @@ async def test_a_worker_that_never_comes_back_loses_nothing(cluster: Cluster) ->
     assert sums.rows == expected([*range(520), 600])
 
 
-async def test_what_is_refused(cluster: Cluster) -> None:
+async def test_invalid_input_is_refused(cluster: Cluster) -> None:
     one, two = await cluster.siblings(2)
     other = await cluster.settle("utah.edu")
     await cluster.acquainted(one, two, other)

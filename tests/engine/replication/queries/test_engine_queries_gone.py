@@ -70,7 +70,7 @@ async def test_a_creation_that_fails_at_its_end_leaves_nothing(
     await client.create_query(query)
 
 
-async def test_what_a_crash_left_of_a_query_is_undone(cluster: Cluster) -> None:
+async def test_remains_of_a_query_after_a_crash_are_undone(cluster: Cluster) -> None:
     """A query exists if its file exists: without the file, the peer removes its outputs and its
     entry at the start."""
     _mit, utah, _client, other, source = await cluster.owner_and_guest()

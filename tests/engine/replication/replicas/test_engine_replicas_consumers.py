@@ -64,7 +64,7 @@ async def test_a_named_subscriber_is_waited_for_by_the_secondary_too(
 
 
 @pytest.mark.parametrize("copied", [True, False])
-async def test_who_reads_for_the_first_time_after_a_takeover_finds_the_past(
+async def test_a_first_reader_after_a_takeover_finds_the_past(
     cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch, copied: bool
 ) -> None:
     """A passive secondary that joined late also copies tuples that no consumer waits for; one that

@@ -50,7 +50,7 @@ def choice(**states: State) -> Choice:
         (C, {"a": State.STABLE, "b": State.STABLE}, A),
     ],
 )
-def test_whoever_is_read_stays_unless_another_is_better(
+def test_the_chosen_producer_stays_unless_another_is_better(
     current: bytes | None, states: dict[str, State], chosen: bytes
 ) -> None:
     assert choice(**states).choose(current, 0.1) == chosen

@@ -111,13 +111,13 @@ async def test_every_stream_is_asked_about_however_many_there_are() -> None:
     assert sorted(cluster.reconnected) == names
 
 
-async def test_who_does_not_answer_is_read_no_more() -> None:
+async def test_a_silent_producer_is_read_no_more() -> None:
     cluster = Cluster(["medusa://a.org/s"], (GONE, SECONDARY))
     await watch(cluster, Peers({SECONDARY: State.STABLE}), 1.0)
     assert cluster.read == {"medusa://a.org/s": SECONDARY}
 
 
-async def test_who_could_not_be_read_once_is_read_when_it_answers() -> None:
+async def test_a_failed_producer_is_read_when_it_answers() -> None:
     cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
     cluster.read = {"medusa://a.org/s": SECONDARY}
     peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
@@ -128,7 +128,7 @@ async def test_who_could_not_be_read_once_is_read_when_it_answers() -> None:
     assert cluster.reconnected == ["medusa://a.org/s"]
 
 
-async def test_what_is_read_at_a_suggested_place_stays_there() -> None:
+async def test_a_stream_read_at_a_suggested_place_stays_there() -> None:
     cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
     cluster.elsewhere.add("medusa://a.org/s")
     await watch(cluster, Peers({SECONDARY: State.STABLE}), 10.0)

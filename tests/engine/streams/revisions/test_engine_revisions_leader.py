@@ -209,7 +209,7 @@ async def test_the_stream_is_never_ahead_of_its_revisions(
         assert leader.logs.stream.boundary == leader.logs.revisions.boundary == 50
 
 
-async def test_what_is_refused(tmp_path: Path) -> None:
+async def test_invalid_input_is_refused(tmp_path: Path) -> None:
     async with home_in(tmp_path) as leader:
         poster = Poster(leader)
         await poster.post((10, "a", 1, 1))

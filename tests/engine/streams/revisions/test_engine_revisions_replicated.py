@@ -82,7 +82,7 @@ async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
         await peer.close()
 
 
-async def test_who_is_not_home_revises_nothing(tmp_path: Path) -> None:
+async def test_a_peer_that_does_not_lead_revises_nothing(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, [act(10), gone(10)], HISTORY_US)
     await cluster.found()
     await cluster.post(0)

@@ -101,7 +101,7 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
     await close(cluster)
 
 
-async def test_what_came_after_the_end_does_not_move_it(tmp_path: Path) -> None:
+async def test_rows_after_the_end_do_not_move_it(tmp_path: Path) -> None:
     """Rows were late because the stream had ended: posted again, they are in time."""
     cluster = await ended(tmp_path, act(10, 20))
     cluster.acts["p"].append(act(500))
