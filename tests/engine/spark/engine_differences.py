@@ -53,7 +53,6 @@ class Difference:
 
 
 _NAN: Final = "cast('NaN' AS DOUBLE)"
-_INFINITY: Final = "cast('Infinity' AS DOUBLE)"
 _OFFSET: Final = "cast('2026-01-01 10:00:00+01:00' AS TIMESTAMP)"
 _FINE: Final = "cast('2026-01-01 09:59:59.9999999' AS TIMESTAMP)"
 

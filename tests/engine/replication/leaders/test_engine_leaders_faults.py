@@ -17,9 +17,6 @@ from medusa.engine.streams.source.sources import journal_folders
 pytestmark = pytest.mark.cluster(leader_silence_s=QUIET_S)
 
 
-Rows = list[tuple[int, int]]
-
-
 def lose_disk(place: Place) -> None:
     """Delete all that the peer kept of streams, but not its identity."""
     data = place.home.data
