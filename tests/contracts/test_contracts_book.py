@@ -87,7 +87,9 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
         assert book.state(book.get(id_), NOW) is State.REVOKED
 
 
-def test_what_is_stored_is_there_again(mit: Book, members: Membership, tmp_path: Path) -> None:
+def test_stored_documents_exist_after_a_restart(
+    mit: Book, members: Membership, tmp_path: Path
+) -> None:
     datas = [proposed(members, proposed_at=NOW + at) for at in range(3)]
     mit.merge(accept(UTAH, datas[0]), NOW)
     mit.merge(datas[1], NOW)

@@ -198,7 +198,7 @@ async def test_a_peer_that_comes_later_is_told(mit: Peer, utah: Peer) -> None:
         await one.has(id_, State.IN_FORCE)
 
 
-async def test_what_commands_wrote_is_read_again(mit: Peer, utah: Peer) -> None:
+async def test_files_of_commands_are_read_again(mit: Peer, utah: Peer) -> None:
     data = from_mit()
     async with mit.run() as one, utah.run(one) as two:
         await one.knows(1)

@@ -151,7 +151,7 @@ def test_a_party_that_is_no_member() -> None:
         ({"valid_until": NOW + MAX_VALID_S + 1}, "within 3660 days"),
     ],
 )
-def test_what_no_contract_may_say(changes: dict[str, object], told: str) -> None:
+def test_invalid_terms_of_contracts_are_refused(changes: dict[str, object], told: str) -> None:
     body = proposal(ONE, **changes)
     refused(sealed(MIT, body), told, DecodeError)
     with pytest.raises(InvalidInputError):

@@ -54,7 +54,7 @@ def test_both_sides_of_one_receipt(tmp_path: Path) -> None:
         assert payer.balance(AC).last_at == AT
 
 
-def test_what_does_not_follow_is_refused(tmp_path: Path) -> None:
+def test_a_receipt_that_does_not_follow_is_refused(tmp_path: Path) -> None:
     with opened(tmp_path / "ledger") as ledger:
         deal, other = deal_of(), deal_of(task="medusa://a.edu/other")
         first = next_receipt(ledger, deal)

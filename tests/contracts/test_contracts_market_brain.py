@@ -179,7 +179,7 @@ def test_excess_is_offered_once_it_has_lasted() -> None:
     assert len(offer.items) == 3
 
 
-def test_who_is_farther_above_its_capacity_goes_first() -> None:
+def test_the_peer_farther_above_its_capacity_goes_first() -> None:
     def first_offer(task_load: float) -> float:
         made = brain(partner(B))
         for task in range(81):

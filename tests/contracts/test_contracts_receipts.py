@@ -172,7 +172,7 @@ def test_the_chain_of_an_account() -> None:
     assert (second.number, second.previous) == (2, digest_of(first))
 
 
-def test_what_no_receipt_can_hold_is_refused_before_it_is_signed() -> None:
+def test_an_amount_too_large_for_a_receipt_is_refused_before_signing() -> None:
     dear = deal_of(LoadRate(2**40, MAX_PRICE))
     with pytest.raises(InvalidInputError, match="no receipt holds that much"):
         make_receipt(dear, FEDERATION, (0, b""), 40 * S, 10**6, after=0, at=AT)

@@ -158,7 +158,9 @@ def test_the_same_proposal_gets_the_same_answer_for_ever() -> None:
         ({"upto": 999 * S}, "has not got as far"),
     ],
 )
-def test_what_was_not_agreed_or_delivered_is_refused(changes: dict[str, Any], reason: str) -> None:
+def test_bills_beyond_agreement_or_delivery_are_refused(
+    changes: dict[str, Any], reason: str
+) -> None:
     world = World()
     _, proposal = billed(world)
     refusal = told(world, changed(proposal, **changes))
@@ -266,7 +268,7 @@ def test_a_worker_that_bills_beyond_the_end_is_cut() -> None:
     assert (refusal.upto, refusal.final) == (placed.boundary, True)
 
 
-def test_what_ran_before_a_contract_ended_is_paid_however_late() -> None:
+def test_work_before_the_end_of_a_contract_is_paid_however_late() -> None:
     world = World()
     placed, proposal = billed(world)
     world.contracts.over[AC] = NOW + 35
@@ -280,7 +282,7 @@ def test_what_ran_before_a_contract_ended_is_paid_however_late() -> None:
         world.node(A).settlement.agree(deal_of(term_number=7), world.now)
 
 
-def test_what_runs_on_under_a_contract_that_ended_is_not_paid() -> None:
+def test_work_after_the_end_of_a_contract_is_not_paid() -> None:
     world = World()
     world.place(TASK, A, C)
     world.contracts.over[AC] = NOW + 10
@@ -415,7 +417,7 @@ def test_no_message_makes_a_peer_fail_or_pay(heard: list[tuple[bytes, Message]])
 
 
 @pytest.mark.parametrize("leap_s", [100 * 86_400.0, -3_000.0])
-def test_what_was_agreed_and_planned_by_a_wrong_clock_is_paid_once_it_is_right(
+def test_a_deal_made_with_a_wrong_clock_is_paid_once_the_clock_is_right(
     leap_s: float,
 ) -> None:
     world = World()

@@ -70,7 +70,7 @@ async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) ->
         assert await other.lookup(THING, NAME) == before
 
 
-async def test_what_was_published_in_a_partition_is_told_when_it_heals(world: World) -> None:
+async def test_records_published_in_a_partition_spread_when_it_heals(world: World) -> None:
     async with three(world) as (mit, utah, _):
         world.network.down.add(mit.address)
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 1

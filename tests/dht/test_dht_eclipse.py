@@ -240,7 +240,7 @@ def test_without_crowds_it_is_distance_alone() -> None:
 
 
 @given(st.integers(0, 100), st.integers(1, 8))
-def test_whoever_is_many_and_quick_is_not_all_that_is_heard(evil: int, honest: int) -> None:
+def test_a_lookup_does_not_end_with_the_answers_of_many_quick_peers(evil: int, honest: int) -> None:
     """A lookup ends early only after each near participant has answered or timed out."""
     owners = {Node(bytes([0, n]) * 10): EVIL for n in range(evil)}
     owners |= {Node(bytes([1, n]) * 10): f"{n}.edu" for n in range(honest)}

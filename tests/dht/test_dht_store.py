@@ -165,7 +165,7 @@ def test_garbage_is_refused(store: RecordStore) -> None:
         store.accept(ONE.key, b"garbage")
 
 
-def test_what_is_no_news_is_not_even_verified(store: RecordStore) -> None:
+def test_known_statements_are_not_even_verified(store: RecordStore) -> None:
     store.accept(ONE.key, sealed(ONE, 3, issued=5))
     for peer in PEERS[:2]:
         store.accept(MANY.key, sealed(MANY, 3, by=peer))
@@ -226,7 +226,7 @@ def test_all_together_have_a_limit(store: RecordStore, monkeypatch: pytest.Monke
         store.accept(MANY.key, sealed(MANY, 1))
 
 
-def test_what_expired_long_ago_is_purged_and_counted_off(
+def test_long_expired_records_are_purged_and_counted_off(
     store: RecordStore, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "MAX_PER_PARTICIPANT", 1)

@@ -100,7 +100,7 @@ def test_a_version_that_is_there_gets_more_items(changed: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["", "no item\n", "* one\n* two\n", "* one", "* one\n" + "  more\n" * 5]
 )
-def test_what_is_no_item_is_named(changed: Path, text: str) -> None:
+def test_invalid_items_are_named(changed: Path, text: str) -> None:
     (changed / "changes/b.md").write_text(text)
     refused = fold(changed, "9.8.7")
     assert refused.returncode == 1
@@ -108,7 +108,7 @@ def test_what_is_no_item_is_named(changed: Path, text: str) -> None:
     assert (changed / "changes/a.md").exists()
 
 
-def test_what_is_no_version_is_refused_and_nothing_is_moved(changed: Path) -> None:
+def test_an_invalid_version_is_refused_and_nothing_is_moved(changed: Path) -> None:
     refused = fold(changed, "v2")
     assert (refused.returncode, "VERSION=v2" in refused.stderr) == (1, True)
     assert (changed / "changes/a.md").exists()

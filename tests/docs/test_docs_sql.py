@@ -99,7 +99,7 @@ def reader() -> Reader:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[2][:40] if row else "no row")
-def test_what_is_refused_is_refused(row: re.Match[str] | None, reader: Reader) -> None:
+def test_documented_refusals_hold(row: re.Match[str] | None, reader: Reader) -> None:
     assert row is not None
     with pytest.raises(InvalidInputError, match=r"at line 1, column \d+$"):
         reader.read(row[2])

@@ -49,7 +49,7 @@ def test_every_option_as_it_stands_in_xml() -> None:
         ({"idle": "often"}, "--idle: 'often' is not explicit or clock"),
     ],
 )
-def test_what_cannot_be_read_names_the_option(given: dict[str, str], said: str) -> None:
+def test_errors_of_unreadable_files_name_the_option(given: dict[str, str], said: str) -> None:
     with pytest.raises(InvalidInputError, match=said):
         read(given)
 

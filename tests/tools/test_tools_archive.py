@@ -149,7 +149,7 @@ ZEROS = b"\0" * 2**20
         ({"data/x": ZEROS[1:] + b"1"}, "'data/x'"),
     ],
 )
-def test_what_the_manifest_does_not_say_is_not_unpacked(
+def test_files_missing_from_the_manifest_are_not_unpacked(
     tmp_path: Path, files: dict[str, bytes], reason: str
 ) -> None:
     path = tmp_path / "b"

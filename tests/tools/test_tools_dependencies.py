@@ -22,7 +22,7 @@ OPTIONAL = {"bytewax", "pyflink"}
 @pytest.mark.parametrize(
     ("extra", "folders"), [("peer", FOLDERS), ("testnet", (*FOLDERS, "testnet"))]
 )
-def test_what_is_imported_is_a_dependency(extra: str, folders: tuple[str, ...]) -> None:
+def test_imported_packages_are_dependencies(extra: str, folders: tuple[str, ...]) -> None:
     """Each extra installs what its folders import; the testnet is an extra of its own."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     named = [*project["dependencies"], *project["optional-dependencies"]["peer"]]

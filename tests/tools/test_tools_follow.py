@@ -284,7 +284,7 @@ def test_killed_between_a_post_and_its_answer(peer: FakePeer, tmp_path: Path) ->
         wait_for(peer, *"abcdefg")
 
 
-def test_what_grows_by_no_lines_is_refused(peer: FakePeer, tmp_path: Path) -> None:
+def test_a_file_that_does_not_grow_by_lines_is_refused(peer: FakePeer, tmp_path: Path) -> None:
     packed = tmp_path / "conn.csv.gz"
     packed.write_bytes(gzip.compress(b"ts,name\n1,a\n"))
     with posting(peer, packed, "--follow") as process:

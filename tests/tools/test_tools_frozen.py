@@ -71,7 +71,7 @@ async def test_a_folder_goes_after_its_time(folders: FrozenFolders, mock_clock: 
     assert not folder.exists()
 
 
-async def test_what_a_killed_command_held_goes(
+async def test_a_folder_held_by_a_killed_command_is_removed(
     folders: FrozenFolders, mock_clock: MockClock
 ) -> None:
     folder, _ = await folders.make(fill, 30.0)

@@ -99,7 +99,7 @@ def test_a_field_that_only_a_later_dictionary_has_is_there() -> None:
         ({**COLUMNS, "name": ["a", "b" * 21, "c"]}, "row 2, field 'name': longer than the 20"),
     ],
 )
-def test_what_does_not_fit_is_told_of_the_argument(given: object, said: str) -> None:
+def test_an_argument_that_does_not_fit_is_named(given: object, said: str) -> None:
     with pytest.raises(InvalidInputError, match=said) as told:
         to_payload(to_table(given, SCHEMA), SCHEMA, 1, ignore_extra=None)
     assert "--" not in str(told.value)  # a program has no flags

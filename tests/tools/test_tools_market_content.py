@@ -77,7 +77,7 @@ async def no_deal_left(*places: Place) -> None:
         await until(lambda kept=ledger: all(s.paid for s in kept.deals()), "all is paid")
 
 
-async def test_what_is_read_is_paid_until_it_is_left(cluster: Cluster) -> None:
+async def test_a_read_stream_is_paid_until_the_reader_leaves(cluster: Cluster) -> None:
     mit, utah = await settle_two(cluster, 100, 100)
     sends, reads = await cluster.clients(mit, utah)
     stream = await make_stream(sends, mit, "s", history_us=150)

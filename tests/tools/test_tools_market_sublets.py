@@ -208,7 +208,9 @@ async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
     assert len(ledger.deals()) == 3
 
 
-async def test_what_a_sibling_passes_on_its_owner_pays(cluster: Cluster, loads: Loads) -> None:
+async def test_an_owner_pays_for_tasks_that_a_sibling_passes_on(
+    cluster: Cluster, loads: Loads
+) -> None:
     one = await settle(cluster, "mit.edu", 30)
     two = await settle(cluster, "mit.edu", 14, sibling=True)
     utah = await settle(cluster, "utah.edu", 80)

@@ -318,7 +318,7 @@ async def test_either_a_box_or_a_document(
         (("--set", "a=1", "--at", str(2**63)), "beyond 64 bits"),
     ],
 )
-async def test_what_was_mistyped_is_refused_before_a_peer_is_asked(
+async def test_mistyped_arguments_are_refused_before_a_peer_is_asked(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: tuple[str, ...], reason: str
 ) -> None:
     refused = Prompt(tmp_path / "no peer", capfd).refused
@@ -368,7 +368,7 @@ async def test_a_wrong_document_is_refused_with_file_line_and_reason(
     assert said.count(str(file)) == 1
 
 
-async def test_what_the_peer_refuses_is_said_on_one_line_and_changes_nothing(
+async def test_a_refusal_of_the_peer_takes_one_line_and_changes_nothing(
     cluster: Cluster, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     mit = await cluster.settle("mit.edu")

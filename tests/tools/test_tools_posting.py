@@ -91,7 +91,7 @@ async def test_progress_renews_patience() -> None:
         patience.progress()
 
 
-async def test_what_waiting_cannot_mend_is_raised_at_once() -> None:
+async def test_errors_that_waiting_cannot_mend_are_raised_at_once() -> None:
     started = trio.current_time()
     with pytest.raises(InvalidInputError):
         await Patience(10.0).bear(InvalidInputError("wrong"))

@@ -132,7 +132,7 @@ def test_a_stream_that_is_not_settled_says_so_and_comes_first(state: str, words:
     assert lines.index(line) < min(n for n, each in enumerate(lines) if "mit.edu/s" in each)
 
 
-def test_what_needs_a_person_comes_first() -> None:
+def test_troubles_that_need_a_person_come_first() -> None:
     snapshot = _snapshot(4)
     failing = TaskStatus("medusa://mit.edu/bad", "q", (), NOON, 0, 0, 0.0, 0, "failing", "no JVM")
     busy = snapshot.peers[0]
@@ -405,7 +405,7 @@ def test_four_tables_have_three_lines_each_on_the_smallest_terminal() -> None:
     assert len(lines) <= 24
 
 
-def test_what_must_be_mended_comes_first_and_whole() -> None:
+def test_troubles_come_first_and_whole() -> None:
     what = "ends in 29 days: " + "word " * 20 + "end"
     trouble = Trouble(Reason.CERTIFICATE_ENDS, "its certificate", what, "do renew it", 40.0)
     peer = _peer(1, troubles=(trouble,))

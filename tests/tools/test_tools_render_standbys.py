@@ -69,7 +69,7 @@ def test_a_query_has_one_row_and_its_primary_says_it() -> None:
     assert standbys(snapshot(*BOTH)) == [Standby(replica(), "caught up")]
 
 
-def test_who_took_over_counts_and_the_old_primary_is_shown_beside_it() -> None:
+def test_the_successor_counts_and_the_old_primary_is_shown_beside_it() -> None:
     later = replica(term_number=1_790_000_000_001, primary=B, secondary=C, state="catching up")
     assert told(peer(A, replica()), peer(B, later)) == [("b2", "catching up"), ("a1", "superseded")]
 
@@ -96,7 +96,7 @@ def test_peers_are_believed_about_themselves_alone() -> None:
     assert told(peer(C, helper, participant="utah.edu")) == [("a1", "caught up")]
 
 
-def test_what_needs_a_person_comes_first() -> None:
+def test_troubles_that_need_a_person_come_first() -> None:
     alone = replica(query="medusa://mit.edu/z", secondary="", state="alone")
     rows = standbys(snapshot(peer(A, replica(), alone), peer(B)))
     assert [row.state for row in rows] == ["alone", "caught up"]

@@ -208,7 +208,7 @@ def test_renewing_by_hand_and_off_line(tmp_path: Path, run: Run) -> None:
     assert ends(second) > NOW + 300 * DAY
 
 
-def test_what_is_not_signed_and_not_installed(tmp_path: Path, run: Run) -> None:
+def test_certificates_not_signed_or_not_installed_are_refused(tmp_path: Path, run: Run) -> None:
     home, second = made(tmp_path), Home(tmp_path / "two")
     make_sibling(second, home)
     stranger = Home(tmp_path / "utah")

@@ -283,7 +283,7 @@ def test_every_moment_that_is_written_is_read_back(count: int) -> None:
         ("tomorrow", FORMS[:30]),
     ],
 )
-def test_what_is_ambiguous_or_no_time_is_refused_with_the_form_to_write(
+def test_ambiguous_or_invalid_times_are_refused_with_the_form_to_write(
     text: str, told: str
 ) -> None:
     for data, kind in (

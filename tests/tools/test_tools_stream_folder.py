@@ -77,9 +77,7 @@ def options(**changed: float) -> Options:
     return Options(**{**given, **changed})  # type: ignore[arg-type]
 
 
-async def test_what_is_in_a_file_is_acknowledged_and_nothing_else(
-    cluster: Cluster, tmp_path: Path
-) -> None:
+async def test_only_rows_in_a_file_are_acknowledged(cluster: Cluster, tmp_path: Path) -> None:
     place, client, stream = await cluster.founder_with_stream(history_us=1)
     with open_folder(tmp_path / "files", stream, BEGINNING) as files:
         async with (

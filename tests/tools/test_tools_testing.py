@@ -77,7 +77,7 @@ def test_cases_are_found_below_a_folder_or_in_it(tmp_path: Path) -> None:
     assert found.expected == {}
 
 
-def test_what_is_no_case_is_named(tmp_path: Path) -> None:
+def test_invalid_cases_are_named(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="no such folder"):
         find_cases(tmp_path / "x")
     with pytest.raises(NotFoundError, match="has no case"):

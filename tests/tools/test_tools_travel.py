@@ -88,9 +88,7 @@ async def test_the_manual_works_as_written(
 until_four = ("--until", "2018-03-24T16:00:00Z")
 
 
-async def test_what_is_said_and_refused(
-    cluster: Cluster, capfd: pytest.CaptureFixture[str]
-) -> None:
+async def test_messages_and_refusals(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
     mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     client = await cluster.client(mit)

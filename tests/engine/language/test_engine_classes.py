@@ -268,7 +268,7 @@ def test_omitted_parts_are_completed() -> None:
     assert applied(QUERY, explicit).availability.checkpoint_s == 0.1
 
 
-def test_what_is_said_later_counts() -> None:
+def test_later_options_count() -> None:
     before = applied(QUERY, AvailabilityRequest(Mode.PASSIVE_STANDBY, ROLLBACK, 2.0, 0.5, PEER))
     assert applied(before, AvailabilityRequest()) == before
     assert applied(before, AvailabilityRequest(bound_s=4.0)).availability == Availability(

@@ -297,7 +297,7 @@ def test_nodes_are_counted_as_a_walker_meets_them(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "place"), [("between", 61), ("case's subject", 26), ("floor", 81), ("ceil", 73)]
 )
-def test_what_repeats_too_much_is_refused_with_place_and_mend(name: str, place: int) -> None:
+def test_too_much_repetition_is_refused_with_place_and_mend(name: str, place: int) -> None:
     with pytest.raises(InvalidInputError) as caught:
         typed(DEEP[name](14))
     reason = str(caught.value)

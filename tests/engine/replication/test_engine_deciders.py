@@ -78,7 +78,7 @@ def test_a_number_that_is_taken_is_believed_whatever_was_claimed_before(
 
 @CLOCKED
 @given(NOWS, st.floats(0, 600), PEERS)
-def test_what_a_clock_makes_within_the_margin_is_believed(
+def test_numbers_of_a_clock_within_the_margin_are_believed(
     decider: Decider, next_term: Next, now: float, ahead_s: float, taker: PeerId
 ) -> None:
     assert decider.believes(next_term([], taker, now + ahead_s).number, now)

@@ -60,7 +60,7 @@ def test_many_threads_run_jobs_at_once(spark: Spark) -> None:
         assert list(pool.map(lambda _: spark.run(total), range(32))) == [4950] * 32
 
 
-def test_what_spark_refuses_is_an_internal_error_and_spark_lives_on(spark: Spark) -> None:
+def test_a_refusal_of_spark_is_an_internal_error_and_spark_lives_on(spark: Spark) -> None:
     with pytest.raises(InternalError, match="Spark failed"):
         spark.run(lambda session: session.read.parquet("file:///nowhere").toArrow())
     assert spark.run(total) == 4950

@@ -118,7 +118,7 @@ def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
     assert "80% of engine.disk_bytes" in events.recent()[0].text
 
 
-def test_what_is_used_up_and_what_nearly_is_are_troubles() -> None:
+def test_a_used_up_quota_and_a_nearly_used_up_one_are_troubles() -> None:
     """The trouble has the same hysteresis as the warning in the log; a full disk has precedence."""
     disk = Disk()
     made = quota(disk, Events())
@@ -151,7 +151,7 @@ def test_a_disk_that_cannot_be_asked_is_not_full(tmp_path: Path) -> None:
     assert free_bytes(tmp_path / "none") == FULL_BYTES
 
 
-def test_what_may_go_goes_before_anybody_is_refused() -> None:
+def test_unneeded_tuples_are_dropped_before_a_post_is_refused() -> None:
     disk = Disk()
     made = quota(disk, Events())
     disk.taken, disk.spare = 110, 10

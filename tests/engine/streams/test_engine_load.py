@@ -67,7 +67,7 @@ def test_a_fall_is_followed_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [2, 10, 60])
-def test_what_comes_seldom_but_regularly_is_found_in_the_mean(every: int) -> None:
+def test_a_rare_but_regular_load_is_found_in_the_mean(every: int) -> None:
     """Most of such a task's cost falls on the close of a window."""
     amounts = [0.3 if n % every == 0 else 0.001 for n in range(1, 1201)]
     smoothed, now = fed(amounts)

@@ -42,7 +42,7 @@ def test_producers_are_forgotten_longest_quiet_first() -> None:
     assert state.is_duplicate(Writer("p2"), 1)
 
 
-def test_who_has_most_producers_forgets_its_own_first() -> None:
+def test_a_participant_with_the_most_producers_loses_its_own_first() -> None:
     state = Acceptance(slack_us=0, arrival=False)
     for number in range(3):
         posted_by(state, Writer(f"sensor-{number}", "utah.edu"))

@@ -67,7 +67,7 @@ def test_undo_takes_everything_back_and_says_when_all_is_final() -> None:
 
 
 @pytest.mark.parametrize("how", list(Corrections))
-def test_who_asks_for_all_there_is_is_told_where_it_begins(how: Corrections) -> None:
+def test_a_reader_of_all_tuples_learns_where_they_begin(how: Corrections) -> None:
     a, b = (8, "a", 1.0), (15, "b", 2.0)
     for tentative in (False, True):
         made = corrector(how, BEGINNING)

@@ -197,7 +197,9 @@ def part(rows: list[Row], after: int, upto: int | None, count: int | None = None
         ([(Tuples(10, 20, 1), memoryview(b"garbage"))], "not an Arrow IPC stream"),
     ],
 )
-def test_what_no_sender_sends_is_a_decode_error(parts: list[Message], message: str) -> None:
+def test_a_message_that_no_sender_sends_is_a_decode_error(
+    parts: list[Message], message: str
+) -> None:
     assembler = Assembler(LOG, 10)
     for good in parts[:-1]:
         assert assembler.add(*good) is None

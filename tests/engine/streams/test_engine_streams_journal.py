@@ -378,7 +378,7 @@ bytes."""
 
 @settings(max_examples=150)
 @given(st.lists(st.tuples(METAS, st.binary(max_size=200)), min_size=1, max_size=30), DAMAGE)
-def test_what_is_whole_is_found_whatever_is_damaged(
+def test_whole_entries_are_found_whatever_is_damaged(
     tmp_path_factory: pytest.TempPathFactory,
     given_entries: list[tuple[bytes, bytes]],
     damage: list[tuple[float, int, bool]],
@@ -512,7 +512,7 @@ def test_after_a_failed_sync_its_file_is_written_to_no_more(
     assert entries(tmp_path) == [(b"before", b""), (b"after", b"")]
 
 
-def test_what_was_refused_leaves_nothing_behind_what_follows(
+def test_a_refused_entry_leaves_nothing_before_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This holds even if the disk does not allow to truncate the file."""

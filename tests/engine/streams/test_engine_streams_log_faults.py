@@ -25,7 +25,7 @@ from medusa.overlay.errors import DamagedError, NotRetainedError, StorageError
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_what_every_crash_leaves_is_one_log(
+def test_the_remains_of_every_crash_are_one_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, durable: bool
 ) -> None:
     """Before every change of the directory a copy of it is opened: it has exactly the committed

@@ -49,7 +49,7 @@ def test_rows_come_out_in_order_once_the_boundary_passes_them(tmp_path: Path) ->
         assert s.rows() == [(92, 5), (95, 2), (98, 4), (100, 1), (100, 3), (110, 6)]
 
 
-def test_who_asks_or_leaves_is_told_how_many_rows_wait(tmp_path: Path) -> None:
+def test_a_producer_that_asks_or_leaves_learns_how_many_rows_wait(tmp_path: Path) -> None:
     """A producer that leaves may have been the one for which they waited."""
     other = Writer("other")
     with opened(tmp_path, SourceConfig(slack_us=10, idle_timeout_us=10**9)) as s:

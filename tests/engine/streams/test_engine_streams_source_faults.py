@@ -167,7 +167,7 @@ def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None
     st.sampled_from([300, 2**20]),
     st.lists(st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)), min_size=1, max_size=2),
 )
-def test_what_damage_does_not_touch_is_there_once(
+def test_undamaged_rows_exist_once(
     tmp_path_factory: pytest.TempPathFactory,
     posts: list[tuple[str, list[int]]],
     moved_before: set[int],

@@ -185,7 +185,9 @@ async def _live(folder: Path, steps: list[tuple[str, int, list[Row]]]) -> None:
     state.log.close()
 
 
-async def test_who_reads_it_keeps_its_files_though_the_log_has_them_by_now(tmp_path: Path) -> None:
+async def test_a_reader_of_the_suffix_keeps_its_files_though_the_log_has_their_tuples(
+    tmp_path: Path,
+) -> None:
     log, suffix = opened(tmp_path)
     await log.commit(10, None)
     await suffix.add(10, 20, logged([(15, 2)]), failing=True)

@@ -164,7 +164,7 @@ async def test_a_copy_is_another_version_and_goes_alone(cluster: Cluster) -> Non
     await until(lambda: log.start >= 498, "nobody holds the past any more")
 
 
-async def test_what_is_not_kept_any_more_is_refused(cluster: Cluster) -> None:
+async def test_tuples_that_are_not_kept_any_more_are_refused(cluster: Cluster) -> None:
     mit, utah, client, other, source = await cluster.owner_and_guest(history_us=50)
     await client.create_query(network(mit, source))
     for first in range(0, 300, 50):

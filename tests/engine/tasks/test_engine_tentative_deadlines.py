@@ -23,7 +23,7 @@ def two(covered: int = 0) -> Deadlines:
     return deadlines
 
 
-def test_what_a_stable_input_brings_waits_for_most_of_the_bound() -> None:
+def test_tuples_of_a_stable_input_wait_for_most_of_the_bound() -> None:
     deadlines = two()
     deadlines.advanced("a", SECOND, 1.0, tentative=False)
     assert deadlines.due(1.0 + ALPHA * X - 0.01) is None
@@ -39,21 +39,21 @@ def test_nothing_is_due_once_there_are_results() -> None:
     assert deadlines.next_at() == float("inf")
 
 
-def test_what_is_tentative_has_waited_already_and_waits_only_for_a_moment() -> None:
+def test_tentative_tuples_have_waited_already_and_wait_only_for_a_moment() -> None:
     deadlines = two()
     deadlines.advanced("a", SECOND, LATER, tentative=True)
     assert deadlines.due(LATER) is None  # the other input may be tentative as well, and come now
     assert deadlines.due(LATER + GRACE * X) == SECOND
 
 
-def test_what_is_tentative_at_every_input_is_due_at_once() -> None:
+def test_tuples_tentative_at_every_input_are_due_at_once() -> None:
     deadlines = two()
     deadlines.advanced("a", SECOND, LATER, tentative=True)
     deadlines.advanced("b", SECOND, LATER + 0.01, tentative=True)
     assert deadlines.due(LATER + 0.01) == SECOND
 
 
-def test_what_is_tentative_waits_for_an_input_that_comes_at_its_pace() -> None:
+def test_tentative_tuples_wait_for_an_input_that_comes_at_its_pace() -> None:
     deadlines = two()
     deadlines.advanced("b", SECOND // 2, LATER, tentative=False)
     deadlines.advanced("a", SECOND, LATER + 0.1, tentative=True)
@@ -71,7 +71,7 @@ def test_a_single_input_that_is_tentative_is_never_waited_for() -> None:
     assert deadlines.due(0.1) == SECOND
 
 
-def test_what_is_due_almost_at_the_same_time_goes_together() -> None:
+def test_epochs_due_almost_at_the_same_time_go_together() -> None:
     deadlines = two()
     deadlines.advanced("a", SECOND, 1.0, tentative=False)
     deadlines.advanced("b", SECOND + 1, 1.0 + AHEAD * X / 2, tentative=False)

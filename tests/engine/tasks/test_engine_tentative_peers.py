@@ -182,7 +182,7 @@ async def test_a_failure_during_corrections_is_borne(cluster: Cluster) -> None:
     assert Counter(told.rows(Kind.INSERTION)) == Counter(wanted)
 
 
-async def test_what_a_restart_forgets_is_tentative_alone(cluster: Cluster) -> None:
+async def test_a_restart_forgets_only_tentative_tuples(cluster: Cluster) -> None:
     mit, utah, poster = await chain(cluster)
     for path in ("a", "b"):
         await post(poster, mit.name(path), [(10, 1)], 100)

@@ -96,6 +96,6 @@ def test_a_join_as_of_looks_where_its_bound_is(bound: str, before: int, after: i
         ("WHERE lag(a.k) OVER (ORDER BY a.ts) > 1", "PREV"),
     ],
 )
-def test_what_is_refused_says_what_is_meant_instead(rest: str, reason: str) -> None:
+def test_refusals_name_the_intended_form(rest: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         join_of(rest)

@@ -39,7 +39,9 @@ def query(text: str) -> Query:
         (" n\n  FROM", " n, a AS c\n  FROM", "there is a new HAVING of wins"),
     ],
 )
-def test_what_is_no_modification_is_told_by_clauses(old: str, new: str, told: str) -> None:
+def test_differences_that_are_no_modification_are_named_by_clause(
+    old: str, new: str, told: str
+) -> None:
     assert MADE.count(old) == 1
     before, edited = query(MADE), query(MADE.replace(old, new))
     if not told:

@@ -302,7 +302,7 @@ TENS = "TUMBLE(TABLE s, 10 ROWS)"
         ),
     ],
 )
-def test_what_windows_of_rows_do_not_have_is_refused(text: str, at: str, reason: str) -> None:
+def test_clauses_that_row_windows_lack_are_refused(text: str, at: str, reason: str) -> None:
     refused(text, at, reason)
 
 

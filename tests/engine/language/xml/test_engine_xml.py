@@ -549,7 +549,7 @@ def test_any_text_in_a_query_is_written_or_refused(
         assert read_document(query_as_xml(query)).queries == (query,)
 
 
-def test_what_xml_would_change_is_kept() -> None:
+def test_texts_that_xml_would_change_are_kept() -> None:
     predicate = "s = '<&>\"\t\n\r é' or\n n > 1"
     (query,) = read_document(boxed("filter", ("expression.0", "x"))).queries
     box = msgspec.structs.replace(query.boxes[0], predicates=(predicate,))

@@ -78,7 +78,7 @@ def test_views_are_read_as_borealis_wrote_them(
         ),
     ],
 )
-def test_what_is_unknown_or_ambiguous_is_refused_with_its_line(text: str, reason: str) -> None:
+def test_unknown_or_ambiguous_parts_are_refused_with_their_line(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError, match=reason):
         read_document(text, BASE)
 

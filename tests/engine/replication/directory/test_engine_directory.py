@@ -112,7 +112,7 @@ async def test_the_catalog_is_asked_where_nothing_else_is_known(
     assert directory.number(STREAM) == 5
 
 
-async def test_who_takes_over_is_asked_at_its_own_word_though_the_catalog_is_slow(
+async def test_a_successor_is_asked_by_its_own_announcement_though_the_catalog_is_slow(
     autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
 ) -> None:
     catalog.say(PRIMARY, 5)  # the record does not name its secondary yet
@@ -157,7 +157,7 @@ async def test_it_does_not_wait_for_ever_nor_where_nobody_can_take_over(
     assert trio.current_time() == pytest.approx(began + HANDOVER_S)
 
 
-async def test_what_the_catalog_said_serves_while_it_is_slow_or_away(
+async def test_known_records_serve_while_the_catalog_is_slow_or_away(
     autojump_clock: trio.abc.Clock, directory: Directory, catalog: SlowCatalog
 ) -> None:
     assert await directory.entry(STREAM) == ENTRY
@@ -190,7 +190,7 @@ async def test_an_answer_that_comes_late_is_heeded_when_it_comes(
     assert catalog.asked <= 3  # one question at a time
 
 
-async def test_what_was_never_said_cannot_be_remembered(
+async def test_an_unpublished_record_cannot_be_remembered(
     directory: Directory, catalog: SlowCatalog
 ) -> None:
     catalog.fails = True
@@ -198,7 +198,7 @@ async def test_what_was_never_said_cannot_be_remembered(
         await directory.entry(STREAM)
 
 
-async def test_what_is_withdrawn_is_not_remembered(
+async def test_a_withdrawn_record_is_not_remembered(
     directory: Directory, catalog: SlowCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await directory.entry(STREAM)

@@ -256,7 +256,7 @@ async def test_a_reader_reads_on_when_another_leader_takes_over(
     await until(lambda: read(mirror) == posted + later)
 
 
-async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_takes_over(
+async def test_a_reader_of_a_helpless_leader_reads_on_when_another_takes_over(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader was cut off from its replicas and gave up before another one succeeded it."""
@@ -276,7 +276,7 @@ async def test_who_reads_at_a_home_that_could_do_nothing_reads_on_when_another_t
 
 
 @pytest.mark.cluster(lease_s=3600.0)
-async def test_what_the_last_home_kept_for_readers_is_kept_for_their_lease(
+async def test_tuples_kept_by_the_last_leader_are_kept_for_the_readers_lease(
     cluster: Cluster, places: list[Place]
 ) -> None:
     first = places[0]

@@ -328,7 +328,7 @@ async def test_a_replica_that_was_away_beyond_the_history_begins_anew(
     assert await client.post_revisions(stream, deletions([20])) == [0]
 
 
-async def test_what_can_not_be_revised_with_replicas(cluster: Cluster, places: list[Place]) -> None:
+async def test_revisions_refused_with_replicas(cluster: Cluster, places: list[Place]) -> None:
     client = await cluster.client(places[0])
     stream = await keyed_stream(client, places[0], k_safety=1)
     await client.post_event(stream, rows([(10, 1)]), end=True)

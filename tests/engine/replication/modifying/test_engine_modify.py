@@ -136,7 +136,9 @@ async def test_a_task_that_runs_elsewhere_is_taken_home_and_may_leave_again(
     sums.check(editions, source, range(2000))
 
 
-async def test_what_has_not_run_yet_is_modified_from_the_beginning_on(cluster: Cluster) -> None:
+async def test_a_query_that_has_not_run_yet_is_modified_from_the_beginning_on(
+    cluster: Cluster,
+) -> None:
     one = await cluster.settle("mit.edu")
     client = await cluster.client(one)
     source = await make_stream(client, one, "s")

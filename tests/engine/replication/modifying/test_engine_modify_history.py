@@ -269,7 +269,7 @@ def test_a_history_that_cannot_be_is_refused(boundaries: list[int]) -> None:
         check_history(sieve().entry.query, [Edition(upto, ()) for upto in boundaries])
 
 
-def test_what_takes_too_long_to_plan_is_refused_by_who_modifies_and_who_plans() -> None:
+def test_a_plan_that_takes_too_long_is_refused_by_modifier_and_planner() -> None:
     long = tuple("a > 0" + " " * 8_000 for _ in range(16))
     boxes = tuple(Filter(f"f{n}", "s0", (f"x{n}",), (each,)) for n, each in enumerate(long))
     stored = sieve()

@@ -166,7 +166,7 @@ async def test_without_its_secondary_it_is_refused_until_there_is_another(
 
 
 @pytest.mark.cluster(timing=dataclasses.replace(QUICK, sure_s=1.0, parted_s=2.0, ask_s=1e9))
-async def test_who_may_still_take_itself_for_the_secondary_is_waited_for(
+async def test_a_takeover_waits_for_a_peer_that_may_still_believe_to_be_the_secondary(
     cluster: Cluster, made: Made
 ) -> None:
     """The primary took it for dead and found another secondary, but it does not know. It serves no

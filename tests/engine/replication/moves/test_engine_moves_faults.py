@@ -281,7 +281,7 @@ async def test_a_task_goes_only_where_its_inputs_may_be_read(cluster: Cluster) -
     assert other.up.engine.assignments.all() == []
 
 
-async def test_who_only_prepares_gives_nothing_back(cluster: Cluster) -> None:
+async def test_a_worker_that_only_prepares_gives_nothing_back(cluster: Cluster) -> None:
     one, two, three = await cluster.siblings(3)
     client = await cluster.client(one)
     await running(client, one)

@@ -141,7 +141,7 @@ async def test_the_only_producer_is_not_asked() -> None:
     assert not peers.asked
 
 
-async def test_what_is_made_from_another_version_is_another_one() -> None:
+async def test_a_version_made_from_another_version_is_another_one() -> None:
     cluster = Cluster(["medusa://a.org/s"], (PRIMARY, SECONDARY))
     peers = Peers({PRIMARY: State.STABLE, SECONDARY: State.STABLE})
     async with trio.open_nursery() as nursery:

@@ -126,9 +126,7 @@ async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("retained", [False, True])
-async def test_what_is_behind_the_history_counts_for_nothing(
-    tmp_path: Path, *, retained: bool
-) -> None:
+async def test_tuples_behind_the_history_do_not_count(tmp_path: Path, *, retained: bool) -> None:
     """If the leader still found such a tuple, its replacement would move a deleted row behind the
     history."""
     async with home_in(tmp_path) as leader:

@@ -256,7 +256,7 @@ def test_dense_revisions(done: list[Act], first: Schedule, second: Schedule) -> 
 
 @settings(max_examples=examples(15, soak=60))
 @given(dense_acts(), schedules, schedules, st.integers(5, 40))
-def test_what_is_behind_the_history_is_out_of_reach(
+def test_tuples_behind_the_history_are_out_of_reach(
     done: list[Act], first: Schedule, second: Schedule, history_us: int
 ) -> None:
     check(DENSE, done, first, second, Reach(history_us))

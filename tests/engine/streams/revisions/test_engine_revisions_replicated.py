@@ -63,7 +63,7 @@ def test_late_tuples_are_inserted_once(seed: int, lateness_us: int) -> None:
     trio.run(lived_through, drawn_acts(rng), drawn_steps(rng), HISTORY_US, lateness_us)
 
 
-async def test_what_was_never_settled_is_nowhere(tmp_path: Path) -> None:
+async def test_unsettled_entries_are_nowhere(tmp_path: Path) -> None:
     done = [act(10, 20, promise=25), gone(10), act(40, promise=45)]
     cluster = Cluster(tmp_path, [], HISTORY_US)
     cluster.acts |= {"p": done, "q": [gone(20)]}
