@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Final, cast
 
 from sqlglot import exp
@@ -12,7 +13,7 @@ from medusa.engine.expressions.intervals import interval_us
 from medusa.engine.expressions.names import check_call
 from medusa.engine.expressions.nodes import BINARY, CHAINS, chain, check_kind
 from medusa.engine.expressions.operations import Operations, Typed, constant
-from medusa.engine.expressions.parsing import tree_of
+from medusa.engine.expressions.parsing import SHORT_TEXT, tree_of
 from medusa.engine.expressions.texts import ExpressionError, ExpressionText, Text
 from medusa.engine.expressions.type_grammar import type_of
 from medusa.engine.expressions.typed import (
@@ -32,6 +33,10 @@ from medusa.engine.scalars.type_rules import INTEGER_RANGE
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or` or `||` is one
 level."""
+
+FEW_FIELDS: Final = 64
+"""Fields of the tuples of an expression whose types are remembered. 512 such expressions take 10 MB
+at most."""
 
 _LIST: Final = (
     "IN takes a list of values in parentheses: for the rows of another stream say "
@@ -55,10 +60,24 @@ def parse_expression(
         InvalidInputError: it has a syntax error, or does not type-check; the message names the
             part, the reason and the position in `text`.
     """
-    source = ExpressionText(text, functions or ())
+    if nodes or functions or len(text) > SHORT_TEXT or len(fields) > FEW_FIELDS:
+        return _typed(text, fields, nodes or {}, functions or {})
+    return _typed_short_text(text, tuple(fields.items()))
+
+
+@lru_cache(maxsize=512)
+def _typed_short_text(text: str, fields: tuple[tuple[str, FieldType], ...]) -> Expression:
+    """A query is typed several times: when it is created, planned, printed and compared."""
+    return _typed(text, dict(fields), {}, {})
+
+
+def _typed(
+    text: str, fields: Mapping[str, FieldType], nodes: Mapping[str, int], functions: Declared
+) -> Expression:
+    source = ExpressionText(text, functions)
     tree = tree_of(text)
     watched = watch(tree)
-    typed = _Typer(source, fields, nodes or {}, functions or {}).of(tree, 0)
+    typed = _Typer(source, fields, nodes, functions).of(tree, 0)
     for part in unread(watched):
         raise source.no_part(part.node)
     if typed is None:
