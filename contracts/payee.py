@@ -179,7 +179,7 @@ class Payee:
         if self._desk.resold(standing) is not None:
             return self._step(standing.deal.account, now)
         if line.counting is not None and line.counting[1] == standing.deal.key:
-            line.free()  # the count is for more, or for less, than is to be billed now
+            line.free()  # the count does not match the tuples that are to be billed now
         if standing.tail is not None:
             return self._step(standing.deal.account, now)
         number = self._desk.numbers()

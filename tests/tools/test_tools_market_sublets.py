@@ -192,8 +192,8 @@ async def test_the_last_one_counts_wrongly(chain: Chain, monkeypatch: pytest.Mon
     assert "tuples are claimed by" in notes(chain.brown)
 
 
-async def test_to_hear_the_same_again_makes_no_deals(chain: Chain) -> None:
-    """A partner may not fill the ledger by it, either."""
+async def test_repeated_messages_make_no_deals(chain: Chain) -> None:
+    """Nor can a partner fill the ledger with repeated messages."""
     await chain.grow()
     ledger = settler(chain.utah).ledger
     ended = [s for s in ledger.deals() if s.end is not None]

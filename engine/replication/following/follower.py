@@ -335,7 +335,7 @@ class Follower:
         self._state.refusal = str(error)
 
     def _note(self, error: MedusaError, again: Backoff) -> None:
-        if again.is_longest:  # a short absence is no news
+        if again.is_longest:  # a short absence is not reported
             self._reach.events.note("warning", f"waits for {self._state.name}: {error}")
 
 
