@@ -9,7 +9,7 @@ from epoch_matches import matches
 from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference_networks import SOURCES, cuts, rows
+from reference_networks import SOURCES, cuts, generators, rows
 
 from examples import examples
 from medusa.engine.evaluation.job import Job
@@ -170,7 +170,7 @@ def test_any_cut_gives_the_matches_that_trying_every_way_gives(
 
 
 def _drawn(draw: st.DrawFn, schema: Schema) -> Any:
-    return matches(draw, "m", "t", schema, arrival=True)
+    return matches(draw(generators), "m", "t", schema, arrival=True)
 
 
 # -- texts -----------------------------------------------------------------------------------------

@@ -8,10 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, get_args
 
-import pytest
-
 from medusa.engine.objects.query import Box
 from medusa.engine.operators.registry import KINDS, WORDS, AnyStep, operator_of
+from medusa.testnet.simulation.networks import DRAWN
 
 ROOT: Final = Path(__file__).parents[3]
 FOLDERS: Final = ("overlay", "dht", "engine", "contracts", "tools", "testnet")
@@ -129,15 +128,9 @@ def test_only_the_parts_of_spark_import_pyspark() -> None:
     assert not [path for path in found if path not in late and not allowed.fullmatch(path)]
 
 
-@pytest.mark.parametrize(
-    "files",
-    [
-        ("tests/engine/spark/epoch_networks.py", "tests/engine/spark/test_engine_spark_tables.py"),
-        ("tests/engine/reference/reference_networks.py",),
-        ("testnet/simulation/networks.py",),
-    ],
-)
-def test_networks_that_are_drawn_have_every_kind(files: tuple[str, ...]) -> None:
-    """Each way to compute a box is compared with another one on networks that have it."""
-    named = {name for file in files for name in names_in(ast.parse((ROOT / file).read_text()))}
-    assert {kind.__name__ for kind in get_args(Box)} <= named
+def test_every_kind_of_box_is_drawn() -> None:
+    """The simulator and the property tests draw each kind, and Spark is compared with DuckDB."""
+    assert set(DRAWN) == set(get_args(Box))
+    compared = ("epoch_networks.py", "test_engine_spark_tables.py")
+    trees = [ast.parse((ROOT / "tests/engine/spark" / file).read_text()) for file in compared]
+    assert {kind.__name__ for kind in get_args(Box)} <= set().union(*map(names_in, trees))

@@ -163,6 +163,10 @@ def percentile_sql(f: str, fraction: str) -> str:
     return f"CASE WHEN {low} = {high} THEN {low} ELSE {low} + ({high} - {low}) * ({share}) END"
 
 
+def text_sql(text: object) -> str:
+    return "'" + str(text).replace("'", "''") + "'"
+
+
 def later_sql(each: AggregateCall, field: Field, width: int | None) -> str:
     """Write variances, percentiles, texts and truth values in DuckDB's SQL."""
     f, with_ = field.name, each.parameter
@@ -183,7 +187,7 @@ def later_sql(each: AggregateCall, field: Field, width: int | None) -> str:
         "percentile_disc": discrete,
         "approx_percentile": f"middle({discrete}::DOUBLE)::DOUBLE",
         "top_k": f"top_{kind}({values}, {with_})",
-        "string_agg": f"string_agg({f}, '{with_}' ORDER BY {f} {order})",
+        "string_agg": f"string_agg({f}, {text_sql(with_)} ORDER BY {f} {order})",
         "array_agg": f"array_{'down_' if each.descending else ''}{kind}({values})",
         "histogram": f"histogram_{wide}({values}, {with_})",
     }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import strategies as st
 from reference_matches import Condition, Part, Reference, Row, Taken, measure, ordered
 
 from medusa.engine.objects.query import Contiguity, Match, Measure, PatternStep
@@ -90,16 +90,16 @@ def _least(one: Any, other: Any) -> bool:
 
 
 def matches(
-    draw: st.DrawFn, name: str, out: str, schema: Schema, *, arrival: bool
+    rng: Random, name: str, out: str, schema: Schema, *, arrival: bool
 ) -> tuple[Match, Computed]:
     """Draw a pattern over a stream, with its expected matches. arrival: the stream's tuples have
     `seq`."""
-    skips = draw(st.booleans())
-    steps, parts = _pattern(draw, schema, skips=skips)
+    skips = rng.choice((False, True))
+    steps, parts = _pattern(rng, schema, skips=skips)
     free = [each.name for each in schema.fields if not each.name.startswith("p")]
-    partition = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
-    within = draw(st.sampled_from([1, 7, 20]))
-    measures, results = _measures(draw, schema, [each for each in steps if not each.negated])
+    partition = rng.sample(free, rng.randint(0, min(2, len(free))))
+    within = rng.choice([1, 7, 20])
+    measures, results = _measures(rng, schema, [each for each in steps if not each.negated])
     contiguity = Contiguity.SKIP_TILL_NEXT_MATCH if skips else Contiguity.STRICT
     box = Match(
         name, schema.name, out, tuple(partition), steps, within, tuple(measures), contiguity
@@ -115,40 +115,40 @@ def matches(
 
 
 def _pattern(
-    draw: st.DrawFn, schema: Schema, *, skips: bool
+    rng: Random, schema: Schema, *, skips: bool
 ) -> tuple[tuple[PatternStep, ...], list[Part]]:
     steps: list[PatternStep] = []
     parts: list[Part] = []
-    for name in "ABCD"[: draw(st.integers(1, 4))]:
-        least, most = (1, 1) if name == "A" else draw(st.sampled_from(QUANTIFIERS))
-        reluctant = name != "A" and draw(st.booleans())
-        field = draw(st.sampled_from(schema.fields))
+    for name in "ABCD"[: rng.randint(1, 4)]:
+        least, most = (1, 1) if name == "A" else rng.choice(QUANTIFIERS)
+        reluctant = name != "A" and rng.choice((False, True))
+        field = rng.choice(schema.fields)
         # two ways that reach one state have different last tuples, if tuples lie between them
         pairs = conditions(field, alone=name == "A" or skips)
         pairs += [] if name == "A" else against_first(field)
-        text, condition = draw(st.sampled_from(pairs))
+        text, condition = rng.choice(pairs)
         steps.append(PatternStep(name, text, least, most, reluctant))
         parts.append(Part(least, most, reluctant, condition))
-        if skips and least and draw(st.integers(0, 2)) == 0:
-            text, condition = draw(st.sampled_from(conditions(field, alone=True)))
+        if skips and least and rng.randint(0, 2) == 0:
+            text, condition = rng.choice(conditions(field, alone=True))
             steps.append(PatternStep(f"not{name}", text, negated=True))
             parts[-1] = Part(least, most, reluctant, parts[-1].condition, condition)
     return tuple(steps), parts
 
 
 def _measures(
-    draw: st.DrawFn, schema: Schema, steps: Sequence[PatternStep]
+    rng: Random, schema: Schema, steps: Sequence[PatternStep]
 ) -> tuple[list[Measure], Callable[[Taken], Mapping[str, Any]]]:
     found = [Measure("firstval", "A", STIME, "p0"), Measure("count", "", "", "p1")]
-    for number in range(2, 2 + draw(st.integers(0, 3))):
-        field = draw(st.sampled_from(schema.fields))
+    for number in range(2, 2 + rng.randint(0, 3)):
+        field = rng.choice(schema.fields)
         allowed = ["firstval", "lastval", "count"]
         if field.type is not F.BOOL:
             allowed += ["min", "max"]
         if field.type in NUMBERS:
             allowed += ["sum", "avg"]
-        variable = draw(st.sampled_from(["", *(each.variable for each in steps)]))
-        function = draw(st.sampled_from(allowed))
+        variable = rng.choice(["", *(each.variable for each in steps)])
+        function = rng.choice(allowed)
         found.append(Measure(function, variable, field.name, f"p{number}"))
     places = {each.variable: place for place, each in enumerate(steps)}
 

@@ -4,17 +4,17 @@ in pairs, in Medusa's language and in DuckDB's SQL, so that neither is derived f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
+from random import Random
 
 import pyarrow as pa
 from epoch_matches import Computed, matches
 from hypothesis import strategies as st
 from reference_aggregates import later_sql
-from reference_networks import orders
+from reference_networks import generators
 
-from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.objects.query import (
     Aggregate,
     AggregateCall,
@@ -33,6 +33,14 @@ from medusa.engine.objects.query import (
 from medusa.engine.objects.schema import END, Field, FieldType, Schema
 from medusa.engine.operators.join.sides import AS_OF, ONE_SIDED
 from medusa.engine.operators.typing import type_box
+from medusa.testnet.simulation.networks import (
+    CONSTANTS,
+    FLOATS,
+    INTEGERS,
+    Networks,
+    Words,
+    functions_of,
+)
 
 F = FieldType
 SOURCE_FIELDS = (
@@ -46,8 +54,6 @@ SOURCE_FIELDS = (
     Field("moment", F.TIMESTAMP, nullable=True),
 )
 SOURCES = {name: Schema(name, SOURCE_FIELDS) for name in ("s0", "s1")}
-INTEGERS = (F.BYTE, F.INT, F.LONG)
-FLOATS = (F.SINGLE, F.DOUBLE)
 SQL_TYPES = {F.BYTE: "TINYINT", F.INT: "INTEGER", F.LONG: "BIGINT", F.DOUBLE: "DOUBLE"}
 
 
@@ -149,6 +155,15 @@ def projections(field: Field) -> list[tuple[str, str]]:
     ]
 
 
+def _texts(pairs: Callable[[Field], list[tuple[str, str]]]) -> Callable[[Field], list[str]]:
+    return lambda field: [text for text, _ in pairs(field)]
+
+
+PAIRED = Words(
+    _texts(predicates), _texts(projections), CONSTANTS, equal=lambda type_: type_ not in FLOATS
+)
+
+
 def function_sql(each: AggregateCall, field: Field | None, order: str, width: int | None) -> str:
     """Write an aggregate function in DuckDB's SQL. width: of the panes in which floats are
     added."""
@@ -206,25 +221,15 @@ def names_sql(schema: Schema) -> str:
     return ", ".join(["stime", *(each.name for each in schema.fields)])
 
 
-PARAMETERS: dict[str, list[int | float | str | None]] = {
-    "percentile": [0, 0.25, 0.95, 0.333333, 1],
-    "percentile_disc": [0, 0.25, 0.95, 0.333333, 1],
-    "approx_percentile": [0.0, 0.5, 0.99, 1.0],
-    "top_k": [1, 2, 1000],
-    "string_agg": ["", ", "],
-    "histogram": [1, 3, 2**31],
-}
+class Epochs(Networks):
+    """Draws boxes, each with its SQL.
 
+    Attributes:
+        sql: what makes each stream. panes: the widths of panes, by box.
+    """
 
-def functions_of(field: Field) -> list[str]:
-    return [name for name, row in AGGREGATES.items() if field.type in row.takes]
-
-
-class Builder:
-    """Draws boxes, each with its SQL."""
-
-    def __init__(self, draw: st.DrawFn) -> None:
-        self._draw = draw
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng, PAIRED)
         self.schemas: dict[str, Schema] = dict(SOURCES)
         self.boxes: list[Box] = []
         self.sql: dict[str, str | Computed] = {}
@@ -232,204 +237,124 @@ class Builder:
 
     def add(self) -> None:
         number = len(self.boxes)
-        source = self._draw(st.sampled_from(sorted(self.schemas)))
-        kinds = [self.filter, self.map, self.union, self.aggregate, self.aggregate]
-        kinds += [self.rank, self.sessions, self.cumulate]
+        kinds = [Filter, Map, Union, Aggregate, Aggregate, Rank, Sessions, Cumulate]
         if sum(isinstance(box, Join | Match) for box in self.boxes) < MOST_JOINS:
-            kinds += [self.join, self.join, self.match]
-        box, statements = self._draw(st.sampled_from(kinds))(f"box{number}", f"t{number}", source)
+            kinds += [Join, Join, Match]
+        kind = self.rng.choice(kinds)
+        self.keep(self.box(kind, f"box{number}", f"t{number}", self.schemas))
+
+    def keep(self, box: Box) -> None:
+        """Add a box with its SQL."""
+        read = {name: self.schemas[name] for name in box.inputs}
         self.boxes.append(box)
-        self.schemas.update(
-            type_box(box, {name: self.schemas[name] for name in box.inputs}).schemas
-        )
-        self.sql.update(statements)
+        self.schemas.update(type_box(box, read).schemas)
+        if not isinstance(box, Match):
+            self.sql.update(statements(box, read, dict(self.panes).get(box.name)))
 
-    def filter(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        schema = self.schemas[source]
-        fields = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=3))
-        chosen = [self._draw(st.sampled_from(predicates(field))) for field in fields]
-        false = self._draw(st.booleans())
-        outputs = tuple(f"{out}_{port}" for port in range(len(chosen) + false))
-        statements = {}
-        for port, stream in enumerate(outputs):
-            conditions = [f"({sql}) IS NOT TRUE" for _, sql in chosen[:port]]
-            conditions += [f"({sql}) IS TRUE" for _, sql in chosen[port : port + 1]]
-            statements[stream] = (
-                f"SELECT {names_sql(schema)} FROM {source} WHERE {' AND '.join(conditions)}"
-            )
-        return Filter(name, source, outputs, tuple(text for text, _ in chosen), false), statements
+    def box(self, kind: type[Box], name: str, out: str, streams: Mapping[str, Schema]) -> Box:
+        """Draw a box; a pattern with its matches in plain Python."""
+        if kind is Match:
+            source, schema = self.source(streams)
+            match, self.sql[out] = matches(self.rng, name, out, schema, arrival=source in SOURCES)
+            return match
+        box = super().box(kind, name, out, streams)
+        if isinstance(box, Aggregate) and self.coin():
+            common = gcd(box.size_us, box.advance_us)
+            widths = [n for n in range(1, common + 1) if common % n == 0]
+            self.panes.append((name, self.rng.choice(widths)))
+        return box
 
-    def map(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        schema = self.schemas[source]
-        state = self._draw(st.lists(st.sampled_from(schema.fields), min_size=1, max_size=5))
-        pairs = [self._draw(st.sampled_from(projections(field))) for field in state]
-        texts = tuple((f"m{n}", text) for n, (text, _) in enumerate(pairs))
-        columns = ", ".join(f"{sql} AS m{n}" for n, (_, sql) in enumerate(pairs))
-        return Map(name, source, out, texts), {out: f"SELECT stime, {columns} FROM {source}"}
 
-    def union(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        shape = [(each.name, each.type) for each in self.schemas[source].fields]
-        alike = [
-            stream
-            for stream, schema in self.schemas.items()
-            if [(each.name, each.type) for each in schema.fields] == shape
-        ]
-        chosen = self._draw(st.lists(st.sampled_from(alike), min_size=1, max_size=3, unique=True))
-        names = names_sql(self.schemas[source])
-        parts = " UNION ALL ".join(f"SELECT {names} FROM {stream}" for stream in chosen)
-        return Union(name, tuple(chosen), out), {out: parts}
+# -- the same in DuckDB's SQL ----------------------------------------------------------------------
 
-    def rank(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        draw, schema = self._draw, self.schemas[source]
-        size = draw(st.sampled_from([1, 1, 7, 30]))
-        fields = st.lists(st.sampled_from(schema.fields), max_size=2, unique=True)
-        partition = tuple(field.name for field in draw(fields))
-        order = orders(draw, draw(fields))
-        place = draw(st.sampled_from(["", f"place_{name}"]))
-        box = Rank(name, source, out, size, partition, order, draw(st.integers(1, 3)), place)
-        window = f"stime - ((stime % {size}) + {size}) % {size} + {size - 1}"
-        terms = [
-            f"{by.field} {'DESC' if by.descending else 'ASC'} "
-            f"NULLS {'FIRST' if by.nulls_first else 'LAST'}"
-            for by in order
-        ]
-        terms.append(order_sql(schema, source=source in SOURCES))
-        number = (
-            f"row_number() OVER (PARTITION BY {', '.join((window, *partition))} "
-            f"ORDER BY {', '.join(terms)})"
-        )
-        columns = [f"{window} AS stime", *(field.name for field in schema.fields)]
-        if place:
-            columns.append(f"{number} AS {place}")
-        select = f"SELECT {', '.join(columns)} FROM {source} QUALIFY {number} <= {box.most}"
-        return box, {out: select}
 
-    def join(
-        self, name: str, out: str, source: str, kinds: Sequence[JoinKind] = tuple(JoinKind)
-    ) -> tuple[Box, dict[str, str]]:
-        draw = self._draw
-        other = draw(st.sampled_from(sorted(self.schemas)))
-        kind = draw(st.sampled_from(kinds))
-        before = draw(st.sampled_from([0, 1, 5, -2]))
-        after = draw(st.sampled_from([0, 3, max(0, -before)]))
-        # before, at, or after each left tuple: an as-of join never looks both ways
-        if kind in AS_OF:
-            before, after = draw(
-                st.sampled_from([(5, 0), (5, -1), (0, 0), (0, 5), (-1, 5), (-2, 3)])
-            )
-        after = max(after, -before)
-        left, right = self.schemas[source], self.schemas[other]
-        texts, conditions = ["true"], ["true"]
-        same = [
-            (one.name, two.name)
-            for one in left.fields
-            for two in right.fields
-            if one.type == two.type and one.type not in (F.SINGLE, F.DOUBLE)
-        ]
-        for one, two in draw(st.lists(st.sampled_from(same), max_size=2)) if same else []:
-            texts.append(f"left.{one} = right.{two}")
-            conditions.append(f"l.{one} = r.{two}")
-        numbers = [
-            (one.name, two.name)
-            for one in left.fields
-            for two in right.fields
-            if one.type in INTEGERS and two.type in INTEGERS
-        ]
-        if numbers and kind not in AS_OF and draw(st.booleans()):
-            one, two = draw(st.sampled_from(numbers))
-            texts.append(f"(left.{one} < right.{two} or right.{two} is null)")
-            conditions.append(f"(l.{one} < r.{two} OR r.{two} IS NULL)")
-        if kind in AS_OF:
-            if len(texts) == 1 and not same:
-                kind = JoinKind.LEFT
-            elif len(texts) == 1:
-                one, two = draw(st.sampled_from(same))
-                texts, conditions = [f"left.{one} = right.{two}"], [f"l.{one} = r.{two}"]
-            else:
-                texts = texts[1:]
-        sides = [("left", "l", left)]
-        sides += [] if kind in ONE_SIDED else [("right", "r", right)]
-        fields, columns = [], []
-        for number in range(draw(st.integers(1, 4))):
-            side, short, schema = draw(st.sampled_from(sides))
-            field = draw(st.sampled_from(schema.fields))
-            fields.append((f"j{number}", f"{side}.{field.name}"))
-            columns.append(f"{short}.{field.name} AS j{number}")
-        box = Join(
-            name, source, other, out, kind, before, after, " and ".join(texts), tuple(fields)
-        )
-        word = "DESC NULLS FIRST" if after <= 0 else "ASC NULLS LAST"
-        ties = ["seq"] if other in SOURCES else [each.name for each in right.fields]
-        order = ", ".join(f"r.{each} {word}" for each in ties)
-        return box, {out: join_sql(box, " AND ".join(conditions), ", ".join(columns), order)}
+def statements(box: Box, read: Mapping[str, Schema], width: int | None) -> dict[str, str]:
+    """Write a box in DuckDB's SQL: a statement for each output. width: of its panes."""
+    schema = read[box.inputs[0]]
+    match box:
+        case Filter():
+            return filters_sql(box, schema)
+        case Map():
+            pairs = dict(pair for field in schema.fields for pair in projections(field))
+            columns = ", ".join(f"{pairs[text]} AS {name}" for name, text in box.expressions)
+            return {box.output: f"SELECT stime, {columns} FROM {box.input}"}
+        case Union():
+            parts = [f"SELECT {names_sql(schema)} FROM {stream}" for stream in box.inputs]
+            return {box.output: " UNION ALL ".join(parts)}
+        case Rank():
+            return {box.output: rank_sql(box, schema)}
+        case Join():
+            return {box.output: join_sql(box, read[box.right])}
+        case Aggregate():
+            columns = [f"w + {box.size_us} - 1 AS stime", "make_timestamptz(w) AS window_start"]
+            columns += folded_sql(box, schema, width)
+            keys = ["w", *box.group_by]
+            return {box.output: windows_sql(box.input, box.size_us, box.advance_us, columns, keys)}
+        case Sessions():
+            return {box.output: sessions_sql(box, folded_sql(box, schema, None))}
+        case Cumulate():
+            return {box.output: cumulate_sql(box, folded_sql(box, schema, None))}
+        case _:
+            raise AssertionError(f"{box.name}: no SQL of that kind is drawn here")
 
-    def match(self, name: str, out: str, source: str) -> tuple[Box, dict[str, Computed]]:
-        schema = self.schemas[source]
-        box, made = matches(self._draw, name, out, schema, arrival=source in SOURCES)
-        return box, {out: made}
 
-    def aggregate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        draw = self._draw
-        size = draw(st.sampled_from([1, 7, 10, 30]))
-        advance = draw(st.sampled_from([size, max(1, size // 2), max(1, size // 3), size + 5]))
-        common = gcd(size, advance)
-        width = draw(st.sampled_from([None, *(n for n in range(1, common + 1) if common % n == 0)]))
-        if width is not None:
-            self.panes.append((name, width))
-        columns = [f"w + {size} - 1 AS stime", "make_timestamptz(w) AS window_start"]
-        groups, functions, more = self._functions(source, width)
-        columns += more
-        names = tuple(field.name for field in groups)
-        box = Aggregate(name, source, out, size, advance, names, functions)
-        return box, {out: windows_sql(source, size, advance, columns, ["w", *names])}
+def folded_sql(
+    box: Aggregate | Sessions | Cumulate, schema: Schema, width: int | None
+) -> list[str]:
+    """Write the columns of groups and functions. width: of panes."""
+    order = order_sql(schema, source=box.input in SOURCES)
+    types = {field.name: field for field in schema.fields}
+    return [
+        *box.group_by,
+        *(
+            f"{function_sql(each, types.get(each.argument or ''), order, width)} AS {each.output}"
+            for each in box.functions
+        ),
+    ]
 
-    def sessions(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        gap = self._draw(st.sampled_from([1, 2, 5]))
-        longest = self._draw(st.sampled_from([5, 10, 20, 1000]))
-        groups, functions, columns = self._functions(source, None)
-        names = tuple(field.name for field in groups)
-        box = Sessions(name, source, out, gap, longest, names, functions)
-        return box, {out: sessions_sql(box, columns)}
 
-    def cumulate(self, name: str, out: str, source: str) -> tuple[Box, dict[str, str]]:
-        step = self._draw(st.sampled_from([1, 4, 10]))
-        size = step * self._draw(st.integers(1, 4))
-        groups, functions, columns = self._functions(source, None)
-        names = tuple(field.name for field in groups)
-        box = Cumulate(name, source, out, step, size, names, functions)
-        start = f"stime - ((stime % {size}) + {size}) % {size}"
-        windows = (
-            f"SELECT * FROM (SELECT *, {start} AS w, {start} + (i + 1) * {step} AS e "
-            f"FROM {source}, range({size // step}) r(i)) WHERE stime < e"
-        )
-        made = ["e - 1 AS stime", "make_timestamptz(w) AS window_start"]
-        made += ["make_timestamptz(e) AS window_end", *columns]
-        keys = ", ".join(["w", "e", *names])
-        return box, {out: f"SELECT {', '.join(made)} FROM ({windows}) GROUP BY {keys}"}
+def filters_sql(box: Filter, schema: Schema) -> dict[str, str]:
+    pairs = dict(pair for field in schema.fields for pair in predicates(field))
+    chosen = [pairs[text] for text in box.predicates]
+    found = {}
+    for port, stream in enumerate(box.outputs):
+        conditions = [f"({sql}) IS NOT TRUE" for sql in chosen[:port]]
+        conditions += [f"({sql}) IS TRUE" for sql in chosen[port : port + 1]]
+        where = " AND ".join(conditions)
+        found[stream] = f"SELECT {names_sql(schema)} FROM {box.input} WHERE {where}"
+    return found
 
-    def _functions(
-        self, source: str, width: int | None
-    ) -> tuple[list[Field], tuple[AggregateCall, ...], list[str]]:
-        """Draw groups, functions, and the columns of both. width: of panes."""
-        draw, schema = self._draw, self.schemas[source]
-        free = [
-            each for each in schema.fields if not each.name.startswith(("agg_", "window_", "place"))
-        ]
-        groups = draw(st.lists(st.sampled_from(free), max_size=2, unique=True)) if free else []
-        order = order_sql(schema, source=source in SOURCES)
-        functions, columns = [], [field.name for field in groups]
-        for number in range(draw(st.integers(1, 4))):
-            field = draw(st.sampled_from(schema.fields))
-            function = draw(st.sampled_from(functions_of(field)))
-            bare = function == "count" and draw(st.booleans())
-            with_ = draw(st.sampled_from(PARAMETERS.get(function, [None])))
-            argument = None if bare else field.name
-            down = AGGREGATES[function].ordered and draw(st.booleans())
-            made = AggregateCall(function, argument, f"agg_{number}", with_, down)
-            functions.append(made)
-            value = function_sql(made, None if bare else field, order, width)
-            columns.append(f"{value} AS agg_{number}")
-        return groups, tuple(functions), columns
+
+def rank_sql(box: Rank, schema: Schema) -> str:
+    size = box.size_us
+    window = f"stime - ((stime % {size}) + {size}) % {size} + {size - 1}"
+    terms = [
+        f"{by.field} {'DESC' if by.descending else 'ASC'} "
+        f"NULLS {'FIRST' if by.nulls_first else 'LAST'}"
+        for by in box.order_by
+    ]
+    terms.append(order_sql(schema, source=box.input in SOURCES))
+    number = (
+        f"row_number() OVER (PARTITION BY {', '.join((window, *box.partition_by))} "
+        f"ORDER BY {', '.join(terms)})"
+    )
+    columns = [f"{window} AS stime", *(field.name for field in schema.fields)]
+    if box.place:
+        columns.append(f"{number} AS {box.place}")
+    return f"SELECT {', '.join(columns)} FROM {box.input} QUALIFY {number} <= {box.most}"
+
+
+def cumulate_sql(box: Cumulate, columns: Sequence[str]) -> str:
+    step, size = box.step_us, box.size_us
+    start = f"stime - ((stime % {size}) + {size}) % {size}"
+    windows = (
+        f"SELECT * FROM (SELECT *, {start} AS w, {start} + (i + 1) * {step} AS e "
+        f"FROM {box.input}, range({size // step}) r(i)) WHERE stime < e"
+    )
+    made = ["e - 1 AS stime", "make_timestamptz(w) AS window_start"]
+    made += ["make_timestamptz(e) AS window_end", *columns]
+    keys = ", ".join(["w", "e", *box.group_by])
+    return f"SELECT {', '.join(made)} FROM ({windows}) GROUP BY {keys}"
 
 
 def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
@@ -472,28 +397,37 @@ def sessions_sql(box: Sessions, columns: Sequence[str]) -> str:
     return f"SELECT {', '.join(made)} FROM ({spans}) GROUP BY {session}, z_part"
 
 
-def join_sql(box: Join, condition: str, columns: str, ties: str) -> str:
-    """Write the join in DuckDB's SQL. ties: the order of right tuples of one stime; an as-of join
-    takes the first."""
+def join_sql(box: Join, right: Schema) -> str:
+    """Write the join in DuckDB's SQL. right: the schema of its right input."""
+    condition = in_duckdb(box.predicate)
+    columns = ", ".join(f"{in_duckdb(text)} AS {name}" for name, text in box.expressions)
     bound = f"r.stime BETWEEN l.stime - {box.before_us} AND l.stime + {box.after_us}"
     on = f"ON {condition} AND {bound}"
-    left = f"l.stime + {max(box.after_us, 0)}"
-    right = f"r.stime + {max(box.before_us, 0)}"
+    left_at = f"l.stime + {max(box.after_us, 0)}"
+    right_at = f"r.stime + {max(box.before_us, 0)}"
     stime = (
-        f"CASE WHEN r.stime IS NULL THEN {left} WHEN l.stime IS NULL THEN {right} "
+        f"CASE WHEN r.stime IS NULL THEN {left_at} WHEN l.stime IS NULL THEN {right_at} "
         "ELSE greatest(l.stime, r.stime) END AS stime"
     )
-    numbered = f"(SELECT *, row_number() OVER () AS number FROM {box.left}) l"
     if box.kind in ONE_SIDED:
         joined = f"{box.left} l {box.kind} JOIN {box.right} r {on}"
-        return f"SELECT {left} AS stime, {columns} FROM {joined}"
-    if box.kind in AS_OF:
-        word = "LEFT" if box.kind is JoinKind.LEFT_ASOF else "INNER"
-        return (
-            f"SELECT {stime}, {columns} FROM {numbered} {word} JOIN {box.right} r {on} QUALIFY "
-            f"row_number() OVER (PARTITION BY l.number ORDER BY abs(r.stime - l.stime), {ties}) = 1"
-        )
-    return f"SELECT {stime}, {columns} FROM {box.left} l {box.kind} JOIN {box.right} r {on}"
+        return f"SELECT {left_at} AS stime, {columns} FROM {joined}"
+    if box.kind not in AS_OF:
+        return f"SELECT {stime}, {columns} FROM {box.left} l {box.kind} JOIN {box.right} r {on}"
+    # of right tuples of one stime, the last before, or the first after
+    word = "DESC NULLS FIRST" if box.after_us <= 0 else "ASC NULLS LAST"
+    ties = ["seq"] if box.right in SOURCES else [each.name for each in right.fields]
+    order = ", ".join(f"r.{each} {word}" for each in ties)
+    numbered = f"(SELECT *, row_number() OVER () AS number FROM {box.left}) l"
+    kind = "LEFT" if box.kind is JoinKind.LEFT_ASOF else "INNER"
+    return (
+        f"SELECT {stime}, {columns} FROM {numbered} {kind} JOIN {box.right} r {on} QUALIFY "
+        f"row_number() OVER (PARTITION BY l.number ORDER BY abs(r.stime - l.stime), {order}) = 1"
+    )
+
+
+def in_duckdb(text: str) -> str:
+    return text.replace("left.", "l.").replace("right.", "r.")
 
 
 MOST_JOINS = 2
@@ -503,21 +437,19 @@ MOST_JOINS = 2
 @st.composite
 def networks(draw: st.DrawFn, most: int = 4) -> Network:
     """Draw a query over `SOURCES`, of up to `most` boxes."""
-    builder = Builder(draw)
-    for _ in range(draw(st.integers(1, most))):
-        builder.add()
-    boxes = tuple(draw(st.permutations(builder.boxes)))
-    query = Query("q", boxes, panes=tuple(builder.panes))
-    return Network(query, builder.schemas, builder.sql)
+    drawn = Epochs(draw(generators))
+    for _ in range(drawn.rng.randint(1, most)):
+        drawn.add()
+    boxes = tuple(drawn.some(drawn.boxes, len(drawn.boxes)))
+    return Network(Query("q", boxes, panes=tuple(drawn.panes)), drawn.schemas, drawn.sql)
 
 
 @st.composite
 def joins_as_of(draw: st.DrawFn) -> Network:
     """Draw a query of one as-of join that looks back or forward."""
-    builder = Builder(draw)
-    box, sql = builder.join("box", "t", draw(st.sampled_from(sorted(SOURCES))), tuple(AS_OF))
-    schemas = SOURCES | type_box(box, {name: SOURCES[name] for name in box.inputs}).schemas
-    return Network(Query("q", (box,)), schemas, sql)
+    drawn = Epochs(draw(generators))
+    drawn.keep(drawn.join("box", "t", SOURCES, tuple(AS_OF)))
+    return Network(Query("q", tuple(drawn.boxes)), drawn.schemas, drawn.sql)
 
 
 def every_function(size: int, advance: int, width: int | None) -> Network:
@@ -527,7 +459,7 @@ def every_function(size: int, advance: int, width: int | None) -> Network:
         functions = [
             AggregateCall(function, field.name, f"{function}_{number}", with_)
             for function in functions_of(field)
-            for number, with_ in enumerate(PARAMETERS.get(function, [None])[1:3] or [None])
+            for number, with_ in enumerate(CONSTANTS.get(function, (None,))[1:3] or (None,))
         ]
         out = f"of{field.name}"
         boxes.append(Aggregate(out, "s0", out, size, advance, (), tuple(functions)))

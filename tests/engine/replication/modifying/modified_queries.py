@@ -152,14 +152,21 @@ def other_box(draw: st.DrawFn, box: Box, schemas: dict[str, Schema]) -> Box | No
     match box:
         case Filter():
             schema = schemas[box.input]
-            texts = tuple(predicates(draw, schema) for _ in box.predicates)
+            texts = tuple(
+                draw(st.sampled_from(predicates(draw(_any(schema.fields))))) for _ in box.predicates
+            )
             return msgspec.structs.replace(box, predicates=texts)
         case Map():
             fields = schemas[box.input].fields
             pairs = []
             for name, text in box.expressions:
                 again = draw(st.booleans())
-                pairs.append((name, text if again else projections(draw, draw(_any(fields)))))
+                pairs.append(
+                    (
+                        name,
+                        text if again else draw(st.sampled_from(projections(draw(_any(fields))))),
+                    )
+                )
             return msgspec.structs.replace(box, expressions=tuple(pairs))
         case Aggregate():
             size = draw(st.sampled_from([1, 5, 10, 20, 30, 60]))
