@@ -65,7 +65,7 @@ def check_streams(history: History, manifest: Manifest) -> list[Violation]:
         other = longest.setdefault(record.stream, record)
         if (-record.begin, record.boundary) > (-other.begin, other.boundary):
             longest[record.stream] = record
-    forgetful, patchy = _outputs(manifest, _forgets), _outputs(manifest, _may_miss)
+    forgetful, patchy = _outputs(manifest, _forgets), _patchy(manifest)
     wrong += [
         found(_STREAMS, f"{record.subscriber} was given {record.stream} from {record.begin} on")
         for record in records.values()
@@ -229,6 +229,16 @@ def _may_miss(query: Query) -> bool:
     """Whether a takeover may lose tuples: the query has a standby, and recovery `gap`."""
     wanted = query.availability
     return wanted.recovery is Recovery.GAP and wanted.mode is not Mode.NONE
+
+
+def _patchy(manifest: Manifest) -> frozenset[str]:
+    """The outputs of queries that may miss tuples, and all streams derived from these: where two
+    peers of a participant are cut off from each other, each copy computes from its own gaps."""
+    patchy: set[str] = set()
+    for query in (table.query() for table in manifest.queries):  # a query reads earlier ones
+        if _may_miss(query) or not patchy.isdisjoint(_inputs(query)):
+            patchy |= streams_written(query)
+    return frozenset(patchy)
 
 
 def _forgets(query: Query) -> bool:

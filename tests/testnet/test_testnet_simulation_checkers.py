@@ -39,6 +39,7 @@ from medusa.testnet.simulation.peer_checks import catalog_of
 
 S = "medusa://mit.edu/s"
 OUT = "medusa://mit.edu/out"
+LATER = "medusa://mit.edu/later"
 QUERY = "medusa://mit.edu/q"
 
 COUNTS = Aggregate("count", S, OUT, 10, 10, (), (AggregateCall("count", None, "rows"),))
@@ -164,6 +165,20 @@ def test_gap_may_miss_tuples_and_has_none_that_are_wrong() -> None:
     wrong = whole(OUT, [counted(0, 10), counted(10, 4)])
     (text,) = streams(DONE, SOURCE, wrong, manifest=manifest)
     assert "no batch run makes" in text
+
+
+def test_readers_may_differ_on_streams_derived_from_one_with_gaps() -> None:
+    """Two copies of a query that are cut off from each other read copies with gaps of their own."""
+    (first,) = MANIFEST.queries
+    sums = Aggregate("sums", OUT, LATER, 10, 10, (), (AggregateCall("count", None, "rows"),))
+    copied = Availability(Mode.ACTIVE_STANDBY, Recovery.PRECISE)
+    second = QueryTable("mit.edu/0", f"{QUERY}2", (sums,), availability=copied)
+    readings = [*whole(LATER, [counted(0, 1)]), *whole(LATER, [counted(10, 1)], "other")]
+    exact = msgspec.structs.replace(MANIFEST, queries=(first, second))
+    assert any("differ" in text for text in streams(DONE, SOURCE, ANSWER, readings, manifest=exact))
+    first = msgspec.structs.replace(first, availability=Availability(Mode.AMNESIA))
+    gaps = msgspec.structs.replace(MANIFEST, queries=(first, second))
+    assert streams(DONE, SOURCE, ANSWER, readings, manifest=gaps) == []
 
 
 def test_a_past_that_is_gone_is_found_unless_the_query_may_forget_it() -> None:
