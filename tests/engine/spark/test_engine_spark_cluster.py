@@ -114,7 +114,7 @@ async def test_without_the_secret_the_peer_says_what_to_write_where(
     query = odd_windows(mit, source)
     await client.create_query(query)
     trouble = await client.start_query(query.name)
-    assert f"{mit.home.spark_secret}: no such file: write the spark_cluster's" in trouble
+    assert f"{mit.home.spark_secret}: no such file: write the cluster's" in trouble
 
 
 async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
