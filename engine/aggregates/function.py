@@ -87,10 +87,13 @@ class AggregateFunction(ABC):
     """Whether the function may take its values in descending order."""
     within_group: ClassVar[bool] = False
     """SQL may have its argument in WITHIN GROUP."""
-    most_fields: ClassVar[int] = 3
-    """The most fields of its partial result, over all types of argument."""
     repeats: ClassVar[int] = 5
     """How often Spark's expression contains the argument, at most."""
+
+    @property
+    def most_fields(self) -> int:
+        """The most fields of its partial result, over all types of argument."""
+        return 3
 
     def type_of(self, argument: FieldType | None) -> FieldType | None:
         """The type of the result; None: it does not take such an argument."""
@@ -114,8 +117,12 @@ class Folded(AggregateFunction):
     """
 
     named: ClassVar[bool] = False
-    """Spark's expression of the result uses its aggregates so often that they become columns of
-    their own."""
+    """Spark's expression of the result uses an aggregate more than twice: then each becomes a column
+    of its own, so that Spark does not write it out everywhere."""
+
+    @property
+    def most_fields(self) -> int:
+        return max(len(self.states(each)) for each in self.takes)
 
     @abstractmethod
     def states(self, type_: FieldType) -> Sequence[State]:

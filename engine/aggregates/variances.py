@@ -54,7 +54,6 @@ class Variance(Folded):
     less: int = 0
     root: bool = False
     named: ClassVar[bool] = True
-    most_fields: ClassVar[int] = len(SUMS)
     repeats: ClassVar[int] = 15
 
     def states(self, type_: FieldType) -> Sequence[State]:

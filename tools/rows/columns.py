@@ -208,7 +208,8 @@ def to_field(column: pa.ChunkedArray, field: Field, first_row: int) -> pa.Chunke
         if not (is_text(column.type) and field.type is FieldType.STRING):
             row = first_row + pc.index(pc.is_null(converted), True).as_py()
             raise InvalidInputError(f"row {row}, field {field.name!r}: null, and it may not be")
-        # CSV cannot distinguish an empty text from a missing one; here none may be missing
+        # CSV cannot distinguish an empty text from a missing one; here none may be missing. The
+        # reader of a format that can checks this itself.
         converted = pc.fill_null(converted, "")
     _check_size(converted, field, first_row)
     return converted

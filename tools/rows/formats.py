@@ -106,6 +106,9 @@ class RowFile:
         name: for messages.
         columns: of the file; has the columns dropped so far.
         rows: their number, if the format tells it.
+        tables: the rows, with the columns that the schema wants. Where the format names columns in
+            the file, an empty table with all names comes first. A table without columns has no
+            rows: a reader of rows that all lack the wanted columns keeps one column.
     """
 
     def __init__(self, name: str, columns: Columns) -> None:

@@ -182,7 +182,7 @@ def arrow_schema_of(file: Path) -> pa.Schema:
             case Format.ARROW:
                 with pa.OSFile(str(file)) as source:
                     return _of_arrow(source)
-            case _:
+            case Format.ZEEK | None:
                 raise RecordingError(
                     f"{file}: a recorded file ends in .csv, .json, .parquet or .arrow; for another "
                     "one, declare the stream in the query"
