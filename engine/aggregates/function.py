@@ -117,8 +117,8 @@ class Folded(AggregateFunction):
     """
 
     named: ClassVar[bool] = False
-    """Spark's expression of the result uses an aggregate more than twice: then each becomes a column
-    of its own, so that Spark does not write it out everywhere."""
+    """Spark's expression of the result uses an aggregate more than twice: then each becomes a
+    column of its own, so that Spark does not write it out everywhere."""
 
     @property
     def most_fields(self) -> int:
