@@ -7,22 +7,10 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-from medusa.engine.objects.query import (
-    Aggregate,
-    Box,
-    Cumulate,
-    Filter,
-    Join,
-    Map,
-    Match,
-    Query,
-    Rank,
-    Sessions,
-    Union,
-)
+from medusa.engine.objects.query import Box, Query, Top, Totals, TupleWindows
 from medusa.engine.objects.schema import DELETED, END, Field, FieldType, Schema
 from medusa.engine.operators.typing import type_box
-from medusa.testnet.simulation.networks import CONSTANTS, Networks, Words
+from medusa.testnet.simulation.networks import CONSTANTS, DRAWN, Networks, Words
 
 F = FieldType
 
@@ -112,7 +100,8 @@ def projections(field: Field) -> list[str]:
 
 PLAIN: Final = Words(predicates, projections, CONSTANTS, gaps=False)
 
-KINDS: Final = (Filter, Map, Union, Join, Match, Rank, Aggregate, Aggregate, Sessions, Cumulate)
+KINDS: Final = [kind for kind in DRAWN if kind not in {Totals, Top, TupleWindows}]
+"""The kinds that keep no table."""
 
 
 @st.composite
