@@ -62,11 +62,11 @@ def parse_expression(
     """
     if nodes or functions or len(text) > SHORT_TEXT or len(fields) > FEW_FIELDS:
         return _typed(text, fields, nodes or {}, functions or {})
-    return _typed_short_text(text, tuple(fields.items()))
+    return typed_short_text(text, tuple(fields.items()))
 
 
 @lru_cache(maxsize=512)
-def _typed_short_text(text: str, fields: tuple[tuple[str, FieldType], ...]) -> Expression:
+def typed_short_text(text: str, fields: tuple[tuple[str, FieldType], ...]) -> Expression:
     """A query is typed several times: when it is created, planned, printed and compared."""
     return _typed(text, dict(fields), {}, {})
 

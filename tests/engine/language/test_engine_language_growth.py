@@ -13,7 +13,7 @@ import pytest
 
 from medusa.engine.expressions.parsing import tree_of_short_text
 from medusa.engine.expressions.typed import Expression, Operation, nullable
-from medusa.engine.expressions.typer import MAX_NODES, parse_expression
+from medusa.engine.expressions.typer import MAX_NODES, parse_expression, typed_short_text
 from medusa.engine.language.check import check_query
 from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.definitions import StreamDefinition, StreamEntry
@@ -54,7 +54,7 @@ def work(act: Callable[[], object]) -> int:
         nonlocal steps
         steps += event == "c_call"
 
-    for cached in (read_pattern, longest_text, tree_of_short_text):
+    for cached in (read_pattern, longest_text, tree_of_short_text, typed_short_text):
         cached.cache_clear()  # entries cached by an earlier test would reduce the work
     before = sys.gettrace(), sys.getprofile()
     sys.settrace(lines)
