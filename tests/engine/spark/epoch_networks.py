@@ -277,25 +277,26 @@ def statements(box: Box, read: Mapping[str, Schema], width: int | None) -> dict[
         case Map():
             pairs = dict(pair for field in schema.fields for pair in projections(field))
             columns = ", ".join(f"{pairs[text]} AS {name}" for name, text in box.expressions)
-            return {box.output: f"SELECT stime, {columns} FROM {box.input}"}
+            made = f"SELECT stime, {columns} FROM {box.input}"
         case Union():
             parts = [f"SELECT {names_sql(schema)} FROM {stream}" for stream in box.inputs]
-            return {box.output: " UNION ALL ".join(parts)}
+            made = " UNION ALL ".join(parts)
         case Rank():
-            return {box.output: rank_sql(box, schema)}
+            made = rank_sql(box, schema)
         case Join():
-            return {box.output: join_sql(box, read[box.right])}
+            made = join_sql(box, read[box.right])
         case Aggregate():
             columns = [f"w + {box.size_us} - 1 AS stime", "make_timestamptz(w) AS window_start"]
             columns += folded_sql(box, schema, width)
             keys = ["w", *box.group_by]
-            return {box.output: windows_sql(box.input, box.size_us, box.advance_us, columns, keys)}
+            made = windows_sql(box.input, box.size_us, box.advance_us, columns, keys)
         case Sessions():
-            return {box.output: sessions_sql(box, folded_sql(box, schema, None))}
+            made = sessions_sql(box, folded_sql(box, schema, None))
         case Cumulate():
-            return {box.output: cumulate_sql(box, folded_sql(box, schema, None))}
+            made = cumulate_sql(box, folded_sql(box, schema, None))
         case _:
             raise AssertionError(f"{box.name}: no SQL of that kind is drawn here")
+    return {box.output: made}
 
 
 def folded_sql(
