@@ -62,7 +62,8 @@ class Subscriber:
             after,
             self._name,
             term_number,
-            keep=min(after, self.acknowledged),
+            # The producer alone knows where a view begins: what says nothing is not sent.
+            keep=self.acknowledged if self.acknowledged < after else None,
             tentative=self._incoming.seen if self._tentative else None,
         )
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medusa.engine.objects.schema import END
+from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.streams.messages import Acknowledge, Subscribe, Tuples
 from medusa.engine.streams.reading.subscriber import Subscriber
 
@@ -31,7 +31,8 @@ def test_every_epoch_comes_once_over_any_calls(
     for parts in (*breaks, 2 * len(sizes) + 2):
         request = reader.ask()
         assert request.after == reader.boundary
-        assert request.keep == reader.acknowledged <= request.after
+        kept = request.after if request.keep is None else request.keep
+        assert kept == reader.acknowledged <= request.after
         left = parts
         for end, size in zip(upto, sizes, strict=True):
             if end <= request.after:
@@ -60,3 +61,8 @@ def test_a_subscriber_of_tentative_tuples_says_how_far_it_has_them() -> None:
     assert reader.take(Tuples(0, END, 1), rows(20)) is not None
     assert reader.is_over
     assert reader.acknowledge(END) == Acknowledge(END)
+
+
+def test_a_reader_from_the_beginning_leaves_to_the_producer_where_that_is() -> None:
+    """A view begins later than the log behind it, which drops what the view does not show."""
+    assert Subscriber("s", SCHEMA, BEGINNING).ask().keep is None

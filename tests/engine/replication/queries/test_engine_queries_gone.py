@@ -7,6 +7,7 @@ import trio
 from engine_interpreted import interpret
 from engine_peers import Cluster, begin, files, known, make_stream, passing, rows, to_the_end, until
 
+from medusa.engine.expressions.typer import typed_short_text
 from medusa.engine.objects.query import QueryStatus
 from medusa.engine.replication.records.stored_query import QueryFiles
 from medusa.overlay.errors import (
@@ -98,6 +99,7 @@ async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
         for query in (many, few):
             await begin(client, query)
     monkeypatch.setattr("medusa.engine.expressions.typer.MAX_NODES", 5)
+    typed_short_text.cache_clear()  # another program would have no cache
     await cluster.restart(mit)
     said = [event for event in mit.up.engine.overlay.events.recent() if event.level == "error"]
     (text,) = [event.text for event in said]
