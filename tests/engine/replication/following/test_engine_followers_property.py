@@ -126,8 +126,7 @@ class World:
             assert method == "subscribe"
             log = self.copy.log
             assert request.after <= log.boundary
-            assert request.keep is not None
-            assert request.keep <= request.after
+            assert request.keep is None or request.keep < request.after
             if request.after != BEGINNING and request.after < state.log.start:
                 if self._rng.random() < 0.5:
                     raise NotFoundError("its owner has more")
