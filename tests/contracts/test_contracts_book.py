@@ -152,7 +152,7 @@ def test_the_first_acceptance_stays(utah: Book, members: Membership) -> None:
     assert files(utah) == before
 
 
-def test_what_is_not_ours_or_not_signed(utah: Book, members: Membership) -> None:
+def test_the_book_refuses_foreign_and_unsigned_contracts(utah: Book, members: Membership) -> None:
     elsewhere = federation("other")
     for data, told in [
         (proposed(members, BROWN, accepter="mit.edu"), "it is not ours to keep"),
@@ -317,7 +317,7 @@ def test_how_each_side_trades(members: Membership) -> None:
     assert content.menu_of("mit.edu").most_load == 0
 
 
-def test_what_a_menu_covers() -> None:
+def test_a_menu_covers_listed_boxes_and_inputs_up_to_its_load() -> None:
     menu = Menu(("filter", "map"), ("medusa://mit.edu/*", "medusa://utah.edu/conns"), 10)
     stream = "medusa://mit.edu/a/b"
 

@@ -203,7 +203,7 @@ def test_sizes() -> None:
         accept(UTAH, accept(UTAH, proposed(ONE)))
 
 
-def test_who_signs() -> None:
+def test_only_the_named_party_signs() -> None:
     with pytest.raises(InvalidInputError, match=r"mit\.edu proposes, but utah\.edu's root signs"):
         propose(UTAH, proposal(ONE))
     with pytest.raises(InvalidInputError, match=r"proposed to utah\.edu, not to brown\.edu"):

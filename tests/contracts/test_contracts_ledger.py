@@ -106,7 +106,7 @@ def test_subscriptions_of_two_readers_may_have_one_number(tmp_path: Path) -> Non
         assert [ledger.balance(c).earned for c in (AC, CD)] == [3_000, 3_000]
 
 
-def test_what_is_not_ours_or_not_signed_is_refused(tmp_path: Path) -> None:
+def test_the_ledger_refuses_foreign_and_unsigned_receipts(tmp_path: Path) -> None:
     with opened(tmp_path / "ledger", D) as ledger, opened(tmp_path / "a") as at_a:
         settled = next_receipt(at_a, deal_of())
         with pytest.raises(UntrustedError, match="no party"):

@@ -149,7 +149,7 @@ def test_a_full_peer_passes_its_own_on_for_who_pays_more() -> None:
     assert isinstance(told.message, Answer)
 
 
-def test_it_does_not_where_nothing_is_left_to_earn() -> None:
+def test_a_brain_passes_on_no_offer_that_leaves_nothing_to_earn() -> None:
     made = brain(partner(B, HIGH, HIGH), partner(C, HIGH, HIGH), tasks=80)
     answer(made, offer_of(item("x", 1), number=7, hops=1))
     assert made.offer is None

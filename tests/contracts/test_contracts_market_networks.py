@@ -26,7 +26,7 @@ def settled(load: float, k: int, seed: int, nodes: int = 200) -> tuple[World, fl
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_nobody_is_left_above_capacity(seed: int) -> None:
+def test_no_node_stays_above_capacity(seed: int) -> None:
     world, initial = settled(0.75, 2, seed)
     assert world.excess() == 0
     assert world.moves <= 1.3 * initial

@@ -353,7 +353,7 @@ def test_a_ledger_that_lost_its_end_is_healed_by_the_other_side(loser: bytes) ->
     assert world.paid_tuples(placed.deals()[0]) == owed(placed)
 
 
-def test_it_is_quiet_once_all_is_paid() -> None:
+def test_a_settlement_is_quiet_once_all_deals_are_paid() -> None:
     world = World()
     world.end(world.place(TASK, A, C, D), D)
     placed = world.place(TASK, A, C, D)

@@ -88,7 +88,7 @@ async def test_too_large_a_body_is_refused_at_once(world: World) -> None:
         assert mit.catalog.own(THING) == []
 
 
-async def test_of_a_many_kind_all_producers_are_found(world: World) -> None:
+async def test_a_lookup_finds_every_publisher_of_a_many_kind(world: World) -> None:
     first, second, reader = world.home("mit.edu"), world.home("mit.edu"), world.home("utah.edu")
     async with first.running() as one, second.running() as two, reader.running() as other:
         await settle()

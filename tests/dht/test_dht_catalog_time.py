@@ -122,7 +122,7 @@ async def test_a_catalog_whose_file_lost_bits_is_made_anew_from_what_its_user_ha
                     path.write_bytes(data)
 
 
-async def test_what_a_peer_declares_from_its_files_is_no_news_where_it_is_known(
+async def test_republishing_the_same_value_from_files_makes_no_new_record(
     world: World,
 ) -> None:
     async with three(world) as (mit, utah, _):

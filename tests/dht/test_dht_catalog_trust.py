@@ -20,7 +20,7 @@ from medusa.overlay.errors import (
 )
 
 
-async def test_nobody_publishes_or_withdraws_under_anothers_name(world: World) -> None:
+async def test_only_the_owner_publishes_and_withdraws_a_name(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         with pytest.raises(NotAuthorisedError, match=r"only mit\.edu may"):

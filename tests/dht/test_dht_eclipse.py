@@ -136,7 +136,7 @@ async def test_few_honest_nodes_among_many_all_hold_what_is_put() -> None:
                     assert await reader.node.get(key) == [b"v"]
 
 
-async def test_who_answers_slowly_and_knows_ever_nearer_ones_ends_no_lookup_late() -> None:
+async def test_slow_nodes_that_name_ever_nearer_ones_make_no_lookup_late() -> None:
     async with besieged(Lie.CLOSER, hostile=60, slow_s=2.5) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
         began, before = trio.current_time(), siege.gang.asked

@@ -192,7 +192,7 @@ async def test_hostile_records_are_refused_by_the_others(tmp_path: Path) -> None
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
 
 
-async def test_who_was_admitted_and_has_met_nobody_cannot_say_that_something_is_not_there(
+async def test_an_admitted_peer_that_has_met_no_other_denies_no_name(
     tmp_path: Path,
 ) -> None:
     membership = Membership.found(ROOTS[0], NOW, "demo")

@@ -113,7 +113,7 @@ async def test_the_same_again_is_no_new_version_and_a_public_one_replaces_it(wor
         assert (await evil.catalog.lookup(THING, NAME)).value == Thing("open")
 
 
-async def test_of_a_kind_that_nobody_guards_only_its_owner_has_any(world: World) -> None:
+async def test_only_the_owner_reads_a_private_object_without_a_guard(world: World) -> None:
     odd = Kind("odd", Thing, is_private=lambda _: True)
     async with met(world, "mit.edu", "mit.edu", "utah.edu") as (mit, sibling, utah):
         await mit.catalog.publish(odd, NAME, SECRET)

@@ -136,7 +136,7 @@ def test_equal_versions_end_the_same_in_any_order(tmp_path: Path, clock: Clock) 
     assert len(ends[0]) == 1
 
 
-def test_of_a_many_kind_each_publisher_has_its_newest(store: RecordStore) -> None:
+def test_the_store_keeps_the_newest_record_of_each_publisher(store: RecordStore) -> None:
     for peer in PEERS[:3]:
         for version in (1, 2):
             store.accept(MANY.key, sealed(MANY, version, by=peer))
@@ -303,7 +303,7 @@ def test_a_damaged_file_is_put_aside_and_said(tmp_path: Path, clock: Clock, dama
     assert (tmp_path / "catalog.sqlite.damaged-1").exists()
 
 
-def test_what_sqlite_kept_beside_a_lost_file_is_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_the_wal_beside_a_lost_file_is_ignored(tmp_path: Path, clock: Clock) -> None:
     path = tmp_path / "catalog.sqlite"
     with open_database(path, undamaged) as database:
         RecordStore(database, HERE, publisher_of, clock).publish(Publication(ONE, 5, b"body"))

@@ -33,7 +33,7 @@ def whole(text: str) -> str:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_it_is_understood(document: str) -> None:
+def test_a_peer_reads_each_document_of_the_documentation(document: str) -> None:
     if "<modify" in document:
         assert read_modification(document, parse_time).changes
     else:

@@ -56,7 +56,7 @@ def test_lines_wrap(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page != "CHANGELOG.md"])
-def test_what_a_page_names_is_there(page: str) -> None:
+def test_files_that_a_page_names_exist(page: str) -> None:
     """All pages but the changelog, which names files of its time."""
     spans = CODE.findall((REPOSITORY / page).read_text())
     named = {

@@ -106,7 +106,7 @@ async def test_all_that_a_peer_owns_is_found_though_its_catalog_is_gone(
     assert mit.home.data.joinpath("catalog.sqlite.damaged-1").exists() is not whole
 
 
-async def test_of_two_that_defined_a_schema_while_apart_the_later_one_counts_over_restarts(
+async def test_the_later_of_two_schemas_of_a_split_counts_over_restarts(
     cluster: Cluster,
 ) -> None:
     one, two = await cluster.settle_all("mit.edu", "mit.edu")

@@ -30,7 +30,7 @@ PAUSE_S = 0.2
 another."""
 
 
-async def test_nobody_takes_over_from_a_primary_that_two_others_call_dead(
+async def test_no_peer_takes_over_from_a_primary_that_two_others_call_dead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)

@@ -100,7 +100,7 @@ def gossip(_siege: Siege) -> Callable[[int], Said]:
 
 
 @pytest.mark.parametrize("kind", [document, task, contracts, statements, exchanges, gossip])
-async def test_what_is_long_to_read(
+async def test_messages_that_take_long_to_read_do_no_harm(
     siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
 ) -> None:
     """Four peers send on four connections, as fast as the victim reads."""

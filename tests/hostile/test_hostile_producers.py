@@ -94,7 +94,9 @@ async def padded(duplex: Duplex) -> None:
 
 
 @pytest.mark.parametrize("send", [one_stime_without_end, tiny_epochs, empty_epochs, bombs, padded])
-async def test_what_a_producer_sends(siege: Siege, seconds: float, send: Hostility) -> None:
+async def test_a_hostile_producers_messages_do_no_harm(
+    siege: Siege, seconds: float, send: Hostility
+) -> None:
     async with siege.watched(seconds) as watch, hostile_producer(siege, send):
         await trio.sleep(seconds)
     print(watch)

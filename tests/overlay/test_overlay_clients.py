@@ -137,7 +137,7 @@ async def test_a_client_believes_its_participants_peers_alone(root: Root) -> Non
                 raise AssertionError
 
 
-async def test_nobody_there(root: Root) -> None:
+async def test_a_client_says_that_the_peer_cannot_be_reached(root: Root) -> None:
     async with listening(root) as address:
         pass
     with pytest.raises(UnavailableError, match="cannot be reached"):
@@ -176,7 +176,7 @@ async def test_a_listener_that_closes_breaks_its_clients(root: Root) -> None:
                 await client.call("whoami", Word("x"), Word)
 
 
-async def test_what_the_block_raises_is_not_wrapped(root: Root) -> None:
+async def test_an_error_of_the_block_is_not_wrapped(root: Root) -> None:
     async with listening(root) as address:
         with pytest.raises(KeyError):
             async with open_client(address, "mit.edu", root.certificate, TOKEN):

@@ -88,7 +88,7 @@ def test_a_replayed_datagram_is_too_old(seconds: float, kind: str) -> None:
     assert receiver.counted() == {kind: 1}
 
 
-def test_nobody_sends_as_another() -> None:
+def test_a_forged_datagram_is_counted_and_dropped() -> None:
     receiver = Receiver()
     envelope = decode(seal(), Signed, limit=MAX_DATAGRAM, what="")
     domain = "medusa datagram of " + MEMBERS.federation

@@ -82,7 +82,7 @@ def test_all_come_to_know_all(sponsors: list[int], seed: int) -> None:
     assert all(one.call(two) == 0 for one in sides for two in sides if one is not two)
 
 
-def test_it_takes_logarithmic_rounds() -> None:
+def test_peers_agree_within_logarithmic_rounds() -> None:
     """Each peer calls one random other per round: 8 peers agree within some log2(8) rounds."""
     rng = random.Random(1)
     sides = federation([0] * 7)

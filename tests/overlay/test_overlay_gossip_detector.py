@@ -312,7 +312,7 @@ def test_old_accusations_count_no_more(kind: Word) -> None:
 
 
 @pytest.mark.parametrize("kind", [Word.SUSPECT, Word.DEAD])
-def test_nobody_raises_the_incarnation_of_another(kind: Word) -> None:
+def test_a_peer_cannot_raise_the_incarnation_of_another(kind: Word) -> None:
     lone = Lone("aaa")
     lone.hear(1, word(1, kind, 2, 2**50))
     assert lone.changes == []
@@ -654,7 +654,7 @@ def test_claims_of_the_future_are_refused_and_counted() -> None:
     assert lone.changes == [(peer(1), LEFT)]
 
 
-def test_what_a_thief_of_a_key_says_is_outdone_by_its_owner_and_that_is_believed() -> None:
+def test_an_owner_exceeds_the_claims_of_a_thief_of_its_key() -> None:
     """A claim may be ahead of the clock only so far that the owner's next claim exceeds it soon."""
     robbed, other = Lone(), Lone()
     robbed.latest = other.latest = 1000

@@ -176,7 +176,7 @@ def test_the_dead_are_found_and_told_of_within_the_papers_time() -> None:
 
 
 @pytest.mark.parametrize("loss", [0.05, 0.1])
-def test_nobody_dies_of_lost_datagrams(loss: float) -> None:
+def test_lost_datagrams_make_no_peer_dead(loss: float) -> None:
     network = Network([f"p{n}" for n in range(20)], seed=3)
     network.loss = loss
     network.run(300.0)

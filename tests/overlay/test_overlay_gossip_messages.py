@@ -118,7 +118,7 @@ def test_a_claim_changed_anywhere_is_not_signed(place: int, bits: int) -> None:
     assert not is_signed(claim, HashKeys(b""))
 
 
-def test_nobody_accuses_itself_nor_speaks_for_another() -> None:
+def test_a_claim_cannot_accuse_its_signer_nor_speak_for_another() -> None:
     layout_of_others = bytearray(ONE.data)
     layout_of_others[29:49] = peer(2)
     for data in (

@@ -268,7 +268,7 @@ def test_peer_ids_in_text() -> None:
             parse_peer_id(text)
 
 
-def test_nobody_issues_below_a_peer() -> None:
+def test_a_peers_key_issues_no_certificates() -> None:
     with pytest.raises(UntrustedError):
         make_peer_certificate(
             PEER.private_key, PEER.certificate, Ed25519PrivateKey.generate().public_key(), NOW

@@ -16,7 +16,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove", "reopen", "torn"]),
 
 
 @given(STEPS)
-def test_it_has_what_was_added_and_not_removed(
+def test_the_inventory_has_the_added_names_without_the_removed(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, str]]
 ) -> None:
     folder = tmp_path_factory.mktemp("place") / "things"
@@ -37,7 +37,7 @@ def test_it_has_what_was_added_and_not_removed(
     assert inventory.missing(["n0", "n1", "other"]) == sorted(names - {"n0", "n1"})
 
 
-def test_it_is_written_anew_when_it_is_long(tmp_path: Path) -> None:
+def test_a_long_inventory_is_compacted(tmp_path: Path) -> None:
     inventory = Inventory(tmp_path / "things")
     inventory.add("kept")
     for _ in range(1000):
@@ -47,7 +47,7 @@ def test_it_is_written_anew_when_it_is_long(tmp_path: Path) -> None:
     assert Inventory(tmp_path / "things").names == {"kept"}
 
 
-def test_one_that_cannot_be_read_is_named_with_its_mend(tmp_path: Path) -> None:
+def test_the_error_of_an_unreadable_inventory_says_how_to_mend_it(tmp_path: Path) -> None:
     path = Inventory(tmp_path / "things").path
     path.touch()
     os.truncate(path, MAX_INVENTORY + 1)

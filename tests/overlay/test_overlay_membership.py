@@ -202,7 +202,7 @@ def test_a_participant_is_revoked_by_itself_its_sponsor_or_an_ancestor(signer: R
             view.admit(MIT, Root.create("brown.edu", NOW).certificate, NOW)
 
 
-def test_nobody_else_revokes() -> None:
+def test_only_participants_above_a_member_revoke_it() -> None:
     membership = chain()
     for signer, target in [(BROWN, "utah.edu"), (UTAH, "mit.edu"), (BROWN, "mit.edu")]:
         with pytest.raises(UntrustedError, match="may not revoke"):
@@ -237,7 +237,7 @@ def test_a_peer_that_left_by_its_own_participants_word_is_said_to_have_left(
             view.authenticate(der(UTAH_PEER.certificate), NOW)
 
 
-def test_what_a_revoked_participant_admitted_before_stays_and_later_is_void() -> None:
+def test_a_revocation_voids_only_later_admissions() -> None:
     membership = chain()
     stolen = copy(membership)
     membership.revoke(MIT, "utah.edu", now=NOW)
@@ -264,7 +264,7 @@ def revocation_of(view: Membership, signer: Root, target: str, kept: tuple[bytes
     return seal_statement(signer.private_key, body)
 
 
-def test_of_two_revocations_the_stricter_counts() -> None:
+def test_the_stricter_of_two_revocations_counts() -> None:
     """A stolen root revokes itself and keeps its friends: that changes nothing."""
     membership = chain()
     keeps = revocation_of(membership, UTAH, "utah.edu", (digest_of(membership.statements()[1]),))

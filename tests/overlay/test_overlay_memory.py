@@ -69,7 +69,7 @@ def test_a_caller_that_waits_for_room_is_notified() -> None:
 
 
 @given(st.integers(LEAST_BYTES, 2**40))
-def test_what_is_shared_out_is_less_than_the_process_may_take(memory_bytes: int) -> None:
+def test_the_budgets_are_less_than_the_memory_of_the_process(memory_bytes: int) -> None:
     budgets = Budgets.of_process(memory_bytes)
     shared = budgets.messages.limit + budgets.streams.limit + budgets.recent_bytes
     assert shared < memory_bytes

@@ -171,7 +171,7 @@ def body_of(record: PeerRecord) -> list[object]:
     return fields
 
 
-def test_nobody_speaks_for_another() -> None:
+def test_a_record_signed_by_another_peer_is_refused() -> None:
     peers = table()
     body = body_of(record_of(TWO))
     error = refused(peers, forged(body, ONE))

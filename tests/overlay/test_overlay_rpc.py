@@ -281,14 +281,14 @@ async def test_a_refusal_that_honest_callers_often_get_is_no_event(served: Serve
     ]
 
 
-async def test_who_may_call(served: Served) -> None:
+async def test_clients_may_call_only_what_is_for_clients(served: Served) -> None:
     async with connected(served, Caller("utah.edu", None)) as (client, _):
         assert (await client.call("double", Number(1), Number)).n == 2
         with pytest.raises(NotAuthorisedError, match="typed is not for clients"):
             await client.call("typed", Number(1), Number)
 
 
-async def test_who_may_not_call_is_refused_before_the_request_is_received(served: Served) -> None:
+async def test_a_forbidden_call_is_refused_before_its_request_is_received(served: Served) -> None:
     ours = Caller("mit.edu", b"o" * 20, own=True)
     async with connected(served, ours) as (here, _):
         assert (await here.call("ours", Number(1), Number)).n == 2

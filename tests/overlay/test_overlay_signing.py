@@ -74,7 +74,7 @@ def test_a_secret_is_written_closed_and_read_only_closed(tmp_path: Path) -> None
             read_secret(path)
 
 
-def test_what_is_public_is_readable_by_all(tmp_path: Path) -> None:
+def test_public_files_are_readable_by_all(tmp_path: Path) -> None:
     write_atomically(tmp_path / "root.crt", b"x")
     assert (tmp_path / "root.crt").stat().st_mode & 0o777 == 0o644
 

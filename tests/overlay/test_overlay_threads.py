@@ -91,7 +91,7 @@ async def test_a_flood_is_refused_and_what_waits_is_done() -> None:
     assert await threads.run("evil.edu", lambda: 8) == 8
 
 
-async def test_what_work_raises_and_who_leaves() -> None:
+async def test_a_call_raises_the_error_of_its_work_and_can_be_cancelled() -> None:
     threads = Threads()
 
     def fail() -> None:

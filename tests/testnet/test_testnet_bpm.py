@@ -176,7 +176,7 @@ def test_mean_price_is_of_the_moves_since_the_last_look() -> None:
     assert (tally.moves, tally.recalls) == (3, 1)
 
 
-def test_nobody_pays_in_circles() -> None:
+def test_payment_paths_have_no_circles() -> None:
     a_b, b_c, c_d, d_b = (Link(x, y, f"{x}-{y}", 1) for x, y in ((0, 1), (1, 2), (2, 3), (3, 1)))
     assert cut((a_b,)) == (a_b,)
     assert cut((a_b, b_c, c_d)) == (a_b, b_c, c_d)

@@ -49,7 +49,7 @@ def check_overload(seed: int) -> None:
     assert result.moves_per_excess <= MOST_MOVES
 
 
-def test_nobody_is_above_capacity() -> None:
+def test_no_node_is_above_capacity() -> None:
     check_75(HARD)
 
 

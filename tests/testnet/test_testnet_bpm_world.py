@@ -250,7 +250,7 @@ def peer_of(node: int) -> str:
         Recall("5"),
     ],
 )
-def test_what_no_brain_may_want(effect: Effect) -> None:
+def test_an_impossible_effect_of_a_brain_is_an_error(effect: Effect) -> None:
     world = only_tick(effect)
     with pytest.raises(InternalError, match="node 0"):
         world.clock.run(10)

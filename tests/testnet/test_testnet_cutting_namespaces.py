@@ -155,7 +155,7 @@ trio.run(main)
 
 
 @needs_namespaces
-async def test_what_a_killed_run_left_is_taken_down() -> None:
+async def test_the_next_run_removes_the_namespaces_of_a_killed_one() -> None:
     killed = await trio.lowlevel.open_process(
         [sys.executable, "-c", KILLED], stdout=subprocess.PIPE
     )

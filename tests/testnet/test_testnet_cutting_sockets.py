@@ -107,7 +107,7 @@ async def test_cut_one_way_the_other_flows(pair: Pair) -> None:
     assert await silent(pair.a)
 
 
-async def test_who_waits_already_hears_nothing_and_goes_on_after_it(pair: Pair) -> None:
+async def test_a_waiting_receiver_gets_the_bytes_only_after_the_cut(pair: Pair) -> None:
     async with trio.open_nursery() as nursery:
         heard: list[bytes] = []
 

@@ -67,7 +67,7 @@ def test_crashes_are_detected_when_the_papers_say(plain: Result) -> None:
     assert all(check.holds for check in checks_of(plain))
 
 
-def test_nobody_is_suspected_on_a_plain_network(plain: Result) -> None:
+def test_no_peer_is_suspected_on_a_plain_network(plain: Result) -> None:
     assert plain.suspicions == 0
     assert plain.false_positives == plain.false_positive_pairs == 0
 

@@ -116,7 +116,7 @@ def test_crash_is_told_from_first_suspicion_to_last_to_know() -> None:
     assert not tally.alarms.pairs
 
 
-def test_nobody_waits_for_one_that_crashed_itself() -> None:
+def test_a_crash_is_known_without_peers_that_crashed_themselves() -> None:
     tally = Tally(3)
     tally.crash(0, 1.0)
     tally.dead(1, 0, 2.0)

@@ -33,7 +33,7 @@ def apply(
 
 @pytest.mark.parametrize("how", list(Corrections))
 @pytest.mark.parametrize("tentative", [False, True])
-def test_of_a_stream_that_is_kept_from_later_on_nothing_is_claimed_before(
+def test_a_fold_claims_nothing_before_the_start_of_the_stream(
     how: Corrections, *, tentative: bool
 ) -> None:
     before = [(True, epoch(5, 12, 8, 11))] if tentative else []
@@ -43,6 +43,6 @@ def test_of_a_stream_that_is_kept_from_later_on_nothing_is_claimed_before(
 
 
 @pytest.mark.parametrize("how", list(Corrections))
-def test_who_goes_on_from_a_boundary_claims_all_that_follows_it(how: Corrections) -> None:
+def test_a_fold_from_a_boundary_claims_all_later_tuples(how: Corrections) -> None:
     finals, _ = apply(how, 5, (False, epoch(7, 10, 8)))
     assert finals == [Final(5, 10, (8,))], "what was left out shows"

@@ -347,7 +347,7 @@ def broken(checks: tuple[Claimed, ...]) -> list[Claimed]:
     return [check for check in checks if not check.good]
 
 
-def test_what_is_as_it_should_be_is_good() -> None:
+def test_good_results_break_no_check() -> None:
     checks = judge(everything())
     assert broken(checks) == []
     assert sum(not check.certain for check in checks) == 6
@@ -384,7 +384,7 @@ def test_a_broken_promise_is_found(
     ("recovery", "changes"),
     [(Recovery.ROLLBACK, {"duplicated": 5}), (Recovery.GAP, {"lost": 5, "wrong": 2})],
 )
-def test_what_a_mode_does_not_promise_is_no_fault(
+def test_a_result_that_a_mode_does_not_promise_is_no_fault(
     recovery: Recovery, changes: dict[str, object]
 ) -> None:
     assert not broken(tuple(promises(result(Mode.PASSIVE_STANDBY, recovery, **changes))))
@@ -408,7 +408,7 @@ def worse(mode: Mode, **changes: object) -> list[ModeResult]:
         (Mode.UPSTREAM_BACKUP, {"recovery_ms": 1_000.0}, "upstream backup recovers slowest"),
     ],
 )
-def test_what_is_not_as_the_papers_say_is_told_and_no_fault(
+def test_a_difference_from_the_papers_is_reported_and_no_fault(
     mode: Mode, changes: dict[str, object], claim: str | None
 ) -> None:
     found = broken(judge(worse(mode, **changes)))
@@ -431,7 +431,7 @@ def replica(query: str, role: str, state: str) -> ReplicaStatus:
     )
 
 
-def test_who_is_primary_and_what_has_a_secondary() -> None:
+def test_the_status_gives_primaries_and_secured_queries() -> None:
     one = PeerStatus("u", "aa", "", "running", replicas=(replica("q", "primary", "caught up"),))
     two = PeerStatus(
         "u",

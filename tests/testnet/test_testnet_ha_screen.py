@@ -205,7 +205,7 @@ def test_the_json_and_the_exit_code(lost: int, code: int, monkeypatch: pytest.Mo
     assert [check["good"] for check in told["checks"]].count(False) == lost
 
 
-async def test_what_fails_in_one_run_is_its_result_and_the_others_go_on(
+async def test_the_failure_of_a_run_is_its_result_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def run(self: Play) -> None:

@@ -91,7 +91,7 @@ def test_each_stream_is_for_those_whom_the_scripts_mean() -> None:
         assert may == expected_readers(name), name
 
 
-def test_what_others_may_read_of_a_laboratory_names_no_host_of_it() -> None:
+def test_the_shared_streams_of_a_laboratory_name_no_host() -> None:
     for name, entry in entries().items():
         if name.startswith("medusa://lab-") and len(expected_readers(name)) > 1:
             fields = {field.name for field in entry.schema.fields}
@@ -109,7 +109,7 @@ def test_the_examples_data_is_the_generators(tmp_path: Path) -> None:
 PAGE = Path(__file__).parents[2] / "docs/intrusion.md"
 
 
-def test_what_the_page_shows_is_in_the_scripts() -> None:
+def test_the_scripts_contain_the_sql_of_the_page() -> None:
     blocks = re.findall(r"^```sql\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     scripts = [each.read_text() for each in SCRIPTS.glob("*.sql")]
     assert len(blocks) >= 4

@@ -115,7 +115,7 @@ async def test_so_many_kills_and_all_up_at_the_end(seed: int) -> None:
     assert all(peer.died for peer in cluster.peers), "nobody is spared for long"
 
 
-async def test_nobody_is_killed_before_the_first_answer() -> None:
+async def test_the_killer_kills_no_peer_before_the_first_answer() -> None:
     class Late(Cluster):
         def answering(self) -> bool:
             return trio.current_time() > 100.0
@@ -151,7 +151,7 @@ def test_the_same_seed_the_same_dice() -> None:
     assert dice.fate(3) == Dice(7).fate(3), "whatever was drawn before"
 
 
-async def test_what_settles_nobody_waits_for_ever() -> None:
+async def test_the_killer_does_not_wait_for_ever_for_an_answer() -> None:
     class Silent(Cluster):
         def answering(self) -> bool:
             return not any(peer.died for peer in self.peers)
@@ -162,7 +162,7 @@ async def test_what_settles_nobody_waits_for_ever() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_of_those_with_a_standby_one_at_a_time_and_after_failover(seed: int) -> None:
+async def test_the_killer_kills_guarded_owners_one_at_a_time(seed: int) -> None:
     cluster, killer = Guarded("a.edu", "b.edu", "o.edu", "o.edu-3"), Killer(30, seed)
     await cluster.run(killer)
     assert not killer.faults
@@ -193,7 +193,7 @@ async def test_once_all_is_posted_no_answer_is_waited_for() -> None:
     assert not killer.faults
 
 
-async def test_what_outlives_a_peer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_outlives_its_peer_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     async def watch(left: object) -> Remains:
         await trio.lowlevel.checkpoint()
         return Remains(45.0, ("java (17)",))

@@ -12,7 +12,7 @@ EMPTY = pa.table({})
 
 
 @pytest.mark.parametrize(("hurry", "ended"), [(False, 300.0), (True, 40.0)])
-async def test_what_is_left_after_the_disturbance_is_due_at_once_only_in_a_hurry(
+async def test_a_hurry_makes_posts_after_the_disturbance_due_at_once(
     hurry: bool, ended: float, autojump_clock: trio.testing.MockClock
 ) -> None:
     timing = Timing(trio.current_time(), hurry=hurry)

@@ -177,7 +177,7 @@ def test_an_accident_is_told_in_five_segments(seg: int, direction: int, alerted:
     ],
     ids=["one car", "three reports", "two lanes"],
 )
-def test_what_is_no_accident(cars: list[Row]) -> None:
+def test_cars_that_do_not_all_stand_in_one_place_make_no_accident(cars: list[Row]) -> None:
     assert alerts(told([*cars, entering(130, seg=20), entering(180, seg=19, vid=2)])) == []
 
 
@@ -218,7 +218,7 @@ def test_a_seed_gives_the_same_traffic(run: Part) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"xways": 0}, {"minutes": -1}, {"question_share": 1.5}, {"accident_every_min": 0}]
 )
-def test_what_makes_no_traffic_is_refused(wrong: dict[str, int]) -> None:
+def test_wrong_settings_of_the_traffic_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Traffic(**{"seed": 1, **wrong})  # type: ignore[arg-type]
 

@@ -79,7 +79,7 @@ def test_acceptable(given_loads: tuple[Load, ...], good: bool, overload: bool) -
 
 
 @given(st.lists(st.tuples(st.floats(0, 50), st.floats(1, 50)), max_size=5))
-def test_nobody_above_is_acceptable_and_idle_beside_overload_is_not(
+def test_loads_are_acceptable_unless_one_idles_beside_an_overload(
     pairs: list[tuple[float, float]],
 ) -> None:
     within = tuple(Load(min(load, capacity), capacity, (1.0,)) for load, capacity in pairs)
@@ -258,7 +258,7 @@ def test_the_peers_configs_are_read(tmp_path: Path) -> None:
     assert config.engine.capacity_cores == pytest.approx(places.A.capacity / 100)
 
 
-def test_what_propose_says() -> None:
+def test_the_contracts_id_is_read_from_the_output_of_propose() -> None:
     assert proposed_id('{"contract": "0f", "state": "proposed", "terms": {}}') == "0f"
     with pytest.raises(InternalError, match="said 'sorry'"):
         proposed_id("sorry\n")

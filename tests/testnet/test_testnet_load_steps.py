@@ -17,7 +17,9 @@ from medusa.testnet.load.script import EVERYBODY, FULL, SHORT, A, B, C, D, Scrip
 pytestmark = pytest.mark.process
 
 
-async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_overloaded_peer_sheds_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """This is `medusa-testnet load --short`, but quicker and without Spark: the test sets the cost
     of a task."""
     let_crash(tmp_path, monkeypatch, interpreting=True)
@@ -29,7 +31,7 @@ async def test_who_has_too_much_sheds(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.soak
 @pytest.mark.spark
-async def test_who_has_too_much_sheds_with_spark() -> None:
+async def test_an_overloaded_peer_sheds_tasks_with_spark() -> None:
     """This is the run of `medusa-testnet load --short`."""
     await short_form(SHORT, MEAN_S)
 

@@ -196,7 +196,7 @@ def test_a_rise_must_be_more_than_the_threshold() -> None:
     assert (pair["one"], pair["other"]) == ("X", "Y")
 
 
-def test_of_trades_at_one_time_the_order_decides() -> None:
+def test_the_order_of_trades_at_one_time_decides() -> None:
     at = pa.array([START_US] * 3).cast(TIME)
     given = pa.table([at, ["X"] * 3, [2.0, 9.0, 5.0], [1] * 3], schema=TRADE)
     (bar,) = oracle.bars(given).to_pylist()
@@ -293,7 +293,7 @@ def test_a_file_of_trades(tmp_path: Path) -> None:
         ({"SYMBOL": ["X", None]}, "row 1: symbol None"),
     ],
 )
-def test_what_is_no_file_of_trades(
+def test_a_wrong_file_of_trades_is_refused_with_its_reason(
     columns: dict[str, list[Any]], reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "taq.parquet"

@@ -82,7 +82,7 @@ def test_numbers_out_of_range_are_refused(events: int, rate: int) -> None:
         generate(1, events, rate)
 
 
-def test_of_fifty_events_one_is_a_person_and_three_are_auctions(large: Events) -> None:
+def test_fifty_events_have_one_person_and_three_auctions(large: Events) -> None:
     rows = large.person.num_rows, large.auction.num_rows, large.bid.num_rows
     assert rows == (4_000, 12_000, 184_000)
     assert large.person.column("id").to_pylist() == list(range(1_000, 5_000))

@@ -67,7 +67,7 @@ GOOD = (
 )
 
 
-def test_what_was_promised_is_found_kept() -> None:
+def test_the_judge_finds_kept_promises() -> None:
     at_once = (9.5, change(Kind.INSERTION, 0, 9, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9))
     late = (13.0, change(Kind.TENTATIVE, 9, 12, 9, 11, 12))
     result = judged(seen(at_once, late, *GOOD[2:], posted=19), bound_s=8.0)
@@ -94,7 +94,7 @@ def test_what_was_promised_is_found_kept() -> None:
         (GOOD[:2] + GOOD[3:4], 19, "one UNDO and one REC_DONE"),
     ],
 )
-def test_what_was_not_kept_is_said(
+def test_the_judge_names_the_broken_promise(
     heard: tuple[tuple[float, Change], ...], posted: int, claim: str
 ) -> None:
     assert claim in broken(judged(seen(*heard, posted=posted), bound_s=2.0))

@@ -18,7 +18,7 @@ from medusa.testnet.kit.patience import MIN_SHARE, MachineTime, Patience, while_
 
 
 @given(st.lists(st.tuples(st.integers(0, 1), st.floats(0, 30)), max_size=40))
-def test_it_is_given_up_after_standing_still_for_so_long(looks: list[tuple[int, float]]) -> None:
+def test_patience_ends_after_its_seconds_without_progress(looks: list[tuple[int, float]]) -> None:
     waiting = Patience(20.0)
     stood, before = 0.0, None
     for stands, seconds in looks:
@@ -85,7 +85,7 @@ class OthersTime(MachineTime):
         return {}
 
 
-def test_what_our_own_processes_use_is_our_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cpu_of_our_own_processes_counts_as_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "MIN_SHARE", 0.0)  # other programs may use almost all time
     burner = psutil.Popen([sys.executable, "-c", "while True: pass"])
     try:

@@ -131,7 +131,7 @@ async def test_sigterm_is_enough() -> None:
         assert await peer.stop() == 0
 
 
-async def test_what_a_peer_started_ends_with_it() -> None:
+async def test_the_child_processes_of_a_peer_end_with_it() -> None:
     async with open_federation() as federation:
         peer = await _broken_peer(federation, "parent")
         await peer.ready()

@@ -168,6 +168,6 @@ def test_generated_traffic_is_called_so_and_its_finds_are_shown_with_their_reaso
     assert " partition --seconds 10" in text
 
 
-def test_of_real_traces_and_of_wrong_answers_no_demonstration_is_made() -> None:
+def test_the_screen_advertises_no_real_traces_nor_wrong_answers() -> None:
     for each in (msgspec.structs.replace(result(), generated=False), result(exact=False)):
         assert "next" not in text_of(render_result(each), 100)

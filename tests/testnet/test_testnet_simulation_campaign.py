@@ -52,7 +52,7 @@ def test_the_thin_manifest_is_green_and_has_work_in_it() -> None:
     assert result.trace
 
 
-def test_what_runs_under_a_contract_is_paid_for_by_receipts_in_both_ledgers() -> None:
+def test_both_ledgers_have_receipts_for_the_work_under_a_contract() -> None:
     result = simulate(load_manifest(TRADE), 1)
     assert result.violations == ()
     assert result.rows == 200

@@ -289,7 +289,7 @@ def test_a_consumer_that_has_more_than_the_secondary_is_found() -> None:
     assert "r has more of" in text
 
 
-def test_what_was_sent_before_the_secondary_had_caught_up_may_still_come() -> None:
+def test_a_message_sent_before_the_secondary_caught_up_may_still_arrive() -> None:
     to_19 = epoch("r", OUT, BEGINNING, 19, ())
     assert standbys(covered(0, 19, 9), to_19, covered(1, 19, 9)) == []
     for anew in (covered(2, 19, 9), covered(1, 19, 9, "y"), covered(1, 19, 8)):
@@ -317,7 +317,7 @@ def test_mistaken_detectors_and_incarnations_that_go_back_are_found() -> None:
     assert found_by(Check.GOSSIP, new, old, manifest=set_back) == []
 
 
-def test_what_is_overdue_and_who_failed_are_found() -> None:
+def test_the_liveness_check_finds_overdue_and_failed_work() -> None:
     assert len(found_by(Check.LIVENESS, Overdue(9.0, "it"), Failed(9.0, "p", "gap"))) == 2
 
 

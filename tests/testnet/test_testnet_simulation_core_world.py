@@ -56,7 +56,7 @@ def test_a_query_over_a_bad_network_gives_the_exact_answer() -> None:
 
 
 @pytest.mark.parametrize("power", [False, True])
-def test_what_was_acknowledged_survives_a_crash(power: bool) -> None:
+def test_acknowledged_tuples_survive_a_crash(power: bool) -> None:
     async def main(world: World) -> None:
         await world.start_all()
         await define(world)

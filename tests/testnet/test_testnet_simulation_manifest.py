@@ -80,9 +80,7 @@ def test_there_are_examples() -> None:
         ),
     ],
 )
-def test_what_is_wrong_in_a_manifest_is_named_with_its_place(
-    document: dict[str, object], place: str
-) -> None:
+def test_the_error_of_a_manifest_names_the_place(document: dict[str, object], place: str) -> None:
     with pytest.raises(InvalidInputError, match=place):
         read_manifest(document)
 

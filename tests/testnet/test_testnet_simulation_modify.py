@@ -125,7 +125,7 @@ def test_neither_side_of_a_split_modifies_what_goes_on_on_the_other() -> None:
     assert outcome.error is None
 
 
-def test_who_knows_that_the_other_is_gone_for_good_says_so_once() -> None:
+def test_a_user_says_once_that_the_other_peer_is_gone_for_good() -> None:
     async def main(world: World) -> None:
         await world.start_all()
         await define(world)

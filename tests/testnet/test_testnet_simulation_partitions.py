@@ -219,7 +219,7 @@ def test_a_name_is_not_defined_while_another_of_its_owners_cannot_be_asked() -> 
     assert outcome.error is None
 
 
-def test_of_a_name_that_both_sides_defined_one_counts_and_nothing_is_lost() -> None:
+def test_one_of_two_definitions_of_a_name_counts_and_no_row_is_lost() -> None:
     """Two peers of one participant can each ask a third one, which knows no such name."""
     sides = (("mit.edu/0", "utah.edu/0"), ("mit.edu/1", "rice.edu/0"))
     homes: list[str] = []

@@ -177,7 +177,7 @@ def test_one_person() -> None:
     assert set(track(1, persons=1).sightings.column("person_name").to_pylist()) == {"Person 1"}
 
 
-def test_nobody_may_have_come_yet() -> None:
+def test_the_tracking_may_have_no_sightings_yet() -> None:
     tracked = track(1, persons=1, buildings=1, hours=1e-6)
     assert tracked.sightings == SIGHTING.empty_table()
     assert len(oracle.strays(tracked)) == len(oracle.alarms(tracked)) == 0

@@ -227,7 +227,7 @@ async def test_a_stream_of_another_time_keeps_its_rows_and_goes_on_where_it_was(
 
 @pytest.mark.cluster(timing=ALONE)
 @pytest.mark.parametrize("max_ahead_us", [None, 3_600_000_000], ids=["any time", "today"])
-async def test_who_knows_how_far_clients_have_read_says_so(
+async def test_a_restored_stream_goes_on_behind_the_boundary_of_its_readers(
     cluster: Cluster, tmp_path: Path, max_ahead_us: int | None
 ) -> None:
     mit = await cluster.settle("mit.edu")
@@ -246,7 +246,7 @@ async def test_who_knows_how_far_clients_have_read_says_so(
 
 
 @pytest.mark.cluster(timing=ALONE)
-async def test_what_was_posted_and_waited_is_in_the_backup(
+async def test_the_backup_has_rows_that_no_boundary_has_passed(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     """Rows that no boundary has passed are in the journal alone; posts continue during the

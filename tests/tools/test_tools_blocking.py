@@ -47,7 +47,7 @@ def test_changes_come_to_a_thread_as_well(tmp_path: Path) -> None:
         assert got == [("INSERTION", 5), ("TENTATIVE", 5), ("INSERTION", 1), ("INSERTION", 0)]
 
 
-def test_it_fails_at_once_and_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_client_without_a_home_fails_at_once_and_leaves_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     with pytest.raises(NotFoundError):
         MedusaClient(tmp_path / "none")

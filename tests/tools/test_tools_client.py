@@ -263,7 +263,7 @@ async def test_no_more_is_told_again_than_can_be_held(
                 await changes._read(DERIVED, BEGINNING, 15)
 
 
-async def test_nobody_home(tmp_path: Path) -> None:
+async def test_a_client_without_home_or_peer_names_the_command_to_run(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError, match="medusa-peer init"):
         async with open_medusa(tmp_path / "none"):
             pass

@@ -86,7 +86,7 @@ def book(tmp_path: Path) -> Book:
     return Book(tmp_path, Membership.found(root, NOW), "mit.edu")
 
 
-def test_what_ends_with_a_participant(home: Home, book: Book) -> None:
+def test_the_end_of_a_participant_ends_streams_queries_and_tasks(home: Home, book: Book) -> None:
     assert of_membership(home, book, "utah.edu", "", NOW) == [
         f"streams that are read from it no more: {CONNS}",
         "our queries that wait for these from then on: medusa://mit.edu/q",
@@ -97,20 +97,20 @@ def test_what_ends_with_a_participant(home: Home, book: Book) -> None:
     ]
 
 
-def test_what_ends_with_one_peer(home: Home, book: Book) -> None:
+def test_the_end_of_one_peer_sends_its_tasks_home(home: Home, book: Book) -> None:
     assert of_membership(home, book, "utah.edu", UTAH_TWO[1], NOW) == [
         "tasks that go home: medusa://mit.edu/far"
     ]
 
 
-def test_what_ends_with_a_contract(home: Home) -> None:
+def test_the_end_of_a_contract_sends_its_tasks_home(home: Home) -> None:
     contract = Contract("77aa" + "0" * 60, None, b"", True)
     assert of_contract(home, contract) == ["tasks that go home: medusa://utah.edu/theirs"]
     contract = Contract("99" + "0" * 62, None, b"", True)
     assert of_contract(home, contract) == ["no task runs under it"]
 
 
-def test_what_ends_when_a_peer_leaves(home: Home, book: Book) -> None:
+def test_the_departure_of_a_peer_ends_its_streams_queries_and_tasks(home: Home, book: Book) -> None:
     assert of_leaving(home, book, NOW, whole=False) == [
         "peers that all others refuse from then on: a1a1a1a1",
         f"source streams whose home leaves: {FLOWS}",

@@ -220,7 +220,9 @@ def test_a_root_kept_elsewhere_signs_what_its_participant_says(cast: Cast) -> No
     assert "holds the root of brown.edu, which is not that of this peer of mit.edu" in told
 
 
-def test_nobody_is_asked_about_what_is_refused(cast: Cast, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refused_command_asks_no_confirmation(
+    cast: Cast, monkeypatch: pytest.MonkeyPatch
+) -> None:
     cast.make("utah.edu", "brown.edu")
     cast.enter("mit.edu", "utah.edu")
     _meet(cast, "mit.edu", "utah.edu")

@@ -60,7 +60,7 @@ def test_every_form_is_the_same_rows(given: object) -> None:
     assert posted.to_pylist() == ([] if isinstance(given, list) and not given else PLAIN)
 
 
-def test_what_duckdb_answers_is_rows() -> None:
+def test_the_client_posts_an_answer_of_duckdb() -> None:
     with duckdb.connect() as database:
         answer = database.register("given", TABLE).sql("SELECT * FROM given")
         posted = to_payload(to_table(answer, SCHEMA), SCHEMA, 1, ignore_extra=None)

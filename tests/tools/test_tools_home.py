@@ -22,7 +22,7 @@ from medusa.tools.home.folder import Home, Running
 RUNNING = Running(1, "mit.edu", "ab" * 20, ("127.0.0.1", 1), ("127.0.0.1", 2))
 
 
-def test_it_is_located_by_option_then_environment_then_default(tmp_path: Path) -> None:
+def test_the_home_is_located_by_option_then_environment_then_default(tmp_path: Path) -> None:
     assert Home.locate(tmp_path, {"MEDUSA_HOME": "/x"}).folder == tmp_path
     assert Home.locate(None, {"MEDUSA_HOME": "/x"}).folder == Path("/x")
     assert Home.locate(None, {}).folder == Path.home() / ".medusa"

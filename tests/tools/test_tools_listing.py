@@ -72,7 +72,9 @@ def _quick_and_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")  # the width of a terminal; here the output goes elsewhere
 
 
-async def test_what_there_is(cluster: Cluster, capfd: pytest.CaptureFixture[str]) -> None:
+async def test_the_commands_list_streams_queries_and_peers(
+    cluster: Cluster, capfd: pytest.CaptureFixture[str]
+) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     at_mit, at_utah = Prompt(mit.home.folder, capfd), Prompt(utah.home.folder, capfd)
     assert (await at_mit("query", "list")) == "no query is defined yet\n"
@@ -222,7 +224,7 @@ async def test_the_plan_of_a_query_is_explained(
     assert "panes" not in await at_mit("stream", "list")
 
 
-def test_what_fails_and_what_is_gone_is_said(
+def test_status_and_lists_show_failing_tasks_and_absent_peers(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def run(*arguments: str, code: int = 0) -> str:

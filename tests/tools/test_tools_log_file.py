@@ -176,7 +176,7 @@ def test_warnings_of_libraries_are_logged_too(tmp_path: Path) -> None:
     )
 
 
-def test_what_libraries_warn_of_by_warnings_is_there_and_not_on_the_terminal(
+def test_warnings_of_libraries_go_to_the_log_and_not_to_the_terminal(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with warnings.catch_warnings():

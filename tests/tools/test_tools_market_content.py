@@ -297,7 +297,7 @@ async def test_a_standstill_longer_than_promised_is_noted(cluster: Cluster) -> N
     await until(lambda: "resumed " in notes(utah), "and that it is over")
 
 
-async def test_what_strangers_and_receivers_may_not(cluster: Cluster) -> None:
+async def test_strangers_and_receivers_cannot_begin_wrong_readings(cluster: Cluster) -> None:
     mit, utah = await settle_two(cluster, 100, 100)
     brown = await settle(cluster, "brown.edu", 100)
     await cluster.acquainted(mit, utah, brown)

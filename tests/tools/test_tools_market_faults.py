@@ -145,7 +145,7 @@ async def test_a_partner_that_never_pays_fills_no_disk(
     trade.work.check()
 
 
-async def test_who_is_passed_a_task_is_paid_though_the_answer_was_lost(
+async def test_the_receiver_of_a_passed_task_is_paid_though_the_answer_was_lost(
     cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner has placed the task, but its answer to the middleman is lost."""

@@ -335,7 +335,9 @@ def _letters(
     return letters
 
 
-async def test_what_only_our_own_clients_may_ask(cluster: Cluster, loads: Loads) -> None:
+async def test_a_peer_may_not_make_the_calls_of_our_own_clients(
+    cluster: Cluster, loads: Loads
+) -> None:
     mit, utah = await settle_two(cluster, 80, 80)
     for method in ("move_task", "contract.balance", "market_status"):
         with pytest.raises(MedusaError):

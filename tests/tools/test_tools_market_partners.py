@@ -63,7 +63,7 @@ async def load(work: Work) -> None:
 
 
 @pytest.mark.cluster(timing=dataclasses.replace(SHORT, prepare_s=0.5))
-async def test_one_that_accepts_and_never_starts(
+async def test_the_owner_leaves_a_partner_that_never_starts(
     cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner leaves such a partner alone for a while, and offers the task to the next one."""
@@ -92,7 +92,7 @@ async def test_one_that_accepts_and_never_starts(
     work.check()
 
 
-async def test_one_that_starts_and_dies(cluster: Cluster, loads: Loads) -> None:
+async def test_a_task_returns_from_a_partner_that_dies(cluster: Cluster, loads: Loads) -> None:
     """The task returns by itself; the owner pays for the partner's work once the partner is
     back."""
     mit, utah, contract = await overloaded(cluster)
@@ -120,7 +120,7 @@ async def test_one_that_starts_and_dies(cluster: Cluster, loads: Loads) -> None:
 
 
 @pytest.mark.parametrize("liar", ["payee", "payer"])
-async def test_one_that_counts_wrongly(
+async def test_both_peers_record_the_wrong_count_of_a_partner(
     cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch, liar: str
 ) -> None:
     """Both peers record the difference, and people see it; the payer pays no more than it
@@ -167,7 +167,7 @@ async def heard(place: Place, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str
     return said
 
 
-async def test_one_that_offers_our_own_task_back(
+async def test_a_peer_refuses_its_own_task_from_a_partner(
     cluster: Cluster, loads: Loads, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit, utah, contract = await overloaded(cluster)

@@ -112,7 +112,7 @@ async def test_each_pays_the_next(chain: Chain) -> None:
         assert all(standing.paid for standing in settler(place).ledger.deals())
 
 
-async def test_one_that_may_not_be_passed_on(cluster: Cluster, loads: Loads) -> None:
+async def test_a_task_without_sublet_is_not_passed_on(cluster: Cluster, loads: Loads) -> None:
     """utah's Brain does not offer such a task, and mit would not move it."""
     chain = await make_chain(cluster, loads, sublet=False)
     loads[chain.task] = 16

@@ -197,7 +197,7 @@ async def test_a_place_that_stands_still_is_left(cluster: Cluster) -> None:
     await scene.check(250)
 
 
-async def test_what_cannot_be_read_instead_is_not(scene: Scene) -> None:
+async def test_an_unsuitable_alternative_is_refused(scene: Scene) -> None:
     async with scene.brown.client() as client:
         box = Map("less", scene.source, scene.brown.name("less"), (("v", "value"),))
         await run(client, Query(scene.brown.name("q/less"), (box,)))

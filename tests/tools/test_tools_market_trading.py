@@ -154,9 +154,7 @@ async def test_a_restarted_peer_goes_on_working_and_paying(
     assert [(t.task, t.peer, t.price) for t in status.taken] == [(moved, mit.id, CHEAP)]
 
 
-async def test_what_the_inputs_let_go_of_at_once_is_billed_all_the_same(
-    cluster: Cluster, loads: Loads
-) -> None:
+async def test_input_without_history_is_billed_all_the_same(cluster: Cluster, loads: Loads) -> None:
     """A filter needs no past tuples, and the stream keeps none; only the bill needs them."""
     slow = dataclasses.replace(SHORT_WAITS, settle_look_s=1.0)
     mit = await settle(cluster, "mit.edu", 30, timing=slow)

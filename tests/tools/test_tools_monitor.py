@@ -40,7 +40,7 @@ class _Client:
         return self.market
 
 
-async def test_it_draws_at_every_interval() -> None:
+async def test_the_monitor_draws_at_every_interval() -> None:
     client, file = _Client(), io.StringIO()
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)
     with Live(console=console, auto_refresh=False, screen=True) as live:
@@ -53,7 +53,7 @@ async def test_it_draws_at_every_interval() -> None:
     assert "00:00:03 UTC" in drawn
 
 
-async def test_it_draws_the_market_of_a_peer_that_has_one() -> None:
+async def test_the_monitor_draws_the_market_of_a_peer_that_has_one() -> None:
     client, file = _Client(), io.StringIO()
     client.market = MarketStatus(contracts=(ContractStatus("utah.edu", "ab" * 16),))
     console = Console(file=file, force_terminal=True, width=80, height=24, color_system=None)

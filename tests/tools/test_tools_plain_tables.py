@@ -58,7 +58,7 @@ def _peers() -> NamesTable:
     ],
     ids=["streams", "queries", "peers"],
 )
-def test_what_matters_most_is_whole_on_the_usual_terminals(
+def test_the_main_columns_are_whole_on_the_usual_terminals(
     table: NamesTable, names: list[str], width: int
 ) -> None:
     lines = drawn(table, width)
@@ -67,7 +67,7 @@ def test_what_matters_most_is_whole_on_the_usual_terminals(
         assert any(name in line for line in lines), (name, lines)
 
 
-def test_what_gave_way_is_named_with_the_command_that_shows_it() -> None:
+def test_a_narrow_table_names_the_left_out_columns_and_a_command() -> None:
     assert drawn(_streams(), 80)[-1] == (
         "too narrow for: owner, made by (medusa stream show STREAM)"
     )

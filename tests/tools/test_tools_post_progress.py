@@ -19,7 +19,7 @@ from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.row_process import open_rows
 
 
-async def test_who_waits_says_for_whom_and_how_long(tmp_path: Path) -> None:
+async def test_a_waiting_post_names_the_peer_and_the_seconds(tmp_path: Path) -> None:
     async with open_fake_peer(tmp_path) as peer, open_medusa(tmp_path) as client:
         poster = await client.poster(STREAM)
         progress = PostProgress(poster)

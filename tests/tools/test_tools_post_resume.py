@@ -149,7 +149,7 @@ def test_standard_input_goes_on_under_a_name(peer: FakePeer, tmp_path: Path) -> 
     assert run(file)["rows"] == 12, "without a name it is new each time"
 
 
-def test_what_a_peer_says_of_a_position_is_checked(peer: FakePeer, tmp_path: Path) -> None:
+def test_the_client_checks_the_position_that_a_peer_sends(peer: FakePeer, tmp_path: Path) -> None:
     file = csv(tmp_path / "f.csv", rows(0, 10))
     peer.stored["p"], peer.offsets["p"] = [(1, 10)], b"nonsense"
     with pytest.raises(Exception, match="position in a file"):

@@ -134,7 +134,7 @@ def test_texts_steer_no_terminal_and_are_kept_in_files(kind: Format) -> None:
 
 
 @given(st.text())
-def test_what_a_terminal_is_given_is_printable_but_for_line_ends(text: str) -> None:
+def test_a_terminal_gets_only_printable_text_and_line_ends(text: str) -> None:
     file = Terminal()
     open_writer(file, Format.CSV, pa.schema([("text", pa.string())])).write(
         pa.table({"text": [text]})

@@ -83,7 +83,9 @@ def _lines(drawn: RenderableType, width: int) -> list[str]:
 @given(
     st.sampled_from([80, 100, 120, 200]), st.integers(16, 60), st.tuples(*[st.integers(0, 40)] * 4)
 )
-def test_it_fits_the_terminal(width: int, height: int, sizes: tuple[int, int, int, int]) -> None:
+def test_the_screen_fits_the_terminal(
+    width: int, height: int, sizes: tuple[int, int, int, int]
+) -> None:
     lines = _lines(render(_snapshot(max(1, sizes[0]), *sizes[1:]), width, height), width)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)
@@ -95,7 +97,7 @@ def test_without_a_height_everything_is_shown() -> None:
         assert name in text
 
 
-def test_what_does_not_fit_is_counted() -> None:
+def test_the_screen_counts_the_streams_that_do_not_fit() -> None:
     lines = _lines(render(_snapshot(3, 40, 0, 0), 80, 24), 80)
     hidden = next(line for line in lines if "Streams +" in line)
     shown = sum("mit.edu/s" in line for line in lines)

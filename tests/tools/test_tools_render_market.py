@@ -138,7 +138,7 @@ def test_the_price_of_a_stream(prices: dict[str, Any], shown: str) -> None:
 
 @settings(max_examples=60)
 @given(st.sampled_from([80, 100, 120, 200]), st.integers(6, 60), st.integers(0, 30))
-def test_it_fits_the_terminal(width: int, height: int, streams: int) -> None:
+def test_the_market_fits_the_terminal(width: int, height: int, streams: int) -> None:
     lines = _lines(MARKET, width, height, streams)
     assert len(lines) <= height
     assert all(cell_len(line) <= width for line in lines)

@@ -347,7 +347,7 @@ def test_a_column_of_csv_that_is_no_field_stops_no_file() -> None:
 
 
 @pytest.mark.parametrize("kind", [Format.CSV, Format.JSON, Format.PARQUET, Format.ARROW])
-def test_what_is_written_of_a_stream_is_posted_without_further_words(kind: Format) -> None:
+def test_the_written_rows_of_a_stream_are_posted_without_options(kind: Format) -> None:
     at = [datetime.datetime(2018, 3, 24, tzinfo=UTC)] * 2
     fields = {"ts": at, "src_ip": ["a", "b"], "dst_port": [1, None]}
     payload = pa.Table.from_pydict(

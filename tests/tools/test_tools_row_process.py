@@ -206,7 +206,7 @@ def test_words_of_a_dictionary_count_as_often_as_they_occur() -> None:
     assert sum(sizes) >= 500 * 2**20
 
 
-def test_what_ends_the_reader_ends_nothing_else(tmp_path: Path) -> None:
+def test_the_death_of_the_reading_process_is_an_error_of_its_file(tmp_path: Path) -> None:
     path = tmp_path / "f.jsonl"
     path.write_bytes(GOOD * 200_000)
     with open_rows(path, Reading(SCHEMA)) as reading:

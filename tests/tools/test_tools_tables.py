@@ -35,7 +35,7 @@ values = st.dictionaries(st.integers(0, 6), st.none() | st.sampled_from(["a", "b
 
 
 @given(values, values)
-def test_what_is_posted_makes_a_table_what_a_file_says(
+def test_the_posted_changes_give_a_table_the_content_of_a_file(
     before: dict[int, str | None], wanted: dict[int, str | None]
 ) -> None:
     now = rows(*((1, k, v) for k, v in before.items()))

@@ -172,7 +172,7 @@ def test_only_expected_columns_count() -> None:
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.json", "x.parquet"])
-def test_what_is_written_is_what_is_expected(tmp_path: Path, name: str) -> None:
+def test_written_expectations_are_read_as_the_same_rows(tmp_path: Path, name: str) -> None:
     rows = [(2, 1 / 3, 'a,"b"'), (1, None, "ü"), (None, 2.5, None)]
     write_expected(tmp_path / name, table(rows), None)
     read = read_expected(tmp_path / name, KINDS)
@@ -309,7 +309,9 @@ def test_the_examples_cases(tmp_path: Path, engine: str) -> None:
 
 
 @pytest.mark.process
-def test_what_others_were_asked_to_mend_is_right(tmp_path: Path, engine: str) -> None:
+def test_the_answers_to_cases_that_other_engines_got_wrong_are_right(
+    tmp_path: Path, engine: str
+) -> None:
     """The answers are right that users of other engines, and once our own, had reported as
     wrong."""
     shutil.copytree(CASES, tmp_path / "cases")

@@ -132,7 +132,7 @@ async def test_every_call_of_clients_has_a_scope(tmp_path: Path) -> None:
     )
 
 
-async def test_what_each_scope_allows_at_a_peer(cluster: Cluster) -> None:
+async def test_each_scope_allows_its_calls_at_a_peer(cluster: Cluster) -> None:
     mit = await cluster.settle("mit.edu")
     file = TokenFile(mit.home)
     tokens = {

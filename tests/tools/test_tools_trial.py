@@ -327,7 +327,7 @@ def test_a_case_has_all_names_under_its_own(rows: Path) -> None:
     )
 
 
-def test_what_is_missing_or_too_much(rows: Path) -> None:
+def test_a_trial_names_missing_and_surplus_inputs(rows: Path) -> None:
     ask = "SELECT n FROM s"
     with pytest.raises(NotFoundError, match=r"reads medusa://you/s: say --stream s=FILE"):
         trial_of(ask, {}, None)

@@ -126,7 +126,7 @@ def test_without_pyspark_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     assert "there is no PySpark: pip install 'medusa-federation[peer]'" in remark
 
 
-def test_what_is_asked_for_is_taken(no_java: None) -> None:
+def test_a_trial_takes_the_engine_of_its_option(no_java: None) -> None:
     assert engine_of("reference") == (Engine.REFERENCE, "")
 
 

@@ -37,7 +37,7 @@ def test_tables_go_round() -> None:
     assert after("right", view=View("Gone")).table == "Peers"
 
 
-def test_it_scrolls_within_the_table() -> None:
+def test_the_view_scrolls_within_the_table() -> None:
     events = View("Events")
     assert after("down", "down", "up", view=events).top == 1
     assert after("up", view=events).top == 0

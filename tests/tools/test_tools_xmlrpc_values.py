@@ -128,7 +128,7 @@ def value(inner: str) -> bytes:
         ),
     ],
 )
-def test_what_libraries_write(inner: str, read: Value) -> None:
+def test_the_peer_reads_the_values_that_libraries_write(inner: str, read: Value) -> None:
     assert read_call(value(inner)).arguments == [read]
 
 

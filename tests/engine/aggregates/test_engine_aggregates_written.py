@@ -74,7 +74,9 @@ def test_constants_are_written_and_read_again(each: AggregateCall) -> None:
         ("percentile_disc(n  DESC , 0.5)", "percentile_disc", 0.5),
     ],
 )
-def test_what_is_read(text: str, function: str, parameter: float | str | None) -> None:
+def test_a_document_gives_function_and_constant(
+    text: str, function: str, parameter: float | str | None
+) -> None:
     (made,) = read_document(document(text), "medusa://mit.edu/").queries
     (box,) = made.boxes
     assert isinstance(box, Aggregate)

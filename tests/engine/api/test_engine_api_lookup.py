@@ -12,7 +12,7 @@ from medusa.tools.client.entries import entry_of
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-async def test_what_a_peer_publishes_is_found_though_its_only_sibling_is_dead(
+async def test_a_lookup_finds_a_peers_objects_though_its_only_sibling_is_dead(
     cluster: Cluster,
 ) -> None:
     """Nobody can tell whether the dead sibling has changed the object of that name."""

@@ -68,7 +68,7 @@ async def test_a_post_is_handed_on_to_the_streams_home(cluster: Cluster) -> None
     assert await to_the_end(other.subscribe(stream)) == expected
 
 
-async def test_who_may_post(cluster: Cluster) -> None:
+async def test_only_writers_may_post(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client, other = await cluster.clients(mit, utah)
     own = await make_stream(client, mit, "own")

@@ -112,7 +112,7 @@ def test_short_answers_are_whole_and_long_ones_share_the_rest() -> None:
     assert cut(peers[0], 10).streams == ()
 
 
-async def test_what_other_participants_are_told(cluster: Cluster) -> None:
+async def test_status_shows_other_participants_only_readable_streams(cluster: Cluster) -> None:
     mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
     sibling = await cluster.settle("mit.edu", sibling=True)
     async with mit.client() as client:

@@ -99,7 +99,7 @@ async def test_pulling_from_near_and_far(cluster: Cluster) -> None:
         await other.receive_events(mit.name("none"))
 
 
-async def test_who_may_read(cluster: Cluster) -> None:
+async def test_only_readers_may_subscribe(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client, other = await cluster.clients(mit, utah)
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
@@ -123,7 +123,7 @@ async def test_who_may_read(cluster: Cluster) -> None:
                     await duplex.receive(Tuples)
 
 
-async def test_it_goes_on_when_peers_come_back(cluster: Cluster) -> None:
+async def test_a_subscription_goes_on_when_peers_come_back(cluster: Cluster) -> None:
     """The connection breaks anywhere; every tuple still comes, once and in order."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client(producer="p") as client, utah.client() as other:

@@ -147,7 +147,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("text", "reason"), REFUSED)
-def test_what_cannot_be_meant_is_refused_with_its_line(text: str, reason: str) -> None:
+def test_a_document_without_our_meaning_is_refused_with_its_line(text: str, reason: str) -> None:
     with pytest.raises(InvalidInputError) as caught:
         read_document(text, BASE)
     assert str(caught.value).startswith("line ")
@@ -355,7 +355,7 @@ def test_a_deployment_is_checked(old: str, new: str, reason: str) -> None:
     assert reason in str(caught.value)
 
 
-def test_what_a_query_says_of_its_availability_counts_more_than_a_replica_set() -> None:
+def test_the_availability_of_a_query_overrides_its_replica_set() -> None:
     text = INTRUSION.replace('<query name="A">', '<query name="A" ha="passive" bound="2">')
     assert read_document(text, BASE).queries[1].availability.mode == "passive_standby"
 

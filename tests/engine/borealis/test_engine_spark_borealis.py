@@ -105,7 +105,7 @@ def test_the_intrusion_demonstration(spark: Spark, tmp_path: Path) -> None:
     check_example(spark, tmp_path, "intrusion", statements)
 
 
-def test_what_the_intrusion_demonstration_asks_of_its_nodes() -> None:
+def test_the_intrusion_document_gives_modes_and_remarks() -> None:
     document = read_document(INTRUSION, BASE)
     modes = {query.name: query.availability.mode for query in document.queries}
     assert modes == {

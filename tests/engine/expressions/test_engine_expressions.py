@@ -434,7 +434,7 @@ def test_limits_are_refused(text: str) -> None:
         "n in (" + "1, " * 500 + "1)",
     ],
 )
-def test_what_is_within_the_limits_is_taken(text: str) -> None:
+def test_expressions_within_the_limits_are_parsed(text: str) -> None:
     def deep(frames: int) -> Expression:
         return parse_expression(text, FIELDS) if frames == 0 else deep(frames - 1)
 

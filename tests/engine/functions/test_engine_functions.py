@@ -259,7 +259,7 @@ def test_types_come_from_annotations(tmp_path: Path) -> None:
         ("entry:nothing", {}, "entry:nothing: no entry points of that name"),
     ],
 )
-def test_what_an_operator_gets_wrong(
+def test_a_wrong_function_setting_is_refused_with_its_reason(
     tmp_path: Path, source: str, settings: dict[str, Any], reason: str
 ) -> None:
     write_code(tmp_path)

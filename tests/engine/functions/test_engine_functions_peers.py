@@ -173,7 +173,9 @@ async def test_a_restart_and_a_reload(cluster: Cluster) -> None:
 # -- other peers -----------------------------------------------------------------------------------
 
 
-async def test_it_moves_to_a_sibling_with_the_same_code(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_calling_task_moves_to_a_sibling_with_the_same_code(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     one, two = await cluster.siblings(2)
     client = await cluster.client(one)
     allow(one, even=own(tmp_path / "one", "even"))
@@ -198,7 +200,7 @@ async def test_it_moves_to_a_sibling_with_the_same_code(cluster: Cluster, tmp_pa
     assert found.rows == [(at, at % 2 == 0) for at in range(30)]
 
 
-async def test_it_does_not_move_to_a_partner(
+async def test_a_calling_task_does_not_move_to_a_partner(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even if the partner has the same code, the owner does not offer the task, and the partner

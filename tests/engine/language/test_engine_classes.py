@@ -159,7 +159,7 @@ def test_the_weakest_box_is_the_network_s_class() -> None:
         assert (weakest.name, class_of(weakest)) == (name, class_)
 
 
-def test_what_each_mode_reaches() -> None:
+def test_each_mode_gives_its_strongest_recovery() -> None:
     for class_ in BoxClass:
         assert strongest_recovery(Mode.NONE, class_) is GAP
         assert strongest_recovery(Mode.AMNESIA, class_) is GAP

@@ -600,7 +600,7 @@ def test_xml_has_views_and_sql_says_that_it_has_none() -> None:
         document_as_sql(document, INPUTS)
 
 
-def test_what_is_printed_is_what_a_person_would_write() -> None:
+def test_a_printed_query_reads_as_a_person_would_write_it() -> None:
     query = Query(
         f"{MIT}web",
         (

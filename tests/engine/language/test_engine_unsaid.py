@@ -59,7 +59,7 @@ def test_the_longest_session_is_told_where_nothing_says_it(text: str, longest: s
         ),
     ],
 )
-def test_what_is_said_is_not_told_even_if_it_is_what_would_hold(text: str) -> None:
+def test_a_written_length_gets_no_remark_even_if_it_is_the_default(text: str) -> None:
     assert remarks(text) == ()
 
 

@@ -149,7 +149,7 @@ async def test_a_subscriber_that_has_left_is_no_reader(cluster: Cluster) -> None
     await gone(guest, stream)
 
 
-async def test_what_is_not_a_source_of_ours(cluster: Cluster) -> None:
+async def test_only_source_streams_of_the_owner_can_be_deleted(cluster: Cluster) -> None:
     mit, _utah, owner, guest, stream = await cluster.owner_and_guest()
     await owner.create_query(passing(mit, "q", stream, mit.name("out")))
     await owner.create_view(View(mit.name("v"), stream, Last(5)))

@@ -145,7 +145,7 @@ async def test_an_owners_word_passes_along_a_chain(here: Three) -> None:
     assert await received(last, 1) == [(here.posted, here.posted)]
 
 
-async def test_what_may_be_made_public_may_no_longer(cluster: Cluster) -> None:
+async def test_an_output_loses_readers_when_its_input_loses_declassify(cluster: Cluster) -> None:
     here = await three(cluster, readers=("utah.edu",), declassify=("utah.edu",))
     name = here.utah.name("q/out")
     out = await here.keep(here.utah, "q", here.stream, readers=((name, ("*",)),))
@@ -230,7 +230,7 @@ async def test_a_named_subscriber_that_may_not_read_is_waited_for_no_longer(here
     await until(lambda: not leases(here.stream))
 
 
-async def test_it_is_found_out_after_an_absence(here: Three) -> None:
+async def test_a_peer_learns_the_new_readers_after_an_absence(here: Three) -> None:
     """mit.edu removes brown.edu while utah.edu is down."""
     out = await here.keep(here.utah, "q", here.stream)
     await goes_on(here.clients["brown.edu"].subscribe(out), here)

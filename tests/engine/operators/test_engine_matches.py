@@ -93,7 +93,7 @@ def test_a_greedy_variable_at_the_end_waits_for_the_bound_if_nothing_ends_it() -
     assert found(match("A B+", FALLS, 100), 5, 4, 3) == [(100, 3), (110, 2)]
 
 
-def test_of_two_ways_the_first_variable_takes_as_much_as_it_can() -> None:
+def test_the_first_variable_takes_as_many_tuples_as_it_can() -> None:
     both = {"A": "price > 0", "B": "price > 0", "C": "price < 0"}
     number = (Measure("count", "A", "", "a"), Measure("count", "B", "", "b"))
     assert found(match("A+ B+ C", both, 40, number), 1, 1, 1, -1)[-1] == (30, 2, 1)

@@ -109,7 +109,7 @@ def test_a_folded_window_is_two_tasks_with_the_same_result() -> None:
     assert len(names) == len(set(names))
 
 
-def test_what_is_before_a_window_goes_to_its_panes_and_what_is_behind_it_stays() -> None:
+def test_boxes_before_a_window_join_its_panes_and_boxes_after_it_stay() -> None:
     output = "medusa://mit.edu/busy"
     network = Query(
         "medusa://mit.edu/q",

@@ -93,7 +93,7 @@ def test_peers_that_take_over_in_one_moment_have_numbers_of_their_own(takers: li
 
 
 @given(st.lists(st.tuples(PEERS, st.floats(0, 10)), min_size=1, max_size=8))
-def test_of_all_that_took_a_query_one_counts_wherever_they_meet(
+def test_all_peers_believe_one_of_several_takeovers(
     takeovers: list[tuple[PeerId, float]],
 ) -> None:
     """On each side of a split a peer takes the query over, from the first term that all know."""
@@ -147,7 +147,7 @@ ONE, TWO, THREE = (PeerId(20 * letter) for letter in (b"a", b"b", b"c"))
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([NO_PEER, ONE, TWO])), min_size=2))
-def test_of_two_terms_all_believe_the_same(ranks: list[tuple[int, PeerId]]) -> None:
+def test_all_peers_believe_the_term_of_highest_rank(ranks: list[tuple[int, PeerId]]) -> None:
     terms = [Term(QUERY, number, holder) for number, holder in ranks]
     best = terms[0]
     for term in terms:

@@ -90,7 +90,9 @@ from medusa.overlay.errors import InvalidInputError
         ("(?:a+){5}b", "could take more than"),
     ],
 )
-def test_what_is_refused_and_why(pattern: str, reason: str | None) -> None:
+def test_a_pattern_outside_the_subset_is_refused_with_its_reason(
+    pattern: str, reason: str | None
+) -> None:
     if reason is None:
         assert longest_text(pattern) >= LEAST_MATCHED
         return

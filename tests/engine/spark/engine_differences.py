@@ -405,7 +405,7 @@ ORDERS: Final = (
         "`ROW_NUMBER() OVER (... ORDER BY ts DESC) = 1`, equal times",
         "the row that came last",
         "the same in Flink if `ts` is its time attribute, else the first; of a batch, any of them",
-        "tests/engine/language/sql/test_engine_sql_tops.py::test_of_equal_times_the_last_that_came_is_the_newest",
+        "tests/engine/language/sql/test_engine_sql_tops.py::test_the_last_arrival_of_equal_times_is_the_newest",
         flink=(
             (_FIRST.format("ts DESC", "equal"), ("7",)),
             (_FIRST.format("cast(ts AS STRING) DESC", "equal WHERE x > 1"), ("9",)),

@@ -76,7 +76,7 @@ def test_no_tuple_of_a_result_is_left_out(kind: JoinKind, before: int, after: in
                 assert other > right
 
 
-def test_of_the_side_that_waits_for_nobody_the_new_tuples_are_read() -> None:
+def test_a_join_reads_only_new_tuples_of_the_side_that_never_waits() -> None:
     task = task_of(JoinKind.INNER, 10, 0)
     interval = needs(task, 50, 60, 0)
     assert interval is not None

@@ -110,7 +110,7 @@ async def test_orders_of_one_moment_are_one_job(
     assert len(bench.jobs[0]) >= 4
 
 
-async def test_nobody_waits_for_long_for_one_that_does_not_come(
+async def test_a_job_waits_a_limited_time_for_an_absent_one(
     bench: Bench, nursery: trio.Nursery, autojump_clock: trio.testing.MockClock
 ) -> None:
     sharing, found = Sharing(bench.run, nursery), {}

@@ -64,7 +64,7 @@ def archive(find: Callable[[], ClassArchive | None]) -> ClassArchive:
 # -- the choice and the owner of the archive -------------------------------------------------------
 
 
-def test_it_is_of_this_java_these_jars_and_these_flags(
+def test_the_archives_key_depends_on_java_jars_and_flags(
     find: Callable[..., ClassArchive], places: tuple[Path, Path]
 ) -> None:
     java, spark = places
@@ -175,7 +175,7 @@ def runs(archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return bool(started)
 
 
-def test_it_is_made_once(
+def test_the_archive_is_made_once(
     archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert runs(archive, made, monkeypatch)
@@ -260,7 +260,7 @@ def test_where_no_jvm_starts_from_it_one_starts_without(
 
 
 @pytest.mark.parametrize("error", [KilledError("signal 9"), UnavailableError("no memory")])
-def test_it_stays_where_something_else_keeps_jvms_from_starting(
+def test_the_archive_stays_if_something_else_keeps_jvms_from_starting(
     error: UnavailableError,
     damaged: ClassArchive,
     tmp_path: Path,

@@ -97,7 +97,7 @@ def start(code: str, hello: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", code, str(hello), HELLO.hex()])
 
 
-def test_one_that_works_is_waited_for(tmp_path: Path) -> None:
+def test_the_peer_waits_for_a_jvm_that_makes_progress(tmp_path: Path) -> None:
     process = start(STARTING, tmp_path / "hello")
     try:
         # the start takes longer than the limit
@@ -122,7 +122,7 @@ def test_one_for_which_nobody_waits_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", ["import time; time.sleep(600)", "raise SystemExit(1)"])
-def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> None:
+def test_the_peer_gives_up_a_jvm_that_is_stuck_or_ends(code: str, tmp_path: Path) -> None:
     (tmp_path / "out").touch()
     process = start(code, tmp_path / "hello")
     with pytest.raises(UnavailableError, match="did not start"):
@@ -132,7 +132,7 @@ def test_one_that_is_stuck_or_ends_is_given_up(code: str, tmp_path: Path) -> Non
     assert process.returncode is not None
 
 
-def test_one_that_is_killed_says_so(tmp_path: Path) -> None:
+def test_the_error_of_a_killed_jvm_names_the_signal(tmp_path: Path) -> None:
     process = start("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", tmp_path / "hello")
     with pytest.raises(jvm.KilledError, match="with signal 9"):
         jvm._await_hello(process, tmp_path / "hello", tmp_path / "out", threading.Event())

@@ -52,7 +52,7 @@ def given_texts(*texts: str | None) -> list[Row]:
     return [{**none, "s": text} for text in texts]
 
 
-def test_what_flink_s_nexmark_asks(spark: Spark) -> None:
+def test_spark_answers_the_patterns_of_flinks_nexmark(spark: Spark) -> None:
     found = given_texts(
         "https://www.nexmark.com/a/b/c/item.htm?query=1&channel_id=1234",
         "channel_id=&x",

@@ -151,7 +151,7 @@ def test_stopping_ends_a_job_under_way(spark: Spark) -> None:
     assert spark.run(total) == 4950
 
 
-def test_of_two_in_a_process_one_is_refused_until_the_other_is_stopped(
+def test_a_process_refuses_a_second_spark_until_the_first_is_stopped(
     shared_spark: Spark, tmp_path: Path
 ) -> None:
     shared_spark.stop()

@@ -53,7 +53,9 @@ async def filtered(place: Place) -> str:
     return name
 
 
-async def test_it_is_said_at_the_start_and_when_looked_up(cluster: Cluster, no_java: None) -> None:
+async def test_start_and_lookup_say_why_spark_does_not_start(
+    cluster: Cluster, no_java: None
+) -> None:
     mit = await cluster.settle("mit.edu")
     query = await filtered(mit)
     home = str(mit.home.folder)
@@ -116,7 +118,7 @@ async def test_a_failure_that_takes_long_is_waited_for(
     assert f"{query}: running".encode() not in said
 
 
-async def test_it_is_tried_again_and_the_query_goes_on(
+async def test_the_peer_starts_spark_again_and_the_query_goes_on(
     cluster: Cluster, no_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit = await cluster.settle("mit.edu")

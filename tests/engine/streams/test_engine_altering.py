@@ -189,7 +189,7 @@ async def until_defined(client: AsyncMedusaClient, definition: StreamDefinition)
     await until(is_defined)
 
 
-def test_of_outputs_and_views() -> None:
+def test_an_output_changes_its_readers_and_has_no_slack() -> None:
     output = StreamDefinition(
         "medusa://mit.edu/o", "medusa://mit.edu/x", readers=("*",), query="medusa://mit.edu/q"
     )

@@ -119,7 +119,7 @@ async def test_a_subscription_that_holds_too_much_waits_until_it_is_read(
     await crowd.end_all()
 
 
-async def test_who_leaves_while_it_waits_or_has_its_turn_holds_nobody_up(
+async def test_a_subscriber_that_leaves_holds_no_other_up(
     nursery: trio.Nursery,
 ) -> None:
     memory = Memory(MANY)

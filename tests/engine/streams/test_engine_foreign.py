@@ -47,7 +47,7 @@ def bytes_of(held: list[Held], **of: str) -> int:
 
 
 @given(holds, st.integers(0, DISK))
-def test_what_stays_is_within_every_bound_and_nothing_goes_without_need(
+def test_foreign_holds_stay_within_bounds_and_none_goes_without_need(
     held: list[Held], short: int
 ) -> None:
     gone = to_release(held, disk_bytes=DISK, short_bytes=short, hold_s=60.0, now=100.0)

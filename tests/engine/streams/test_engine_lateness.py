@@ -164,7 +164,7 @@ def test_streams_that_can_have_none() -> None:
             check_stream(msgspec.structs.replace(stream, **wrong))  # type: ignore[arg-type]
 
 
-def test_it_can_only_become_less() -> None:
+def test_allowed_lateness_can_only_become_less() -> None:
     stream = StreamDefinition("medusa://mit.edu/s", "medusa://mit.edu/event", lateness_us=10)
     assert altered(stream, Alteration(lateness_us=4)).lateness_us == 4
     for wrong in (0, 11):

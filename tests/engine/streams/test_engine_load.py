@@ -108,7 +108,9 @@ def test_epochs_that_follow_closely_count_together() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e4)), max_size=50))
-def test_it_is_never_negative_nor_more_than_was_used(samples: list[tuple[float, float]]) -> None:
+def test_the_smoothed_rate_is_never_negative_nor_above_the_usage(
+    samples: list[tuple[float, float]],
+) -> None:
     smoothed, now, most = Smoothed(SMALL), 0.0, 0.0
     pending = 0.0
     smoothed.add(0.0, now)
@@ -187,7 +189,7 @@ def test_coefficients_are_never_negative(
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.5), st.floats(1e-6, 1e-3))
-def test_it_is_weighted_least_squares(seed: int, c0: float, c1: float) -> None:
+def test_the_load_model_is_weighted_least_squares(seed: int, c0: float, c1: float) -> None:
     """numpy solves the same weighted problem, where its solution is not negative."""
     rng = np.random.default_rng(seed)
     at = np.cumsum(rng.uniform(0.5, 20.0, 60))
@@ -270,7 +272,7 @@ def test_only_this_thread_is_metered() -> None:
     assert metered(time.sleep, 0.02)[1] < 0.01
 
 
-def test_what_a_task_that_runs_elsewhere_would_take_here_follows_its_input() -> None:
+def test_the_predicted_load_of_a_moved_task_follows_its_input() -> None:
     meter = LoadMeter()
     now = 0.0
     for rate in (100, 200) * 200:  # both rates, so that the slope shows

@@ -134,7 +134,7 @@ async def spend(spark: Spark, folder: Path, query: Query, epochs: int, rows: int
 @pytest.mark.parametrize(
     ("query", "epochs", "rows"), [(FILTER, 30, 2_000), (WINDOWS, 20, 2_000), (FILTER, 20, 30_000)]
 )
-async def test_it_counts_about_what_the_processes_use(
+async def test_the_engine_counts_about_the_cpu_that_its_processes_use(
     spark: Spark, tmp_path: Path, query: Query, epochs: int, rows: int
 ) -> None:
     spent = await spend(spark, tmp_path, query, epochs, rows)

@@ -111,7 +111,7 @@ async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_what_nobody_has_is_named_and_all_else_goes_on(
+async def test_a_damaged_file_without_a_copy_is_named_and_all_else_goes_on(
     cluster: Cluster, damage: Damage
 ) -> None:
     mit = await cluster.settle("mit.edu")

@@ -101,7 +101,7 @@ def test_a_tuple_with_the_same_key_is_replaced() -> None:
     ]
 
 
-def test_what_is_too_much_to_compare_is_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tentative_tuples_beyond_the_limit_are_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     one = epoch(0, 10, (5, "a", 1.0))
     monkeypatch.setattr(corrections, "TENTATIVE_BYTES", one.bytes)
     revising = corrector(Corrections.REVISIONS, 0)

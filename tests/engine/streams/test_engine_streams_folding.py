@@ -28,7 +28,7 @@ def opened(folder: Path) -> StreamLog:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9))))
-def test_of_each_key_the_last_tuple_stays_where_it_was(pairs: list[tuple[int, int]]) -> None:
+def test_the_last_tuple_of_each_key_stays_in_its_place(pairs: list[tuple[int, int]]) -> None:
     table = rows(*((number, key, value) for number, (key, value) in enumerate(pairs)))
     last = {key: (number, key, value) for number, (key, value) in enumerate(pairs)}
     found = [tuple(row.values()) for row in newest(table, ("k",)).to_pylist()]

@@ -530,7 +530,7 @@ def test_a_log_that_forgets_all_begins_again_later(tmp_path: Path) -> None:
     assert all_rows(opened(tmp_path)) == [(end + 105, 1)]
 
 
-def test_what_a_crash_leaves_of_a_forgotten_log_begins_early_enough(
+def test_a_log_that_crashes_while_it_forgets_begins_early_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log, _ = filled(tmp_path, 5)

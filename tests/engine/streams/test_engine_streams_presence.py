@@ -95,7 +95,7 @@ def test_the_last_post_may_say_that_it_is_done(producers: Producers) -> None:
     assert producers.boundary == 30
 
 
-def test_one_that_stands_still_holds_the_others_for_a_while(producers: Producers) -> None:
+def test_a_producer_that_stands_still_holds_the_others_for_a_while(producers: Producers) -> None:
     producers.post(ONE, 10, at=10)
     for at in range(11, 39):
         producers.post(OTHER, at, at=at)

@@ -25,7 +25,7 @@ def opened(folder: Path, limit_bytes: int = 2**20) -> tuple[StreamLog, Suffix]:
     return log, Suffix(log, limit_bytes)
 
 
-async def test_it_is_there_as_long_as_it_reaches_further_than_the_log(tmp_path: Path) -> None:
+async def test_the_suffix_exists_while_it_reaches_further_than_the_log(tmp_path: Path) -> None:
     log, suffix = opened(tmp_path)
     await log.commit(10, logged([(5, 1)]))
     assert (suffix.boundary, suffix.visible, suffix.state) == (BEGINNING, 10, State.STABLE)
@@ -67,7 +67,7 @@ async def test_its_files_have_no_row_that_the_log_has(tmp_path: Path) -> None:
         assert none == []
 
 
-async def test_it_keeps_within_its_bytes_and_gives_what_is_left(tmp_path: Path) -> None:
+async def test_the_suffix_keeps_within_its_bytes_and_gives_the_rest(tmp_path: Path) -> None:
     log, suffix = opened(tmp_path, limit_bytes=20_000)
     await log.commit(0, None)
     for number in range(30):

@@ -198,7 +198,7 @@ async def test_tuples_that_are_not_kept_any_more_are_refused(cluster: Cluster) -
     await other.delete_query(utah.name("q2"))
 
 
-async def test_what_is_behind_outlives_a_restart(cluster: Cluster) -> None:
+async def test_the_history_for_a_copy_outlives_a_restart(cluster: Cluster) -> None:
     """The sources keep the history of a created copy that has not run yet, over restarts, too."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client, other = await cluster.clients(mit, utah)

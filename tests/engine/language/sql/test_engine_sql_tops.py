@@ -119,7 +119,7 @@ def test_a_place_of_one_is_no_field_and_the_order_is_as_it_is_said() -> None:
     ],
 )
 @pytest.mark.parametrize(("order", "x"), [("DESC", 3), ("ASC", 1)])
-def test_of_equal_times_the_last_that_came_is_the_newest(text: str, order: str, x: int) -> None:
+def test_the_last_arrival_of_equal_times_is_the_newest(text: str, order: str, x: int) -> None:
     """Flink 2.3's deduplication gives the same, where the order of arrival is that of the job."""
     data = [{"stime": 5, "ts": 5, "k": "a", "x": each, "seq": each} for each in (1, 2, 3)]
     wanted = text.replace("ts DESC", f"ts {order}")

@@ -217,7 +217,7 @@ def test_a_word_that_is_left_out_changes_the_network_or_is_refused(
         ("CREATE STREAM z, w WITH (within = 3) AS SPLIT s BY x > 1 ELSE", "no join", "within"),
     ],
 )
-def test_what_nobody_reads_is_told_with_its_place(text: str, reason: str, word: str) -> None:
+def test_a_word_without_effect_is_refused_with_its_place(text: str, reason: str, word: str) -> None:
     with pytest.raises(InvalidInputError, match=reason) as refused:
         defined(f"{S}\n{text}")
     column = int(str(refused.value).rpartition("column ")[2])

@@ -142,7 +142,7 @@ async def test_a_call_that_finds_nobody_waits_for_who_takes_over(
         assert await reached(directory) == SECONDARY
 
 
-async def test_it_does_not_wait_for_ever_nor_where_nobody_can_take_over(
+async def test_a_lookup_waits_for_a_handover_only_and_for_a_limited_time(
     autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
 ) -> None:
     network.up.clear()
@@ -268,7 +268,7 @@ HOLDERS = st.sampled_from([NO_PEER, PRIMARY, SECONDARY])
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), NUMBERS, HOLDERS), max_size=30))
-def test_of_all_words_the_highest_number_counts_and_of_its_holders_the_last(
+def test_the_book_believes_the_highest_term_and_its_last_holder(
     words: list[tuple[str, int, PeerId]],
 ) -> None:
     """The order and repetition of messages make no difference: the result equals a search of all

@@ -13,7 +13,7 @@ from medusa.overlay.names import NO_PEER, PeerId
 ONE, TWO = PeerId(b"1" * 20), PeerId(b"2" * 20)
 
 
-def test_it_sleeps_once_its_source_keeps_all_that_is_needed() -> None:
+def test_a_follower_sleeps_once_its_source_keeps_all_needed_tuples() -> None:
     dormancy = Dormancy()
     assert dormancy.handle(Look(NO_PEER, 5)) is None
     assert dormancy.handle(Look(ONE, 5)) == Keep(ONE)

@@ -106,7 +106,7 @@ async def test_all_of_it_goes_everywhere_and_for_good(
     assert (await near.stream_entry(stream)).stream.k_safety == 0, "the new one stays"
 
 
-async def test_what_is_beside_a_stream_that_is_revised_goes_along(
+async def test_the_streams_beside_a_revised_stream_are_deleted_with_it(
     cluster: Cluster, places: list[Place]
 ) -> None:
     home = places[0]
@@ -314,7 +314,7 @@ async def ended(client: AsyncMedusaClient, home: Place, path: str = "s") -> str:
     return stream
 
 
-async def test_it_goes_on_at_every_voter_over_restarts_and_homes(
+async def test_a_reopened_stream_goes_on_at_every_voter_over_restarts(
     cluster: Cluster, places: list[Place]
 ) -> None:
     home, *others = places

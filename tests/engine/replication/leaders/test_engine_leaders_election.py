@@ -141,7 +141,7 @@ def test_the_loser_of_a_term_learns_the_winner() -> None:
     assert loser.may_store("a", term.number), "it may be its next replica"
 
 
-def test_who_may_succeed() -> None:
+def test_only_members_of_the_last_term_may_succeed() -> None:
     term = SourceTerm(3, "a", ("b",))
     member = Ballot(("a", "b", "c"), joined=3)
     assert may_succeed(member, "b", [term, None])

@@ -105,7 +105,7 @@ def test_a_restart_plans_what_was_running(past: Past) -> None:
 
 @settings(max_examples=50)
 @given(pasts(), boundaries)
-def test_what_follows_a_boundary_is_made_as_was_said_of_it(past: Past, boundary: int) -> None:
+def test_tasks_follow_the_edition_of_their_boundary(past: Past, boundary: int) -> None:
     said = past.stored[past.edition_at(boundary)].entry.query
     plain = Network(said, past.stored[0].inputs, past.stored[0].kept).tasks()
     now = past.stored[-1].network.tasks()

@@ -138,7 +138,7 @@ def test_windows_may_not_come_to_leave_gaps() -> None:
         ([("timeout", "0"), ("drop-empty-outputs", "1")], {}),  # the parameter states the default
     ],
 )
-def test_what_a_box_has_can_be_taken_from_it(
+def test_an_empty_parameter_resets_it(
     parameters: list[tuple[str, str]], wanted: dict[str, object]
 ) -> None:
     before = Aggregate("w", "s", "x", 60, 60, ("a",), COUNT, "stime")
@@ -146,7 +146,7 @@ def test_what_a_box_has_can_be_taken_from_it(
     assert box == msgspec.structs.replace(before, **wanted)
 
 
-def test_what_there_is_nothing_to_change_of() -> None:
+def test_a_box_without_parameters_is_refused() -> None:
     query = one(Union("u", ("s", "r"), "x"))
     with pytest.raises(InvalidInputError, match=r"box 'u': parameter 'a': unknown .*are none"):
         ask(query, "u", ("a", "1"))

@@ -124,7 +124,9 @@ TASKS = st.lists(
 
 
 @given(TASKS, st.fixed_dictionaries({b"1": HEALTH, b"2": HEALTH, b"3": HEALTH}))
-def test_what_comes_home(tasks: list[Away], health: dict[bytes, Health]) -> None:
+def test_tasks_come_home_by_the_health_of_their_worker(
+    tasks: list[Away], health: dict[bytes, Health]
+) -> None:
     home = to_take_home(tasks, health.__getitem__)
     for each in tasks:
         together = [other for other in tasks if other.worker == each.worker]

@@ -88,7 +88,7 @@ def placed(place: Place) -> Copy:
 # -- hostile requests of an owner to a worker ------------------------------------------------------
 
 
-async def test_nobody_stops_what_runs_here_for_another(cluster: Cluster) -> None:
+async def test_a_stranger_cannot_replace_the_task_of_an_owner(cluster: Cluster) -> None:
     one, two = await cluster.siblings(2)
     stranger = await cluster.settle("utah.edu")
     await cluster.acquainted(one, two, stranger)

@@ -115,7 +115,7 @@ async def test_no_row_comes_while_the_task_is_where_they_are(cluster: Cluster) -
     await scene.finish(begin + 1_000)
 
 
-async def test_it_comes_home_with_the_open_window(cluster: Cluster) -> None:
+async def test_a_task_comes_home_with_its_open_window(cluster: Cluster) -> None:
     scene, begin = await spared(cluster)
     await scene.feed(range(begin, begin + 50))
     await scene.owner.up.engine.mover.take_back(scene.owner.name("out"))
@@ -238,7 +238,7 @@ async def test_so_does_a_worker_that_has_the_input_from_elsewhere(cluster: Clust
     await reads_on(cluster, owner, leader, third, windows(owner, leader.name("s")))
 
 
-async def test_it_moves_on_to_a_third_peer(cluster: Cluster) -> None:
+async def test_a_task_moves_on_to_a_third_peer(cluster: Cluster) -> None:
     owner, leader, third = await cluster.siblings(3)
     scene, at = await spared_between(cluster, owner, leader)
     await move(owner, third)

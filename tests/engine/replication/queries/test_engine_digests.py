@@ -91,7 +91,7 @@ async def test_a_higher_term_of_a_sibling_is_believed_and_followed_at_once(aroun
     assert around.read_anew == [stream]
 
 
-async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: Around) -> None:
+async def test_a_digest_counts_only_for_the_streams_of_its_sender(around: Around) -> None:
     stream = "medusa://mit.edu/out"
     around.directory.believe(Term(stream, 5))
     around.hear(STRANGER, stream, 6)
@@ -100,7 +100,7 @@ async def test_nobody_is_believed_about_anothers_streams_or_in_rubbish(around: A
     assert around.read_anew == []
 
 
-async def test_what_was_said_before_we_listened_counts() -> None:
+async def test_a_digest_from_before_the_start_counts() -> None:
     made, stream = Around(), "medusa://mit.edu/out"
     made.directory.believe(Term(stream, 5))
     digest = Digest(2000, 1000, (Version(key_of(stream), 6),))

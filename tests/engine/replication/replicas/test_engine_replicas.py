@@ -74,7 +74,7 @@ async def test_a_slow_primary_steps_down_and_becomes_a_standby(
     await sums.finish(poster, source, range(250, 777))
 
 
-async def test_it_fails_over_again_and_again(cluster: Cluster, made: Made) -> None:
+async def test_a_query_fails_over_again_and_again(cluster: Cluster, made: Made) -> None:
     home, one, two, reader = await cluster.siblings(4)
     poster, owner, client = await cluster.clients(home, one, reader)
     source = await make_stream(poster, home, "s")

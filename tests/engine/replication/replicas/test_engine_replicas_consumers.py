@@ -139,7 +139,7 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     assert sums.rows == [row for row in expected(range(777)) if row[0] > boundary]
 
 
-async def test_who_takes_over_what_it_has_worked_on_gives_consumers_all_of_it(
+async def test_a_secondary_that_was_the_worker_gives_consumers_all_tuples(
     cluster: Cluster, made: Made
 ) -> None:
     """As a worker the peer began at the boundary of its assignment; as the secondary it has the

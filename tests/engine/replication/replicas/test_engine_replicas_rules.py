@@ -97,7 +97,7 @@ def test_a_primary_that_speaks_but_stalls_is_succeeded_after_the_bound() -> None
     assert [type(e) for e in watch.handle(Heard(behind_us=6_000_000), 3.1)] == [TakeOver]
 
 
-def test_one_that_catches_up_in_between_is_not() -> None:
+def test_a_primary_that_catches_up_in_between_is_not_taken_over() -> None:
     watch = Watch(2.0, 0.0, TIMING)
     for second in range(1, 20):
         assert watch.handle(Heard(behind_us=5_000_000 * (second % 2)), float(second)) == []
@@ -151,9 +151,7 @@ SIZES = st.lists(st.sampled_from([0, 1, 7, 100]), min_size=1, max_size=4)
 
 
 @given(SIZES, st.integers(0, 10_000))
-def test_what_is_needed_is_what_the_tasks_read_and_nothing_is_missing(
-    sizes: list[int], safe: int
-) -> None:
+def test_the_needed_boundaries_cover_all_that_the_tasks_read(sizes: list[int], safe: int) -> None:
     """The oracle is the intervals that the runners ask for."""
     tasks = chain(sizes)
     need = needed(tasks, {task.output: safe for task in tasks})

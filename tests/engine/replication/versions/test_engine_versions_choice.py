@@ -84,7 +84,7 @@ def test_the_preferred_producer_is_read_again_when_it_has_been_well_for_a_while(
     assert 0.5 * RETURN_S < at - back_at < RETURN_S + 2 * KEEP_ALIVE
 
 
-def test_one_that_another_cannot_be_read_at_is_tried_ever_more_seldom() -> None:
+def test_a_version_whose_subscriptions_fail_is_tried_ever_more_seldom() -> None:
     """The version answers, but each subscription to it fails: the reader reads the other one
     again."""
     made, tried = choice(a=State.STABLE, b=State.STABLE), [0.0]
@@ -135,7 +135,7 @@ def test_a_producer_that_has_not_answered_yet_is_not_chosen() -> None:
     assert made.rank(B, 0.1) is Rank.FAILURE, "it says that it does not produce the stream"
 
 
-def test_one_that_stands_while_another_goes_on_is_missing_something() -> None:
+def test_a_version_that_stands_while_another_advances_is_left() -> None:
     made = choice(a=State.STABLE, b=State.STABLE)
     now = 0.0
     for step in range(1, 40):
@@ -158,7 +158,7 @@ def test_one_that_stands_while_another_goes_on_is_missing_something() -> None:
         )
     )
 )
-def test_it_changes_for_one_that_is_better_or_as_good_and_preferred(
+def test_a_reader_changes_only_to_a_better_or_preferred_version(
     steps: list[tuple[bytes, State | None, int, float]],
 ) -> None:
     made, current, now = Choice(KEEP_ALIVE, STANDING, Random(1)), A, 0.0

@@ -132,7 +132,7 @@ async def test_a_range_lasts_however_little_the_stream_keeps(cluster: Cluster) -
     assert pairs_of(epoch.table) == shown[:2]
 
 
-async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(cluster: Cluster) -> None:
+async def test_views_show_streams_that_begin_late_or_have_ended(cluster: Cluster) -> None:
     mit, client, stream = await cluster.founder_with_stream()
     with pytest.raises(InvalidInputError, match="has nothing yet"):
         await client.create_view(View(mit.name("none"), stream, Last(3), frozen=True))
@@ -159,7 +159,7 @@ async def test_what_is_shown_of_a_stream_that_comes_late_or_has_ended(cluster: C
             assert found == [(stime, stime) for stime in expected]
 
 
-async def test_who_may_make_and_read_them(cluster: Cluster) -> None:
+async def test_only_readers_may_create_and_read_views(cluster: Cluster) -> None:
     mit, utah, brown = await cluster.settle_all("mit.edu", "utah.edu", "brown.edu")
     client, other, third = await cluster.clients(mit, utah, brown)
     own = await make_stream(client, mit, "own", readers=())

@@ -98,7 +98,7 @@ def logged(log: StreamLog | None) -> list[tuple[Any, ...]]:
     return found
 
 
-async def test_of_each_key_the_newest_that_is_left(tmp_path: Path) -> None:
+async def test_a_revision_finds_the_newest_remaining_tuple_of_its_key(tmp_path: Path) -> None:
     async with home_in(tmp_path) as leader:
         poster = Poster(leader)
         await poster.post((10, "a", 1, 1), (20, "a", 1, 2), (20, "a", 2, 3), (30, "a", None, 4))

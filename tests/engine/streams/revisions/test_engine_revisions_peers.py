@@ -170,7 +170,7 @@ async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> N
     assert (poster.rows, poster.duplicates) == (0, 2)
 
 
-async def test_what_can_not_be_revised(cluster: Cluster) -> None:
+async def test_a_peer_refuses_impossible_revisions(cluster: Cluster) -> None:
     mit, client = await cluster.founder()
     plain = await make_stream(client, mit, "plain")
     with pytest.raises(InvalidInputError, match="declares no key"):

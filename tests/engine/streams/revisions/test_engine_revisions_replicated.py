@@ -149,7 +149,9 @@ async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("late", [0, 1])
-async def test_what_is_merely_not_here_is_refused(tmp_path: Path, late: int) -> None:
+async def test_a_revision_of_a_tuple_that_the_log_lacks_is_refused(
+    tmp_path: Path, late: int
+) -> None:
     """The logs begin later than the stream's history: that of the tuples, or that of the
     revisions."""
     peer = Peer(tmp_path, 1000)

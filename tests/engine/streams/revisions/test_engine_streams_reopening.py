@@ -114,7 +114,7 @@ async def test_rows_after_the_end_do_not_move_it(tmp_path: Path) -> None:
     await close(cluster)
 
 
-async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
+async def test_a_reopened_stream_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     """The last revision has its place beyond the boundary; otherwise its log could not be read
     again."""
     cluster = await ended(tmp_path, act(10, promise=60), gone(10))
@@ -128,7 +128,7 @@ async def test_it_goes_on_behind_its_last_revision(tmp_path: Path) -> None:
     await close(cluster)
 
 
-async def test_who_was_away_with_the_end_in_its_log(tmp_path: Path) -> None:
+async def test_a_replica_with_the_old_end_receives_the_later_tuples(tmp_path: Path) -> None:
     """The stream was reopened and has ended again elsewhere: the peer receives the tuples between
     both ends."""
     cluster = await ended(tmp_path, act(10, 20))
