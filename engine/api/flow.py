@@ -232,7 +232,7 @@ class FlowCalls:
             who = reader_in_words(subscriber, caller.participant)
             voter = self.leaders.get(state.name) if state.variant == REPLICATED else None
             if voter is not None:
-                await changing.tell_end(voter, who)
+                await changing.note_end_reader(voter, who)
             else:
                 await self.store.ends_read.note(state, who)
 

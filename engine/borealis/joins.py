@@ -150,7 +150,7 @@ def _of_last(
         kept: the buffer of the last tuples. other: the side whose tuples are paired with them.
     """
     # names in the first expression are read as by the parser: see
-    # medusa.engine.operators.shared.operator.Given
+    # medusa.engine.operators.shared.operator.FieldScope
     from medusa.engine.expressions.printing import name_text
     from medusa.engine.language.sides import renamed
 

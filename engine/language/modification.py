@@ -72,7 +72,7 @@ _ALIASES: Final = {"nexpression": "expression"}
 they mean."""
 
 
-class _Given(Node):
+class _ChangeNode(Node):
     """A parameter or a box of a message: its errors have its name, because a message has no
     lines."""
 
@@ -211,10 +211,10 @@ def _modified_box(box: Box, change: BoxChange) -> Box:
     operator = operator_of(box)
     state = {} if change.whole else dict(operator.kept_parameters(given))
     nodes = [
-        _Given(_PARAMETER, {"name": name, "value": value}, 0)
+        _ChangeNode(_PARAMETER, {"name": name, "value": value}, 0)
         for name, value in {**state, **given}.items()
     ]
-    node = _Given("box", {"name": box.name, "type": operator.word}, 0)
+    node = _ChangeNode("box", {"name": box.name, "type": operator.word}, 0)
     if kind_meant(node, operator.word, Parameters(node, nodes)) is not type(operator):
         raise InvalidInputError(f"box {box.name!a}: windows of time stay so, and those of tuples")
     made = read_box(node, box.inputs, box.outputs, nodes)

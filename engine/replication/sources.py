@@ -135,8 +135,8 @@ class Sources:
         if refused is None:
             self.events.note("info", f"reopened {voter.name}")
             return True
-        if refused.told:
-            raise _told_of_end(voter.name, refused.told)
+        if refused.end_readers:
+            raise _has_readers_of_its_end(voter.name, refused.end_readers)
         silent = changing.peers_in_words(refused.silent)
         raise UnavailableError(
             f"{voter.name} has ended still: each of its voters may have told somebody of that, "
@@ -203,7 +203,7 @@ class Sources:
         for state in (source, *self.store.beside(source)):
             readers |= self.followers.readers(state.name)
         if readers:
-            raise _told_of_end(source.name, readers)
+            raise _has_readers_of_its_end(source.name, readers)
 
     async def _withdraw(self, streams: Iterable[str]) -> None:
         for stream in streams:
@@ -211,7 +211,7 @@ class Sources:
                 await self.announcements.withdraw(stream)
 
 
-def _told_of_end(stream: str, readers: Iterable[str]) -> ConflictError:
+def _has_readers_of_its_end(stream: str, readers: Iterable[str]) -> ConflictError:
     return ConflictError(
         f"{stream} has ended, and that was told {listed(sorted(readers))}, whose answers may "
         "depend on it: post to a stream of another name"

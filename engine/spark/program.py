@@ -26,7 +26,7 @@ from medusa.engine.operators.join.step import JoinStep
 from medusa.engine.operators.shared.step import Interval, Step
 from medusa.engine.scalars.type_rules import FLOATS
 from medusa.engine.spark.cpu import meter_of
-from medusa.engine.spark.stages import Given, stage_of
+from medusa.engine.spark.stages import StepInput, stage_of
 from medusa.engine.streams.parquet import write_parquet
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
@@ -125,7 +125,7 @@ class _Compiled:
         self._stages: list[Stage] = []
         for step in steps:
             last = step is task.steps[-1]
-            self._stages.append(stage_of(step, Given(fields, seq, last)))
+            self._stages.append(stage_of(step, StepInput(fields, seq, last)))
             if step.mapping is not None:
                 fields = fields_made(step.mapping)
         self._last = self._stages[-1] if self._stages else None

@@ -22,7 +22,7 @@ from medusa.engine.operators.match.step import MatchStep
 from medusa.engine.operators.shared.step import JobSharing
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from medusa.engine.spark.stages import Given, stage_of
+from medusa.engine.spark.stages import StepInput, stage_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
@@ -84,7 +84,7 @@ class SharedMatches:
                 )
                 frame = matches.all(frame)
                 continue
-            frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, [TASK])
+            frame = stage_of(step, StepInput(fields, self._by_arrival)).tagged(frame, [TASK])
             if step.mapping is not None:
                 fields = fields_made(step.mapping)
         return frame

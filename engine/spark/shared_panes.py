@@ -26,7 +26,7 @@ from medusa.engine.operators.aggregate.step import AggregateStep, Form
 from medusa.engine.operators.shared.step import JobSharing, Step
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.shared_jobs import MOST_ROWS, Order, read_input, shared_out
-from medusa.engine.spark.stages import Given, stage_of
+from medusa.engine.spark.stages import StepInput, stage_of
 from medusa.engine.tasks.canonical import canonical
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task
@@ -148,7 +148,7 @@ class SharedWindows:
                 if window.form is not Form.PARTIAL:
                     frame = frame.withColumn(STIME, quoted(LAST))
                 continue
-            frame = stage_of(step, Given(fields, self._by_arrival)).tagged(frame, TAGS)
+            frame = stage_of(step, StepInput(fields, self._by_arrival)).tagged(frame, TAGS)
             if step.mapping is not None:
                 fields = fields_made(step.mapping)
         return frame.drop(START)

@@ -23,7 +23,7 @@ from medusa.engine.objects.schema import STIME, Field
 from medusa.engine.operators.shared.step import Step
 from medusa.engine.spark.prepared import Prepared
 from medusa.engine.spark.shared_jobs import Order, read_input, shared_out
-from medusa.engine.spark.stages import Given, stage_of
+from medusa.engine.spark.stages import StepInput, stage_of
 from medusa.engine.streams.ordering import between
 from medusa.engine.tasks.canonical import canonical, is_strict
 from medusa.engine.tasks.execution import Result
@@ -202,6 +202,6 @@ def _map_of(steps: Steps) -> Mapping | None:
 
 def _predicate(steps: Steps) -> Column:
     """A column that is true for the rows that pass all filters."""
-    stages = (stage_of(step, Given((), by_arrival=False)) for step in steps)
+    stages = (stage_of(step, StepInput((), by_arrival=False)) for step in steps)
     conditions = [each.condition for each in stages if each.condition is not None]
     return reduce(and_, conditions) if conditions else F.lit(True)

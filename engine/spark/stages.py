@@ -34,7 +34,7 @@ from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class StepInput:
     """The rows that a step reads. Attributes: by_arrival: whether they have SEQ, which orders
     tuples of one stime. last: whether the step is its task's last one.
     """
@@ -44,7 +44,7 @@ class Given:
     last: bool = False
 
 
-def stage_of(step: Step, rows: Given) -> Stage:
+def stage_of(step: Step, rows: StepInput) -> Stage:
     """Return a step's columns. rows: its input."""
     fields, by_arrival = rows.fields, rows.by_arrival
     match cast("AnyStep", step):

@@ -16,6 +16,7 @@ from medusa.overlay.gossip.claims import MAX_INCARNATION, Keys, Standing
 from medusa.overlay.gossip.config import GossipConfig
 from medusa.overlay.gossip.digests import Digests
 from medusa.overlay.gossip.events import (
+    DigestChanged,
     Doubt,
     Effect,
     Event,
@@ -27,7 +28,6 @@ from medusa.overlay.gossip.events import (
     Reached,
     Received,
     Removed,
-    Said,
     Send,
     Synced,
     Tick,
@@ -269,7 +269,7 @@ class Detector:
         for digest in digests:
             author = self._digests.receive(digest, now)
             if author is not None:
-                effects.append(Said(author, self._digests.contents[author]))
+                effects.append(DigestChanged(author, self._digests.contents[author]))
             if self.counters.forged > forged:
                 break
         return effects

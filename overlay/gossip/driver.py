@@ -24,6 +24,7 @@ from medusa.overlay.gossip.detector import Detector, Start
 from medusa.overlay.gossip.digests import MAX_DIGEST
 from medusa.overlay.gossip.events import (
     Changed,
+    DigestChanged,
     Doubt,
     Effect,
     Event,
@@ -36,7 +37,6 @@ from medusa.overlay.gossip.events import (
     Reach,
     Received,
     Removed,
-    Said,
     Send,
     Tick,
 )
@@ -74,7 +74,7 @@ class Gossip:
         nursery: trio.Nursery,
     ) -> None:
         self.changed: Listeners[[PeerId, Health]] = Listeners()
-        self.said: Listeners[[PeerId, bytes]] = Listeners()
+        self.digest_changed: Listeners[[PeerId, bytes]] = Listeners()
         self._detector = detector
         self._roster = roster
         self._lines = lines
@@ -210,8 +210,8 @@ class Gossip:
                     self._send(peer, encode_packet(packet))
                 case Changed(peer, health):
                     self._on_change(peer, health)
-                case Said(peer, content):
-                    self.said.tell(peer, content)
+                case DigestChanged(peer, content):
+                    self.digest_changed.tell(peer, content)
                 case Reach(peer, number):
                     if self._calls.may_reach(peer):
                         self._nursery.start_soon(self._calls.reach, peer, number)

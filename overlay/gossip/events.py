@@ -110,7 +110,7 @@ class Changed(Struct, frozen=True):
     health: Health
 
 
-class Said(Struct, frozen=True):
+class DigestChanged(Struct, frozen=True):
     """A peer published a new digest."""
 
     peer: PeerId
@@ -134,4 +134,4 @@ class PushPull(Struct, frozen=True):
     peer: PeerId
 
 
-Effect: TypeAlias = Persist | Send | Changed | Said | Reach | PushPull
+Effect: TypeAlias = Persist | Send | Changed | DigestChanged | Reach | PushPull

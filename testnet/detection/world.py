@@ -315,7 +315,7 @@ class World(Nodes[Detector, events.Event]):
                 state = detector.state()
                 self._count_stream(state)
                 self._later(int.from_bytes(peer), self._pull, int.from_bytes(peer), node, state)
-            case events.Persist() | events.Reach() | events.Said():
+            case events.Persist() | events.Reach() | events.DigestChanged():
                 pass
 
     def _send(self, node: int, peer: PeerId, packet: Packet) -> None:

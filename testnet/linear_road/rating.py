@@ -129,7 +129,7 @@ async def rate(traffic: Traffic, live_s: int, most: int, stages: Stages) -> Rati
 
 
 @dataclass
-class Heard:
+class ReceivedAnswers:
     """The answers that a subscriber has received of one stream.
 
     Attributes:
@@ -176,7 +176,7 @@ async def _drive(traffic: Traffic, live_s: int) -> Drive:
         await create(client, Document(document.schemas, document.streams))
         posters = {name: await client.poster(f"{SCHEME}{SELF}/{name}") for name in rows}
         await create(client, Document(queries=document.queries))
-        heard = {name: Heard(0) for name in ANSWERS}
+        heard = {name: ReceivedAnswers(0) for name in ANSWERS}
         async with trio.open_nursery() as nursery:
             nursery.start_soon(watch, client, document.queries)
             nursery.start_soon(lose_patience, client, document.queries, patience_with(rows))
@@ -218,7 +218,7 @@ def _plan(rows: Mapping[str, pa.Table]) -> Trial:
     return plan
 
 
-async def _listen(client: AsyncMedusaClient, name: str, heard: Heard) -> None:
+async def _listen(client: AsyncMedusaClient, name: str, heard: ReceivedAnswers) -> None:
     async with client.subscribe(f"{SCHEME}{SELF}/{name}") as subscription:
         async for epoch in subscription:
             heard.take(epoch.table, epoch.upto)
@@ -270,7 +270,7 @@ def _delay(delays: Times) -> Delay:
     return Delay(len(delays), float(np.median(delays)), float(delays.max()))
 
 
-def _is_exact(heard: Heard, right: pa.Table) -> bool:
+def _is_exact(heard: ReceivedAnswers, right: pa.Table) -> bool:
     if not heard.parts:
         return not right.num_rows
     found = difference(pa.concat_tables([table for _, table in heard.parts]), right)

@@ -50,7 +50,7 @@ class Options:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class ReceivedChange:
     """One received change. at: when, seconds since the epoch."""
 
     at: float
@@ -83,7 +83,7 @@ class Observations:
     """
 
     posted: list[Row] = field(default_factory=list)
-    heard: list[Heard] = field(default_factory=list)
+    heard: list[ReceivedChange] = field(default_factory=list)
     steady_at: float = 0.0
     cut_at: float = 0.0
     healed_at: float = 0.0

@@ -21,10 +21,10 @@ from medusa.testnet.kit.stages import Stages
 from medusa.testnet.partition import chain
 from medusa.testnet.partition.figures import (
     REPLICA,
-    Heard,
     Observations,
     Options,
     PartitionResult,
+    ReceivedChange,
     figures,
     write_plot,
 )
@@ -218,7 +218,7 @@ class Play:
         """Receive the changes, until the stream's end."""
         boundary = None
         async for change in client.follow(self._cast.answers, self._options.corrections):
-            self._run.heard.append(Heard(wall_clock(), change))
+            self._run.heard.append(ReceivedChange(wall_clock(), change))
             boundary = change.boundary
         if boundary == END:
             self._ended.set()

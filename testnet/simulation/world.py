@@ -59,7 +59,7 @@ class Trace:
     @contextmanager
     def hearing_peers(self) -> Iterator[None]:
         """Add a line for every event that a living peer notes."""
-        handler, level = _Heard(self), LOGGER.level
+        handler, level = _TraceHandler(self), LOGGER.level
         LOGGER.addHandler(handler)
         LOGGER.setLevel(logging.INFO)
         try:
@@ -69,7 +69,7 @@ class Trace:
             LOGGER.removeHandler(handler)
 
 
-class _Heard(logging.Handler):
+class _TraceHandler(logging.Handler):
     def __init__(self, trace: Trace) -> None:
         super().__init__(logging.INFO)
         self._trace = trace

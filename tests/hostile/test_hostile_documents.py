@@ -26,7 +26,7 @@ from medusa.overlay.peer_records import Stamp
 
 CONNECTIONS = 4
 PREDICATE = " or ".join(f"value = {number}" for number in range(200))
-Said = tuple[str, msgspec.Struct]
+Call = tuple[str, msgspec.Struct]
 
 
 def long_query(boxes: int) -> Query:
@@ -40,59 +40,59 @@ def long_query(boxes: int) -> Query:
     )
 
 
-def document(_siege: Siege) -> Callable[[int], Said]:
+def document(_siege: Siege) -> Callable[[int], Call]:
     """Send a document to a peer of another participant, where evil.org may define nothing."""
     text = query_as_xml(long_query(256))
     assert len(text) > 700_000
     return lambda _number: ("create_document", CreateDocument(text))
 
 
-def task(_siege: Siege) -> Callable[[int], Said]:
+def task(_siege: Siege) -> Callable[[int], Call]:
     """Send a task for which there is no contract."""
     schema = schema_of("evil.org")
     entry = StreamEntry(StreamDefinition("medusa://evil.org/s", schema.name), schema)
     query, inputs = long_query(256), {entry.stream.name: entry}
 
-    def said(number: int) -> Said:
+    def said(number: int) -> Call:
         name = f"medusa://evil.org/o{number % 256}"
         return "task.assign", Assignment(name, number, query, inputs, (), BEGINNING)
 
     return said
 
 
-def contracts(siege: Siege) -> Callable[[int], Said]:
+def contracts(siege: Siege) -> Callable[[int], Call]:
     """Send as many documents as one message may have, all with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
 
-    def said(number: int) -> Said:
+    def said(number: int) -> Call:
         tail = (number.to_bytes(4, "big") + bytes([each]) for each in range(MAX_DOCUMENTS))
         return DELIVER, Deliver(tuple(whole[:-5] + end for end in tail))
 
     return said
 
 
-def statements(siege: Siege) -> Callable[[int], Said]:
+def statements(siege: Siege) -> Callable[[int], Call]:
     """Send as many statements as one message may have, all with wrong signatures."""
     whole = siege.evil.membership.statements()[0]
     count = MAX_SENT // (len(whole) + 8)
 
-    def said(number: int) -> Said:
+    def said(number: int) -> Call:
         tails = ((number * count + each).to_bytes(6, "big") for each in range(count))
         return PUSH, Push(tuple(whole[:-6] + tail for tail in tails), ())
 
     return said
 
 
-def exchanges(_siege: Siege) -> Callable[[int], Said]:
+def exchanges(_siege: Siege) -> Callable[[int], Call]:
     """Send lists of 25,000 peer records that the sender claims to have."""
     stamps = tuple(Stamp(number.to_bytes(20, "big"), number, 1) for number in range(25_000))
     return lambda number: (EXCHANGE, Offer((), (*stamps, Stamp(bytes(20), number, 1))))
 
 
-def gossip(_siege: Siege) -> Callable[[int], Said]:
+def gossip(_siege: Siege) -> Callable[[int], Call]:
     """Send thousands of invalid claims in a message."""
 
-    def said(number: int) -> Said:
+    def said(number: int) -> Call:
         claims = ((number * 10_000 + each).to_bytes(100, "big") for each in range(MAX_STATE // 110))
         return SYNC_METHOD, State(tuple(claims), ())
 
@@ -101,7 +101,7 @@ def gossip(_siege: Siege) -> Callable[[int], Said]:
 
 @pytest.mark.parametrize("kind", [document, task, contracts, statements, exchanges, gossip])
 async def test_messages_that_take_long_to_read_do_no_harm(
-    siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Said]]
+    siege: Siege, seconds: float, kind: Callable[[Siege], Callable[[int], Call]]
 ) -> None:
     """Four peers send on four connections, as fast as the victim reads."""
     said, numbers = kind(siege), itertools.count(1)

@@ -65,7 +65,7 @@ FOR_OWN_PEERS: Final = frozenset(
         *("create_schema", "delete_schema", "create_stream", "alter_stream", "reopen_stream"),
         *("delete_stream", "create_view", "delete_view"),
         *("create_query", "create_document", "modify_query", "set_query_status"),
-        *("leader.follow", "leader.found", "leader.tell"),
+        *("leader.follow", "leader.found", "leader.request"),
         *("replica.dismiss", "replica.incumbent", "replica.keep_up"),
         *("replica.read", "replica.stand_by"),
     }
@@ -93,7 +93,7 @@ ABOUT_OTHER_THINGS: Final = frozenset(
     {
         *("catalog.names", "peer_status", "gossip.ping", "gossip.sync"),
         *("overlay.exchange", "overlay.push", "contract.deliver", "contract.passed"),
-        *("contract.settle", "market.tell"),
+        *("contract.settle", "market.message"),
     }
 )
 """Methods that answer every peer, about public things."""

@@ -13,6 +13,7 @@ from medusa.overlay.gossip.config import GossipConfig
 from medusa.overlay.gossip.detector import Detector, Start
 from medusa.overlay.gossip.events import (
     Changed,
+    DigestChanged,
     Doubt,
     Effect,
     Event,
@@ -21,7 +22,6 @@ from medusa.overlay.gossip.events import (
     PushPull,
     Reach,
     Received,
-    Said,
     Send,
     Synced,
     Tick,
@@ -246,7 +246,7 @@ class Network:
                     self.persisted[me] = incarnation
                 case PushPull(to):
                     self._sync(me, to)
-                case Reach() | Said():
+                case Reach() | DigestChanged():
                     pass
 
     def _check_persisted(self, me: bytes) -> None:

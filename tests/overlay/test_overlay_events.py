@@ -21,11 +21,11 @@ def lines() -> Iterator[list[logging.LogRecord]]:
     """Return the lines that are logged in the block."""
     heard: list[logging.LogRecord] = []
 
-    class Heard(logging.Handler):
+    class Recorder(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             heard.append(record)
 
-    handler, level = Heard(), LOGGER.level
+    handler, level = Recorder(), LOGGER.level
     LOGGER.addHandler(handler)
     LOGGER.setLevel(logging.DEBUG)
     yield heard

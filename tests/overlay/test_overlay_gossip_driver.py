@@ -218,7 +218,9 @@ async def test_a_killed_peer_that_restarts_is_alive_again(tmp_path: Path) -> Non
 async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Path) -> None:
     async with federation(tmp_path, 3) as (peers, _):
         said: list[tuple[bytes, bytes]] = []
-        peers[0].overlay.gossip.said.add(lambda peer, content: said.append((peer, content)))
+        peers[0].overlay.gossip.digest_changed.add(
+            lambda peer, content: said.append((peer, content))
+        )
         for version in (b"first", b"second"):
             for peer in peers:
                 peer.overlay.gossip.publish(peer.identity.participant.encode() + version)

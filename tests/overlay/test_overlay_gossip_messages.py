@@ -24,7 +24,7 @@ from medusa.overlay.gossip.claims import (
 )
 from medusa.overlay.gossip.config import GossipConfig, Preset, suspicion_timeout
 from medusa.overlay.gossip.digests import MAX_BYTES, MAX_DIGEST, MAX_ITEMS, Broadcasts, Digests
-from medusa.overlay.gossip.events import PublishDigest, Received, Said, Synced
+from medusa.overlay.gossip.events import DigestChanged, PublishDigest, Received, Synced
 from medusa.overlay.gossip.members import Counters, Members, Roster
 from medusa.overlay.gossip.messages import (
     MAX_PACKET,
@@ -172,9 +172,9 @@ def test_news_of_a_peer_is_told_once() -> None:
         effect
         for _ in range(2)
         for effect in lone.detector.handle(Received(peer(1), packet), lone.now)
-        if isinstance(effect, Said)
+        if isinstance(effect, DigestChanged)
     ]
-    assert told == [Said(peer(1), b"first")]
+    assert told == [DigestChanged(peer(1), b"first")]
 
 
 def test_constant_publications_are_passed_on_now_and_then() -> None:

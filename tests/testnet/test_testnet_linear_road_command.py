@@ -14,7 +14,7 @@ from screens import text_of
 from medusa.testnet.linear_road import rating
 from medusa.testnet.linear_road.figure import figure_answers, sightings
 from medusa.testnet.linear_road.generate import Road, Traffic, whole
-from medusa.testnet.linear_road.rating import Delay, Drive, Heard, Rating, render_rating
+from medusa.testnet.linear_road.rating import Delay, Drive, Rating, ReceivedAnswers, render_rating
 from medusa.testnet.linear_road.tables import START_S, TIME
 from medusa.testnet.linear_road.workload import linear_road_workload
 
@@ -72,11 +72,11 @@ def test_delays_count_from_the_time_of_the_report() -> None:
         times = pa.array([(START_S + each) * 1_000_000 for each in seconds]).cast(TIME)
         return pa.table({"time": times})
 
-    heard = Heard(0)
+    heard = ReceivedAnswers(0)
     heard.parts = [(90.0, answers(8, 9)), (102.5, answers(10, 11)), (107.0, answers(12))]
     delays = heard.delays(began=100.0, start_s=START_S + 10)
     assert np.allclose(delays, [2.5, 1.5, 5.0])
-    assert not len(Heard(0).delays(began=100.0, start_s=START_S))
+    assert not len(ReceivedAnswers(0).delays(began=100.0, start_s=START_S))
 
 
 def test_a_rating_is_good_if_all_answers_are_right_and_is_rendered() -> None:

@@ -15,10 +15,10 @@ from medusa.engine.streams.revisions.corrections import Change, Corrections, Kin
 from medusa.testnet.command import main
 from medusa.testnet.partition.chain import SIEVES, expected, query, sources
 from medusa.testnet.partition.figures import (
-    Heard,
     Observations,
     Options,
     PartitionResult,
+    ReceivedChange,
     figures,
     render_result,
     write_plot,
@@ -42,7 +42,7 @@ def change(kind: Kind, after: float, upto: float, final: float, *numbers: int) -
 def seen(*heard: tuple[float, Change], posted: int) -> Observations:
     """Return a client's messages with their times, for a split from 10 to 20 s."""
     run = Observations(steady_at=0.0, cut_at=10.0, healed_at=20.0)
-    run.heard = [Heard(at, each) for at, each in heard]
+    run.heard = [ReceivedChange(at, each) for at, each in heard]
     run.posted = [(1, number) for number in range(1, posted + 1)]
     return run
 

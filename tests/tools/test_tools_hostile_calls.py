@@ -35,8 +35,7 @@ from medusa.engine.language.xml.writing import query_as_xml
 from medusa.engine.objects.availability import Availability, Mode, Recovery
 from medusa.engine.objects.view import Last, Range, Recent, View
 from medusa.engine.replication.following.messages import ReadInput
-from medusa.engine.replication.leaders.messages import Follow, Found, Inquire
-from medusa.engine.replication.leaders.messages import Tell as LeaderTell
+from medusa.engine.replication.leaders.messages import Follow, Found, Inquire, VoterRequest
 from medusa.engine.replication.moves.messages import Activate, Assignment, Confirm, MoveTask, PassOn
 from medusa.engine.replication.records.placements import Deal
 from medusa.engine.replication.records.stored_query import WrittenTerm
@@ -55,7 +54,7 @@ from medusa.overlay.connection import Connection
 from medusa.overlay.errors import NotAuthorisedError
 from medusa.tools.client.dialling import dial_to
 from medusa.tools.market.passing import Passed
-from medusa.tools.market.trader import TELL, Tell
+from medusa.tools.market.trader import MESSAGE, BrainMessage
 
 
 @dataclass
@@ -101,7 +100,7 @@ async def staged(folder: Path) -> AsyncIterator[Stage]:
             await send_rows(client, theirs, [(at, at) for at in range(250)], boundary=249)
         item = Item(brown.name("out"), 5.0, brown.id, COST_NS, ("aggregate",), (theirs,))
         connection = await brown.up.engine.overlay.connect(bytes.fromhex(mit.id))
-        await connection.call(TELL, Tell(Offer(1, contract, CHEAP, (item,))), Done)
+        await connection.call(MESSAGE, BrainMessage(Offer(1, contract, CHEAP, (item,))), Done)
         await until(lambda: item.task in trader(mit).brain.held.coming, "accepted")
         places = (mit, sibling, utah, brown)
         names = [source, safe, mit.name("out"), mit.name("q/out"), mit.name("event"), contract]
@@ -164,7 +163,7 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
         ),
         ReadInput(placed.name, 1, source.stream.name, 7),
         *(Offer(1, contract, CHEAP, (item,)), item),
-        LeaderTell(safe.stream.name, Inquire()),
+        VoterRequest(safe.stream.name, Inquire()),
         Found(safe, voter.election.ballot.voters),
         Follow(safe.stream.name, voter.election.ballot.promised),
         Locate(source.stream.name, Last(5), True),

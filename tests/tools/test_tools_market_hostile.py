@@ -61,7 +61,7 @@ from medusa.overlay.errors import (
 )
 from medusa.tools.market.passing import PASSED, Passed
 from medusa.tools.market.settler import SETTLE
-from medusa.tools.market.trader import TELL, Tell
+from medusa.tools.market.trader import MESSAGE, BrainMessage
 
 pytestmark = pytest.mark.cluster(timing=SHORT)
 
@@ -114,7 +114,7 @@ async def pair(cluster: Cluster, loads: Loads) -> Pair:
     )
     item = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
     offer = Offer(1, contract, CHEAP, (item,))
-    await say(utah, mit, TELL, Tell(offer))
+    await say(utah, mit, MESSAGE, BrainMessage(offer))
     await until(lambda: placed.name in trader(mit).brain.held.coming, "accepted")
     return Pair(utah, mit, contract, offer, request)
 
@@ -151,7 +151,7 @@ async def test_an_accepted_task_is_run_once(pair: Pair) -> None:
     item = Item(
         pair.assignment.task, 5.0, pair.utah.id, COST_NS, ("aggregate",), (pair.utah.name("s"),)
     )
-    await say(pair.utah, pair.mit, TELL, Tell(Offer(1, pair.contract, CHEAP, (item,))))
+    await say(pair.utah, pair.mit, MESSAGE, BrainMessage(Offer(1, pair.contract, CHEAP, (item,))))
     await pair.refused("not accepted", term_number=8)
 
 
@@ -180,9 +180,9 @@ async def test_a_task_that_is_not_on_the_menu(cluster: Cluster, loads: Loads, me
     if "aggregate" in menu.kinds:
         lie = msgspec.structs.replace(lie, kinds=("aggregate",))
     truth = Item(placed.name, 5.0, utah.id, COST_NS, ("aggregate",), (source,))
-    await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (truth,))))
+    await say(utah, mit, MESSAGE, BrainMessage(Offer(1, contract, CHEAP, (truth,))))
     await stays(lambda: not trader(mit).brain.held.coming, 0.3)
-    await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (lie,))))
+    await say(utah, mit, MESSAGE, BrainMessage(Offer(2, contract, CHEAP, (lie,))))
     await until(lambda: bool(trader(mit).brain.held.coming))
     request = Assignment(
         placed.name, 7, stored.entry.query, stored.inputs, stored.kept, placed.boundary,
@@ -202,8 +202,8 @@ async def test_a_load_that_makes_no_sense(cluster: Cluster, loads: Loads, load: 
     item = Item(utah.name("x"), load, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
     fine = Item(utah.name("y"), 1.0, utah.id, COST_NS, ("aggregate",), (utah.name("s"),))
     with suppress(DecodeError):
-        await say(utah, mit, TELL, Tell(Offer(1, contract, CHEAP, (item,))))
-    await say(utah, mit, TELL, Tell(Offer(2, contract, CHEAP, (fine,))))
+        await say(utah, mit, MESSAGE, BrainMessage(Offer(1, contract, CHEAP, (item,))))
+    await say(utah, mit, MESSAGE, BrainMessage(Offer(2, contract, CHEAP, (fine,))))
     await until(lambda: set(trader(mit).brain.held.coming) == {fine.task}, "still at work")
     assert trader(mit).brain.held.due == 1.0
 
@@ -274,15 +274,17 @@ async def _say_all(brown: Place, place: Place, request: Assignment, contract: st
         Offer(2**50, "x" * 64, -1, (item,) * 64),
     ):
         with pytest.raises(NotAuthorisedError, match="no such contract"):
-            await say(brown, place, TELL, Tell(message))
+            await say(brown, place, MESSAGE, BrainMessage(message))
     for message in (
         Offer(2**50, "x" * 1000, -1, (item,)),
         Offer(2**50, contract, PRICE, (item,) * 65),
     ):
         with pytest.raises(DecodeError):
-            await say(brown, place, TELL, Tell(message))
-    await say(brown, place, TELL, Tell(Offer(2**50, contract, PRICE, ())))
-    await say(brown, place, TELL, Tell(Answer(trader(place).brain.number, (task,), PRICE)))
+            await say(brown, place, MESSAGE, BrainMessage(message))
+    await say(brown, place, MESSAGE, BrainMessage(Offer(2**50, contract, PRICE, ())))
+    await say(
+        brown, place, MESSAGE, BrainMessage(Answer(trader(place).brain.number, (task,), PRICE))
+    )
     with pytest.raises(NotAuthorisedError):
         await say(brown, place, PASSED, Passed(task, term_number, 0))
     for letter in _letters(brown, place, task, term_number, contract):

@@ -59,7 +59,7 @@ from medusa.overlay.identity import Root
 from medusa.overlay.signing import signed
 from medusa.tools.market.passing import PASSED, Passed
 from medusa.tools.market.settler import SETTLE
-from medusa.tools.market.trader import TELL, Tell
+from medusa.tools.market.trader import MESSAGE, BrainMessage
 
 pytestmark = pytest.mark.cluster(timing=SHORT)
 
@@ -291,7 +291,12 @@ async def test_an_offer_is_what_it_was_first(trade: Trade) -> None:
     item = small_item(trade)
     number = next_number()
     for price in (PRICE, 1):
-        await say(trade.mit, trade.utah, TELL, Tell(Offer(number, trade.contract, price, (item,))))
+        await say(
+            trade.mit,
+            trade.utah,
+            MESSAGE,
+            BrainMessage(Offer(number, trade.contract, price, (item,))),
+        )
     await until(lambda: item.task in admission._accepted)
     assert admission._accepted[item.task].price == PRICE
 
@@ -305,11 +310,16 @@ async def test_a_flood_of_offers_holds_nobody_up(trade: Trade) -> None:
     )
     first = next_number()
     for number in range(first, first + 100):
-        await say(trade.mit, trade.utah, TELL, Tell(Offer(number, trade.contract, CHEAP, items)))
+        await say(
+            trade.mit,
+            trade.utah,
+            MESSAGE,
+            BrainMessage(Offer(number, trade.contract, CHEAP, items)),
+        )
         assert len(admission._offers) <= 1
     too_many = msgspec.structs.replace(Offer(first + 100, trade.contract, CHEAP, items * 2))
     with pytest.raises(MedusaError):
-        await say(trade.mit, trade.utah, TELL, Tell(too_many))
+        await say(trade.mit, trade.utah, MESSAGE, BrainMessage(too_many))
     await trade.work.post(250)
     trade.work.check()
 
@@ -372,7 +382,10 @@ async def test_an_altered_contract_binds_nobody(cluster: Cluster, loads: Loads) 
 async def offer(cluster: Trade, number: int) -> None:
     item = small_item(cluster)
     await say(
-        cluster.mit, cluster.utah, TELL, Tell(Offer(number, cluster.contract, CHEAP, (item,)))
+        cluster.mit,
+        cluster.utah,
+        MESSAGE,
+        BrainMessage(Offer(number, cluster.contract, CHEAP, (item,))),
     )
 
 

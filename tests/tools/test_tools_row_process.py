@@ -22,7 +22,7 @@ from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
 from medusa.tools.rows.row_input import BLOCK_BYTES, RowInput
-from medusa.tools.rows.row_process import Asked, open_rows, read_apart
+from medusa.tools.rows.row_process import ReadRequest, open_rows, read_apart
 
 pytestmark = pytest.mark.process
 
@@ -38,7 +38,7 @@ def told(folder: Path, data: bytes, kind: Format, *, extra: bool = False) -> tup
     path = folder / "f"
     path.write_bytes(data)
     rows = 0
-    asked = Asked(str(path), Reading(SCHEMA, kind, extra), MEMORY)
+    asked = ReadRequest(str(path), Reading(SCHEMA, kind, extra), MEMORY)
     with path.open("rb") as file, read_apart(file, asked) as reading:
         try:
             for table in reading.batches():
@@ -159,7 +159,7 @@ def test_a_fault_is_told_while_more_is_being_read(row: bytes, wanted: str) -> No
     silent."""
     data = b"n,text\n" + row + b"1,a\n" * (2 * BLOCK_BYTES // 4 + 1)
     source, sink = os.pipe()
-    asked = Asked("rows", Reading(SCHEMA, Format.CSV), MEMORY)
+    asked = ReadRequest("rows", Reading(SCHEMA, Format.CSV), MEMORY)
     with (
         open(source, "rb") as file,
         open(sink, "wb", buffering=0) as pipe,
@@ -182,7 +182,7 @@ def test_long_rows_come_few_at_a_time(tmp_path: Path) -> None:
     path.write_bytes(line * 300)
     rows = 0
     with path.open("rb") as file:
-        asked = Asked("long", Reading(SCHEMA, Format.JSON), MEMORY)
+        asked = ReadRequest("long", Reading(SCHEMA, Format.JSON), MEMORY)
         with read_apart(file, asked, path.stat().st_size) as reading:
             for table in reading.batches():
                 assert table.nbytes <= BATCH_BYTES
@@ -220,7 +220,7 @@ def test_the_death_of_the_reading_process_is_an_error_of_its_file(tmp_path: Path
 def test_a_reader_that_is_left_ends(tmp_path: Path) -> None:
     read, write = os.pipe()
     os.write(write, b"n,text\n1,a\n")
-    asked = Asked("pipe", Reading(SCHEMA, Format.CSV))
+    asked = ReadRequest("pipe", Reading(SCHEMA, Format.CSV))
     with os.fdopen(read, "rb") as file, read_apart(file, asked) as reading:
         assert reading.position == 0
     assert reading._process.returncode is not None

@@ -206,7 +206,7 @@ async def test_a_fault_of_ours_is_a_fault_with_an_id(
 def test_no_bytes_raise_anything_but_an_error_of_http(pieces: list[bytes], honest: bool) -> None:
     begin = [b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"] if honest else []
 
-    class Told(trio.abc.Stream):
+    class Pieces(trio.abc.Stream):
         """Sends those bytes, and then ends."""
 
         def __init__(self) -> None:
@@ -222,7 +222,7 @@ def test_no_bytes_raise_anything_but_an_error_of_http(pieces: list[bytes], hones
         async def aclose(self) -> None: ...
 
     async def serve() -> None:
-        http = HttpServer(Told())
+        http = HttpServer(Pieces())
         try:
             while await http.head() is not None:
                 await http.body(16)

@@ -54,7 +54,7 @@ from medusa.tools.market.admission import Admission
 from medusa.tools.market.settler import Settler
 from medusa.tools.market.tasks import Tasks
 
-TELL: Final = "market.tell"
+MESSAGE: Final = "market.message"
 
 CALL_S: Final = 5.0
 """Seconds for a message to a partner, which has only to take it."""
@@ -67,8 +67,8 @@ SAME: Final = 0.01
 """Share of a load below which a difference is noise."""
 
 
-class Tell(Struct, frozen=True):
-    """The request of "market.tell": one Brain's message to another."""
+class BrainMessage(Struct, frozen=True):
+    """The request of "market.message": one Brain's message to another."""
 
     message: Message
 
@@ -125,7 +125,7 @@ class Trader:
 
     def register(self) -> None:
         """Serve partners, and listen to changes of contracts."""
-        self._overlay.service.unary(TELL, Tell, self._on_tell, limit=MAX_STRUCT_BYTES)
+        self._overlay.service.unary(MESSAGE, BrainMessage, self._on_message, limit=MAX_STRUCT_BYTES)
         self._contracts.changed.add(self._find_partners)
 
     def _wake(self) -> None:
@@ -147,7 +147,7 @@ class Trader:
             await trio.sleep_until(now + LEAST_S)
             self._changed.clear()
 
-    async def _on_tell(self, caller: Caller, request: Tell, _: bytes) -> Done:
+    async def _on_message(self, caller: Caller, request: BrainMessage, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
         assert caller.peer_id is not None, "clients may not call this"
         peer = caller.peer_id.hex()
@@ -251,7 +251,7 @@ class Trader:
     async def _send(self, peer: str, message: Message) -> None:
         try:
             connection = await self._overlay.connect(parse_peer_id(peer))
-            await connection.call(TELL, Tell(message), Done, timeout_s=CALL_S)
+            await connection.call(MESSAGE, BrainMessage(message), Done, timeout_s=CALL_S)
         except MedusaError:
             self._handle(Unreachable(peer))
 

@@ -45,7 +45,7 @@ _MAX_LINE: Final = 2000
 """Bytes of the line of error."""
 
 
-class Asked(Struct, frozen=True):
+class ReadRequest(Struct, frozen=True):
     """The request to read the file on standard input.
 
     Attributes:
@@ -84,7 +84,7 @@ class Rows:
         goes_on: whether later rows will still be added to this file.
     """
 
-    asked: Asked
+    asked: ReadRequest
     total: int | None
     _file: IO[bytes]
     _process: subprocess.Popen[bytes]
@@ -153,7 +153,7 @@ def open_rows(path: Path, reading: Reading) -> Iterator[Rows]:
     with open_to_read(path) as file:
         status = os.fstat(file.fileno())
         size = status.st_size if stat.S_ISREG(status.st_mode) else None
-        with read_apart(file, Asked(str(path), reading_of(path, reading)), size) as rows:
+        with read_apart(file, ReadRequest(str(path), reading_of(path, reading)), size) as rows:
             yield rows
 
 
@@ -179,7 +179,7 @@ def reading_of(path: Path, reading: Reading) -> Reading:
 
 
 @contextmanager
-def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Iterator[Rows]:
+def read_apart(file: IO[bytes], asked: ReadRequest, total: int | None = None) -> Iterator[Rows]:
     """The rows of an unread open file; Parquet needs one that can seek."""
     question = msgspec.json.encode(asked).decode()
     command = [sys.executable, "-P", "-m", "medusa.tools.rows.row_process", question]
@@ -201,7 +201,7 @@ def read_apart(file: IO[bytes], asked: Asked, total: int | None = None) -> Itera
 
 def main() -> int:
     """Write the rows of the file on standard input to standard output."""
-    asked = msgspec.json.decode(sys.argv[1], type=Asked)
+    asked = msgspec.json.decode(sys.argv[1], type=ReadRequest)
     resource.setrlimit(resource.RLIMIT_DATA, (asked.memory, asked.memory))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:

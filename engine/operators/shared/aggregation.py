@@ -13,7 +13,7 @@ from medusa.engine.expressions.typed import Expression, FieldRef, nodes_of
 from medusa.engine.expressions.user_functions import refuse_calls
 from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
-from medusa.engine.operators.shared.operator import Given, about, listed
+from medusa.engine.operators.shared.operator import FieldScope, about, listed
 from medusa.overlay.errors import InvalidInputError
 
 MAX_OVERLAP: Final = 1_440
@@ -50,13 +50,15 @@ def check_functions(functions: Sequence[AggregateCall]) -> None:
         check_call(each)
 
 
-def typed_functions(functions: Sequence[AggregateCall], given: Given) -> tuple[TypedAggregate, ...]:
+def typed_functions(
+    functions: Sequence[AggregateCall], given: FieldScope
+) -> tuple[TypedAggregate, ...]:
     """The typed functions over an input. Raises: InvalidInputError: a function does not
     type-check."""
     return tuple(_typed_function(each, given) for each in functions)
 
 
-def _typed_function(each: AggregateCall, given: Given) -> TypedAggregate:
+def _typed_function(each: AggregateCall, given: FieldScope) -> TypedAggregate:
     with about(f"output field {each.output[:64]!a}"):
         argument = None if each.argument is None else given.expression(each.argument)
         if argument is not None:
@@ -70,7 +72,7 @@ def _typed_function(each: AggregateCall, given: Given) -> TypedAggregate:
         return TypedAggregate(function, argument, each.output, type_, *said)
 
 
-def group_fields(names: Sequence[str], given: Given) -> tuple[Field, ...]:
+def group_fields(names: Sequence[str], given: FieldScope) -> tuple[Field, ...]:
     """The fields to group by. Raises: InvalidInputError: a name is no field."""
     for name in names:
         if name not in given.fields:
@@ -81,12 +83,12 @@ def group_fields(names: Sequence[str], given: Given) -> tuple[Field, ...]:
     return tuple(given.fields[name] for name in names)
 
 
-def result_fields(functions: Sequence[TypedAggregate], given: Given) -> tuple[Field, ...]:
+def result_fields(functions: Sequence[TypedAggregate], given: FieldScope) -> tuple[Field, ...]:
     """The fields of the functions' results."""
     return tuple(_result_field(each, given) for each in functions)
 
 
-def _result_field(each: TypedAggregate, given: Given) -> Field:
+def _result_field(each: TypedAggregate, given: FieldScope) -> Field:
     size = None
     if isinstance(each.argument, FieldRef) and each.function.chosen:
         size = given.named(each.output, each.argument).size

@@ -82,16 +82,16 @@ class Inputs:
     nodes: Mapping[str, int] | None = None
     functions: Declared | None = None
 
-    def of(self, stream: str) -> Given:
+    def of(self, stream: str) -> FieldScope:
         """The fields of an input stream, for expressions over them."""
-        return Given(self.schemas[stream], self.nodes, self.functions)
+        return FieldScope(self.schemas[stream], self.nodes, self.functions)
 
-    def fields(self, schema: Schema) -> Given:
+    def fields(self, schema: Schema) -> FieldScope:
         """The fields of a schema, none of which an earlier step of the task makes."""
-        return Given(schema, None, self.functions)
+        return FieldScope(schema, None, self.functions)
 
 
-class Given:
+class FieldScope:
     """The fields that expressions of a box may use.
 
     The parser is imported with the first expression: clients and idle peers start without sqlglot.

@@ -9,11 +9,11 @@ import msgspec
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START
 from medusa.engine.objects.schema import Field, FieldType, Schema, check_schema
 from medusa.engine.operators.shared.aggregation import TypedAggregate, result_fields
-from medusa.engine.operators.shared.operator import Given
+from medusa.engine.operators.shared.operator import FieldScope
 
 
 def spans_schema(
-    name: str, groups: Sequence[Field], functions: Sequence[TypedAggregate], given: Given
+    name: str, groups: Sequence[Field], functions: Sequence[TypedAggregate], given: FieldScope
 ) -> Schema:
     """The schema of the output of spans. Raises: InvalidInputError: a field has two meanings."""
     times = (Field(WINDOW_START, FieldType.TIMESTAMP), Field(WINDOW_END, FieldType.TIMESTAMP))

@@ -44,7 +44,7 @@ class Announcements:
         self._events = events
         self._nursery = nursery
         self._timing = timing
-        self._telling: dict[str, _Telling] = {}
+        self._publications: dict[str, _Publication] = {}
 
     # -- streams and their terms ------------------------------------------------------------------
 
@@ -162,48 +162,48 @@ class Announcements:
 
     # -- in the background ----------------------------------------------------------------------
 
-    def tell_soon(self, name: str, tell: Callable[[], Awaitable[None]]) -> None:
-        """Call `tell`, which publishes the object of that name, in the background until it
+    def publish_soon(self, name: str, publish: Callable[[], Awaitable[None]]) -> None:
+        """Call `publish`, which publishes the object of that name, in the background until it
         succeeds: the catalog is slow when peers die, and callers must not wait for it. Changes that
         come meanwhile are published, too."""
-        telling = self._telling.get(name)
-        if telling is not None and not telling.scope.cancel_called:
-            telling.again = True
+        publication = self._publications.get(name)
+        if publication is not None and not publication.scope.cancel_called:
+            publication.again = True
         else:
-            self._telling[name] = telling = _Telling()
-            self._nursery.start_soon(self._tell, name, tell, telling)
+            self._publications[name] = publication = _Publication()
+            self._nursery.start_soon(self._publish, name, publish, publication)
 
-    async def _tell(
-        self, name: str, tell: Callable[[], Awaitable[None]], telling: _Telling
+    async def _publish(
+        self, name: str, publish: Callable[[], Awaitable[None]], publication: _Publication
     ) -> None:
         try:
-            with telling.scope:
-                while telling.again:
-                    telling.again = False
+            with publication.scope:
+                while publication.again:
+                    publication.again = False
                     try:
-                        await tell()
+                        await publish()
                     except MedusaError as error:
                         self._events.note("warning", f"could not publish {name} yet: {error}")
-                        telling.again = True
+                        publication.again = True
                         await trio.sleep(self._timing.announce_again_s)
         finally:
-            if self._telling.get(name) is telling:
-                del self._telling[name]
-            telling.over.set()
+            if self._publications.get(name) is publication:
+                del self._publications[name]
+            publication.over.set()
 
-    def stop_telling(self, name: str) -> None:
+    def stop_publishing(self, name: str) -> None:
         """Stop publishing the object of that name in the background."""
-        if (telling := self._telling.get(name)) is not None:
-            telling.scope.cancel()
+        if (publication := self._publications.get(name)) is not None:
+            publication.scope.cancel()
 
     async def silence(self, name: str) -> None:
         """Stop publishing the object of that name; on return no publication of it is under way."""
-        self.stop_telling(name)
-        if (telling := self._telling.get(name)) is not None:
-            await telling.over.wait()
+        self.stop_publishing(name)
+        if (publication := self._publications.get(name)) is not None:
+            await publication.over.wait()
 
 
-class _Telling:
+class _Publication:
     """A publication in the background. again: whether it must be repeated, because the object has
     changed."""
 
@@ -231,21 +231,21 @@ class Announcing:
         self._nursery = nursery
         self._published = False
         self._deleted = False
-        self._telling = trio.Lock()
+        self._lock = trio.Lock()
 
     def announce_soon(self, entries: Iterable[StreamEntry], term: Term) -> None:
         """Announce this peer as the leader of that term."""
         self.stop()
-        tell = partial(self._announce, tuple(entries), term)
-        self._announcements.tell_soon(self._stream, tell)
+        publish = partial(self._announce, tuple(entries), term)
+        self._announcements.publish_soon(self._stream, publish)
 
     def stop(self) -> None:
         """Stop announcing this peer as the leader."""
-        self._announcements.stop_telling(self._stream)
+        self._announcements.stop_publishing(self._stream)
 
     async def _announce(self, entries: tuple[StreamEntry, ...], term: Term) -> None:
         for entry in entries:
-            async with self._telling:
+            async with self._lock:
                 if self._deleted:
                     return
                 await self._announcements.announce(entry, replace(term, subject=entry.stream.name))
@@ -254,7 +254,7 @@ class Announcing:
     async def announce_altered(self, entries: Iterable[StreamEntry]) -> None:
         """Announce new definitions of the stream and of the streams of its late tuples and
         revisions."""
-        async with self._telling:
+        async with self._lock:
             if not self._deleted:
                 await self._announcements.announce_altered(entries)
 
@@ -275,7 +275,7 @@ class Announcing:
     @failpoint(Failpoint.LEADER_WITHDRAW)
     async def withdraw(self, streams: Iterable[str]) -> None:
         """Withdraw the deleted stream."""
-        async with self._telling:
+        async with self._lock:
             self._deleted = True
             for stream in streams:
                 with suppress(MedusaError):  # a restart withdraws it as well

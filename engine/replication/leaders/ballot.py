@@ -18,8 +18,9 @@ from msgspec import Struct
 from medusa.engine.replication.records.term import Term
 from medusa.overlay.identity import parse_peer_id
 
-MAX_TOLD: Final = 16
-"""The most readers in `Ballot.told`: one is enough for a refusal; people want to know a few."""
+MAX_END_READERS: Final = 16
+"""The most readers in `Ballot.end_readers`: one is enough for a refusal; people want to know a
+few."""
 
 MAX_READER_CHARS: Final = 256
 """Characters of the name of such a reader, so that all fit into every vote."""
@@ -68,8 +69,9 @@ class Ballot(Struct, frozen=True):
         joined: the term whose leader gave this peer its journal; 0: it has none.
         journal: the term in which that journal was begun, 0: the founder's; names its folder.
         deleted: a majority has agreed to the deletion: it never changes again.
-        told: readers, in words for people, to which this voter as the leader has sent the stream's
-            end, or was about to; a stream is reopened only if no voter has sent a reader its end.
+        end_readers: readers, in words for people, to which this voter as the leader has sent the
+            stream's end, or was about to; a stream is reopened only if no voter has sent a reader
+            its end.
     """
 
     voters: tuple[str, ...]
@@ -79,7 +81,7 @@ class Ballot(Struct, frozen=True):
     joined: int = 0
     journal: int = 0
     deleted: bool = False
-    told: tuple[str, ...] = ()
+    end_readers: tuple[str, ...] = ()
 
     @property
     def majority(self) -> int:
@@ -105,12 +107,12 @@ def promise(ballot: Ballot, number: int, candidate: str) -> Ballot | None:
     return msgspec.structs.replace(ballot, promised=number, voted=candidate)
 
 
-def tell(ballot: Ballot, reader: str) -> Ballot:
+def note_end_reader(ballot: Ballot, reader: str) -> Ballot:
     """The ballot with a note that this reader gets the stream's end."""
     reader = reader[:MAX_READER_CHARS]
-    if reader in ballot.told or len(ballot.told) >= MAX_TOLD:
+    if reader in ballot.end_readers or len(ballot.end_readers) >= MAX_END_READERS:
         return ballot
-    return msgspec.structs.replace(ballot, told=(*ballot.told, reader))
+    return msgspec.structs.replace(ballot, end_readers=(*ballot.end_readers, reader))
 
 
 def without_future(ballot: Ballot, latest: int) -> Ballot:

@@ -115,7 +115,7 @@ async def _reopened(voter: VoterDriver) -> Refused | None:
     return None
 
 
-async def tell_end(voter: VoterDriver, reader: str) -> None:
+async def note_end_reader(voter: VoterDriver, reader: str) -> None:
     """Store that a reader, in words for people, is about to get the stream's end. Raises:
     BrokenError: this peer must not send the end, or not any more. StorageError: the note could not
     be stored: then the reader must not get the end either.
@@ -123,7 +123,7 @@ async def tell_end(voter: VoterDriver, reader: str) -> None:
 
     def tell(_: float) -> list[Effect]:
         ended = voter.logs.state is not None and voter.logs.leader.logs.have_end
-        effects = voter.election.tell_end(reader) if ended else None
+        effects = voter.election.note_end_reader(reader) if ended else None
         if effects is None:
             raise BrokenError(f"{voter.name}: its leader, or its end, is changing: ask again")
         return effects

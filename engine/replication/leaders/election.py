@@ -3,7 +3,7 @@
     FOLLOWER --silence--> INQUIRING --no voter hears a leader--> CANDIDATE --majority--> RECRUITING
     RECRUITING --k replicas in step--> INSTALLING --majority--> LEADER
     LEADER --asked to delete--> INSTALLING --majority--> deleted, for good
-    LEADER --asked to reopen--> CANDIDATE --all voters, no reader told of the end--> RECRUITING
+    LEADER --asked to reopen--> CANDIDATE --all voters, no reader has the end--> RECRUITING
 
 A leader that has lost a replica stands again, with a higher term, and recruits another. A voter
 that learns of a higher term than its own is FOLLOWER again. Only a LEADER acknowledges posts, once
@@ -120,7 +120,7 @@ class Election(Voter):
         """As the leader: stand again, to begin the next segment of the journal before the stream's
         end, if all voters say that they sent it to no reader; see `Won` and `Reopening.refused`."""
         assert self.role is Role.LEADER
-        if not self.reopening.check(self.ballot.told, self.mandate.unconfirmed(now)):
+        if not self.reopening.check(self.ballot.end_readers, self.mandate.unconfirmed(now)):
             return []
         effects = self._replace(now)
         self.reopening.ask(self.own)
@@ -231,7 +231,7 @@ class Election(Voter):
                 return effects
             return effects + self._follow(now, succeeded=True)
         self._votes[sender] = vote.term
-        self.reopening.take_vote(sender, vote.told)
+        self.reopening.take_vote(sender, vote.end_readers)
         wanted = len(self.ballot.voters) if self.reopening.asked else self.ballot.majority
         return effects if len(self._votes) < wanted else effects + self._count(now)
 

@@ -17,15 +17,15 @@ from medusa.engine.replication.leaders.logs import BallotFiles, StoredBallot
 from medusa.engine.replication.leaders.messages import (
     FOLLOW,
     FOUND,
-    TELL,
+    REQUEST,
     Follow,
     Found,
     Plan,
     ReplicaState,
     Shipped,
     Stored,
-    Tell,
-    Told,
+    VoterAnswer,
+    VoterRequest,
 )
 from medusa.engine.replication.leaders.shipping import ship
 from medusa.engine.replication.leaders.voter_driver import Surroundings, VoterDriver, started
@@ -86,7 +86,7 @@ class Leaders:
 
     def register(self) -> None:
         service = self._overlay.service
-        service.unary(TELL, Tell, self.tell, own=True)
+        service.unary(REQUEST, VoterRequest, self.answer, own=True)
         service.unary(FOUND, Found, self.be_voter, own=True)
         service.streaming(
             FOLLOW,
@@ -158,7 +158,7 @@ class Leaders:
             voters = self._choose(entry)
             voter = await self._start(started(entry, voters))
         if voter.election.ballot.term is None:
-            await self._tell_voters(voter)
+            await self._found_voters(voter)
         if not voter.election.ballot.promised:
             await voter.found()
         with trio.move_on_after(FOUND_S):
@@ -176,7 +176,7 @@ class Leaders:
             )
         return (own.peer_id.hex(), *sorted(others)[: 2 * k])
 
-    async def _tell_voters(self, voter: VoterDriver) -> None:
+    async def _found_voters(self, voter: VoterDriver) -> None:
         found = Found(voter.entry, voter.election.ballot.voters)
         for peer in found.voters[1:]:
             connection = await self._overlay.connect(parse_peer_id(peer))
@@ -199,10 +199,10 @@ class Leaders:
 
     # -- calls of other voters --------------------------------------------------------------
 
-    async def tell(self, caller: Caller, request: Tell, _: bytes) -> Told:
+    async def answer(self, caller: Caller, request: VoterRequest, _: bytes) -> VoterAnswer:
         voter = self._of(caller, request.stream)
         assert caller.peer_id is not None
-        return Told(await voter.tell(caller.peer_id.hex(), request.message))
+        return VoterAnswer(await voter.answer(caller.peer_id.hex(), request.message))
 
     async def follow(self, caller: Caller, request: Follow, duplex: Duplex) -> None:
         voter = self._of(caller, request.stream)

@@ -11,7 +11,7 @@ from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm
 from medusa.engine.streams.journal.journal import Position
 
-TELL: Final = "leader.tell"
+REQUEST: Final = "leader.request"
 FOUND: Final = "leader.found"
 FOLLOW: Final = "leader.follow"
 
@@ -44,14 +44,14 @@ class Vote(Struct, frozen=True, tag="vote"):
 
     Attributes:
         promised: the highest term the voter knows. term: the latest term that it knows.
-        told: see `Ballot.told`.
+        end_readers: see `Ballot.end_readers`.
     """
 
     number: int
     granted: bool
     promised: int
     term: SourceTerm | None
-    told: tuple[str, ...]
+    end_readers: tuple[str, ...]
 
 
 class Install(Struct, frozen=True, tag="install"):
@@ -102,15 +102,15 @@ def _number(term: SourceTerm | None) -> int:
     return 0 if term is None else term.number
 
 
-class Tell(Struct, frozen=True):
-    """A message about a stream, to another of its voters; answered by `Told`."""
+class VoterRequest(Struct, frozen=True):
+    """A message about a stream, to another of its voters; answered by `VoterAnswer`."""
 
     stream: str
     message: Message
 
 
-class Told(Struct, frozen=True):
-    """The answer to `Tell`."""
+class VoterAnswer(Struct, frozen=True):
+    """The answer to `VoterRequest`."""
 
     message: Message
 

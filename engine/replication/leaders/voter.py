@@ -16,8 +16,8 @@ from medusa.engine.replication.leaders.ballot import (
     concede,
     install,
     learn,
+    note_end_reader,
     promise,
-    tell,
 )
 from medusa.engine.replication.leaders.events import (
     Drop,
@@ -118,12 +118,12 @@ class Voter:
         """Become a follower again, because this peer failed as leader: another voter may try."""
         return self._follow(now, succeeded=False)
 
-    def tell_end(self, reader: str) -> list[Effect] | None:
+    def note_end_reader(self, reader: str) -> list[Effect] | None:
         """As the leader: note that the end is about to be sent to a reader. None: it must not be
         sent."""
         if self.role is not Role.LEADER:
             return None
-        return self._keep(tell(self.ballot, reader))
+        return self._keep(note_end_reader(self.ballot, reader))
 
     # -- messages of other voters -------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Voter:
             effects += self._yield_to(number, sender, now) + self._keep(state)
             self._since = now
         ballot = self.ballot
-        vote = Vote(number, state is not None, ballot.promised, ballot.term, ballot.told)
+        vote = Vote(number, state is not None, ballot.promised, ballot.term, ballot.end_readers)
         return [*effects, Send(sender, vote)]
 
     def _asked_to_install(self, sender: str, term: SourceTerm, now: float) -> list[Effect]:

@@ -34,11 +34,11 @@ from medusa.engine.replication.leaders.events import (
 )
 from medusa.engine.replication.leaders.logs import BallotFiles, StoredBallot, VoterLogs
 from medusa.engine.replication.leaders.messages import (
-    TELL,
+    REQUEST,
     Message,
     Request,
-    Tell,
-    Told,
+    VoterAnswer,
+    VoterRequest,
     highest_number,
 )
 from medusa.engine.replication.leaders.news import News
@@ -160,7 +160,7 @@ class VoterDriver:
             await self.open()
             await self._carry_out(self.election.found(trio.current_time()), None)
 
-    async def tell(self, sender: str, message: Message) -> Message:
+    async def answer(self, sender: str, message: Message) -> Message:
         """Answer a message of another voter.
 
         Raises:
@@ -329,10 +329,12 @@ class VoterDriver:
         try:
             with trio.fail_after(quiet_s):
                 connection = await self.around.overlay.connect(parse_peer_id(to))
-                told = await connection.call(TELL, Tell(self.name, message), Told)
+                answer = await connection.call(
+                    REQUEST, VoterRequest(self.name, message), VoterAnswer
+                )
         except (MedusaError, trio.TooSlowError):
             return
-        await self.try_feed(Received(to, told.message))
+        await self.try_feed(Received(to, answer.message))
 
     def _announce_soon(self) -> None:
         term = self.election.ballot.term

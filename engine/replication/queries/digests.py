@@ -81,7 +81,7 @@ class Digests:
     async def maintain(self) -> None:
         """Publish digests, for ever."""
         gossip = self._overlay.gossip
-        with gossip.said.listening(self._receive):
+        with gossip.digest_changed.listening(self._receive):
             for peer, content in gossip.digests.items():
                 self._receive(peer, content)
             while True:

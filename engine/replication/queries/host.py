@@ -210,7 +210,7 @@ class QueryHost:
 
     def publish_soon(self, running: QueryCopy) -> None:
         """`QueryCopy.publish`, in the background, until it is done."""
-        self.announcements.tell_soon(running.name, partial(running.publish, self.announcements))
+        self.announcements.publish_soon(running.name, partial(running.publish, self.announcements))
 
     async def name_worker(self, placed: Copy) -> None:
         """Publish the worker of a task.

@@ -21,7 +21,7 @@ from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.engine.replication.records.term import HIGHEST_NUMBER, Term
 from medusa.engine.replication.replicas.kept_streams import KeptStreams
 from medusa.engine.replication.replicas.messages import KeepUp
-from medusa.engine.replication.replicas.watch import Comparison, Heard, Watch
+from medusa.engine.replication.replicas.watch import Comparison, SignOfLife, Watch
 from medusa.engine.streams.store.store import REPLICA
 from medusa.engine.streams.store.stream_state import LogKey, StreamState
 from medusa.engine.tasks.plan import Task
@@ -130,7 +130,7 @@ class Standby:
             case Mode.UPSTREAM_BACKUP | Mode.AMNESIA | Mode.NONE:
                 pass
 
-    def receive(self, message: KeepUp, now: float) -> Heard:
+    def receive(self, message: KeepUp, now: float) -> SignOfLife:
         """Take the primary's message: the positions of its consumers, and its boundaries."""
         known = {*self.stored.inputs, *self.stored.entry.outputs}
         positions = self.stored.positions | {
@@ -147,10 +147,10 @@ class Standby:
         self._comparison.receive(message.boundaries)
         self.streams.hold(positions)
         if not self.computes:
-            return Heard()
+            return SignOfLife()
         self.copy.go_on()
         self.note_boundaries(now)
-        return Heard(self._comparison.ahead_us(self.copy.logs.keys(), now))
+        return SignOfLife(self._comparison.ahead_us(self.copy.logs.keys(), now))
 
     def note_boundaries(self, now: float) -> None:
         """Note the boundaries of our own outputs. now: on trio's clock, seconds."""

@@ -24,7 +24,7 @@ DOUBT_S: Final = 1.5
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class SignOfLife:
     """A message of the primary. behind_us: its outputs' lag behind ours, microseconds; 0: this peer
     does not compute them."""
 
@@ -43,7 +43,7 @@ class Tick:
     """Time has passed."""
 
 
-Event = Heard | Detected | Tick
+Event = SignOfLife | Detected | Tick
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Watch:
     Args:
         bound_s: how long consumers may wait, seconds; 0: without limit. now: on any clock, seconds;
             the same for all calls. resumed: whether the last message came before a restart: then
-            the primary is asked soon. Attributes: unheard: whether no message has come since that
+            the primary is asked soon. Attributes: silent: whether no message has come since that
             restart.
     """
 
@@ -81,22 +81,22 @@ class Watch:
     ) -> None:
         self._bound_s = bound_s
         self._timing = timing
-        self._heard_at = now
+        self._last_sign_at = now
         self._asked_at = now
         self._ask_s = DOUBT_S if resumed else timing.ask_s
-        self.unheard = resumed
+        self.silent = resumed
         self._behind_since: float | None = None
 
     def sure(self, now: float) -> bool:
         """Whether this peer is surely the secondary, and knows the query as it is now."""
-        return not self.unheard and now - self._heard_at <= self._timing.sure_s
+        return not self.silent and now - self._last_sign_at <= self._timing.sure_s
 
     def handle(self, event: Event, now: float) -> list[Effect]:
         match event:
-            case Heard(behind_us):
-                self._heard_at = self._asked_at = now
+            case SignOfLife(behind_us):
+                self._last_sign_at = self._asked_at = now
                 self._ask_s = self._timing.ask_s
-                self.unheard = False
+                self.silent = False
                 return self._weigh_lag(behind_us, now)
             case Detected(Health.DEAD):
                 return [TakeOver("it is dead")]
@@ -118,7 +118,7 @@ class Watch:
         return [TakeOver(f"its results are {behind_us / 1e6:.1f} s behind")]
 
     def _weigh_silence(self, now: float) -> list[Effect]:
-        silence = now - self._heard_at
+        silence = now - self._last_sign_at
         if self._bound_s and silence > max(self._bound_s, DOUBT_S):
             return [TakeOver(f"nothing was heard of it for {silence:.1f} s")]
         effects: list[Effect] = []

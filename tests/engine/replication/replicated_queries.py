@@ -95,10 +95,10 @@ def passed(place: Place, source: str, path: str) -> Query:
     return Query(place.name("q/" + path), (box,))
 
 
-class ToldDetector:
+class ScriptedDetector:
     def __init__(self) -> None:
         self.changed: Listeners[[bytes, Health]] = Listeners()
-        self.said: Listeners[[bytes, bytes]] = Listeners()
+        self.digest_changed: Listeners[[bytes, bytes]] = Listeners()
         self.doubted: list[bytes] = []
         self._health: dict[bytes, Health] = {}
         self.digests: dict[bytes, bytes] = {}
@@ -120,7 +120,7 @@ class ToldDetector:
         self.changed.tell(bytes.fromhex(peer), health)
 
 
-Made = dict[bytes, ToldDetector]
+Made = dict[bytes, ScriptedDetector]
 
 
 def first_address(contacts: Any, peer_id: bytes) -> Address | None:
@@ -128,15 +128,15 @@ def first_address(contacts: Any, peer_id: bytes) -> Address | None:
     return next(iter(contacts.overlay.peers.addresses_of(peer_id)), None)
 
 
-def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ToldDetector]:
+def detectors(monkeypatch: pytest.MonkeyPatch) -> dict[bytes, ScriptedDetector]:
     """Give a detector for every overlay that is opened from now on, by peer id; a detector keeps
     its beliefs when its peer restarts."""
-    made: dict[bytes, ToldDetector] = {}
+    made: dict[bytes, ScriptedDetector] = {}
 
     @asynccontextmanager
-    async def open_told(peers: PeerTable, *_: Any, **__: Any) -> AsyncIterator[ToldDetector]:
-        detector = made.setdefault(peers.identity.peer_id, ToldDetector())
-        detector.changed, detector.said = Listeners(), Listeners()
+    async def open_told(peers: PeerTable, *_: Any, **__: Any) -> AsyncIterator[ScriptedDetector]:
+        detector = made.setdefault(peers.identity.peer_id, ScriptedDetector())
+        detector.changed, detector.digest_changed = Listeners(), Listeners()
         yield detector
 
     monkeypatch.setattr("medusa.overlay.node.node.open_gossip", open_told)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import BEGINNING, END
 from medusa.engine.replication.leaders.ballot import Ballot, SourceTerm
-from medusa.engine.replication.leaders.messages import Install, Installed, Tell, View, Vote
+from medusa.engine.replication.leaders.messages import Install, Installed, View, Vote, VoterRequest
 from medusa.engine.replication.records.stored_query import WrittenTerm, written
 from medusa.engine.replication.records.term import (
     HIGHEST_NUMBER,
@@ -182,7 +182,7 @@ def test_a_term_is_read_from_ballots_and_votes_as_it_was_written(
         Install(term),
         Installed(number, True, number, term),
     ):
-        sent = encode(Tell(STREAM, message))
-        assert decode(sent, Tell, limit=1024, what="a message").message == message
+        sent = encode(VoterRequest(STREAM, message))
+        assert decode(sent, VoterRequest, limit=1024, what="a message").message == message
     ballot = Ballot(("a", "b", "c", "d", "e"), number, "a", term)
     assert decode(encode(ballot), Ballot, limit=1024, what="a ballot") == ballot

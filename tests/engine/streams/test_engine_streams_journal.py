@@ -20,7 +20,7 @@ from medusa.overlay.inventory import Inventory
 ENTRIES = [(b"first", b"x" * 30), (b"", b""), (b"third", b""), (b"m" * 40, b"y" * 7)]
 
 
-class Heard:
+class OpeningReports:
     """The reports of a journal at its opening. `at`: the entries before each loss."""
 
     def __init__(self) -> None:
@@ -44,8 +44,8 @@ class Heard:
         return b"state after %d" % len(self.records)
 
 
-def heard(folder: Path, *, durable: bool = False) -> tuple[Journal, Heard]:
-    reader = Heard()
+def heard(folder: Path, *, durable: bool = False) -> tuple[Journal, OpeningReports]:
+    reader = OpeningReports()
     return Journal.open(folder, reader, durable=durable), reader
 
 
@@ -330,7 +330,7 @@ def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_durable_writes_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[int] = []
     monkeypatch.setattr(os, "fdatasync", synced.append)
-    journal = Journal.open(tmp_path, Heard(), durable=True)
+    journal = Journal.open(tmp_path, OpeningReports(), durable=True)
     journal.begin(b"s")
     journal.append(b"e", b"")
     journal.close()

@@ -47,7 +47,7 @@ async def post(client: AsyncMedusaClient, stream: str, values: list[Row], upto: 
     await client.flush()
 
 
-class Told:
+class ReceivedChanges:
     """The messages that a client receives, in order."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ BARE = {Kind.UNDO, Kind.REC_DONE}
 
 async def test_a_chain_goes_on_without_an_input_and_corrects_itself(cluster: Cluster) -> None:
     mit, utah, poster = await chain(cluster)
-    undo, revisions = Told(), Told()
+    undo, revisions = ReceivedChanges(), ReceivedChanges()
     cluster.nursery.start_soon(undo.follow, utah, utah.name("some"), Corrections.UNDO)
     cluster.nursery.start_soon(revisions.follow, mit, utah.name("some"), Corrections.REVISIONS)
     for path, values in (("a", [(10, 1)]), ("b", [(11, 2)])):
@@ -108,7 +108,7 @@ async def test_a_chain_goes_on_without_an_input_and_corrects_itself(cluster: Clu
 
 async def test_an_input_that_comes_within_the_bound_is_not_missed(cluster: Cluster) -> None:
     mit, utah, poster = await chain(cluster)
-    told = Told()
+    told = ReceivedChanges()
     cluster.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
     await post(poster, mit.name("a"), [(10, 1)], 100)
     await post(poster, mit.name("b"), [], 100)
@@ -162,7 +162,7 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(cluster: Clus
 async def test_a_failure_during_corrections_is_borne(cluster: Cluster) -> None:
     """The first input that was missing comes back for a while, and is missing again."""
     mit, utah, poster = await chain(cluster)
-    told = Told()
+    told = ReceivedChanges()
     cluster.nursery.start_soon(told.follow, utah, utah.name("some"), Corrections.UNDO)
     for path in ("a", "b"):
         await post(poster, mit.name(path), [(10, 1)], 100)

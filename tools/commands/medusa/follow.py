@@ -24,7 +24,7 @@ from medusa.tools.client.link import open_background
 from medusa.tools.commands.medusa.file_position import Position, Trail
 from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.row_process import (
-    Asked,
+    ReadRequest,
     Rows,
     open_rows,
     open_to_read,
@@ -190,7 +190,7 @@ def open_growing(
     growing: Growing | None = None
     try:
         with file:
-            asked = Asked(str(path), reading_of(path, reading), until=until)
+            asked = ReadRequest(str(path), reading_of(path, reading), until=until)
             with read_apart(file, asked) as rows:
                 growing = Growing(file, rows, successors, end)
                 rows.goes_on = growing.goes_on

@@ -32,7 +32,7 @@ from medusa.tools.commands.medusa.waiting_rows import lets_out
 from medusa.tools.rows.columns import few_names, unfilled_in_words
 from medusa.tools.rows.formats import Format, Reading
 from medusa.tools.rows.post_speed import Piece, cut
-from medusa.tools.rows.row_process import Asked, Rows, open_rows, read_apart
+from medusa.tools.rows.row_process import ReadRequest, Rows, open_rows, read_apart
 
 STANDARD_INPUT: Final = "-"
 
@@ -403,4 +403,4 @@ def _named(name: str, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
 def _open(file: str, reading: Reading) -> AbstractContextManager[Rows]:
     if file != STANDARD_INPUT:
         return open_rows(Path(file), reading)
-    return read_apart(sys.stdin.buffer, Asked("standard input", reading))
+    return read_apart(sys.stdin.buffer, ReadRequest("standard input", reading))

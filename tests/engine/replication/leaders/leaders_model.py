@@ -74,7 +74,7 @@ class World:
         order: the acknowledged texts in the order that the journals had at the last look.
         activated: the leader of each term.
         deleted: the term under which the stream was deleted; 0: no deletion is known.
-        told: the ends that were sent to a reader.
+        end_readers: the ends that were sent to a reader.
     """
 
     def __init__(self, k: int, rng: Random) -> None:
@@ -92,7 +92,7 @@ class World:
         self.activated: dict[int, str] = {}
         self.posted = 0
         self.deleted = 0
-        self.told: set[str] = set()
+        self.end_readers: set[str] = set()
         for node in self.nodes.values():
             self.start(node)
         first = self.nodes["a"]
@@ -162,14 +162,14 @@ class World:
         marks = [text for text in committed if text == REOPENED or text.startswith("end")]
         return marks[-1] if marks and marks[-1] != REOPENED else ""
 
-    def tell_end(self, node: Node) -> None:
+    def note_end_reader(self, node: Node) -> None:
         """Let a reader that finds the end ask for it."""
         if node.election is None or not (end := self.ended(node)):
             return
-        effects = node.election.tell_end("a reader")
+        effects = node.election.note_end_reader("a reader")
         if effects is not None:
             self.do(node, effects)
-            self.told.add(end)
+            self.end_readers.add(end)
 
     def reopen(self, node: Node) -> None:
         if node.election is None or node.election.role is not Role.LEADER or not self.ended(node):
@@ -308,7 +308,7 @@ class World:
             if term_number != max(self.activated):
                 continue
             all_texts = [text for _, text in node.journal]
-            for end in self.told:
+            for end in self.end_readers:
                 assert REOPENED not in all_texts[all_texts.index(end) :], f"{end} was told"
             texts = [text for text in all_texts if text not in {"begins", REOPENED}]
             assert len(texts) == len(set(texts)), "twice"

@@ -15,7 +15,13 @@ from leaders_cluster import QUIET_S, new_leader, post, replicas_of, state_at, ta
 from medusa.engine.objects.schema import BEGINNING
 from medusa.engine.replication.leaders.ballot import SourceTerm
 from medusa.engine.replication.leaders.logs import StoredBallot
-from medusa.engine.replication.leaders.messages import TELL, AskVote, Install, Tell, Told
+from medusa.engine.replication.leaders.messages import (
+    REQUEST,
+    AskVote,
+    Install,
+    VoterAnswer,
+    VoterRequest,
+)
 from medusa.engine.streams.log.retention import Hold
 from medusa.engine.streams.source.leader import Leader
 from medusa.engine.streams.source.replica import Replica
@@ -180,7 +186,7 @@ async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
         for place in (first, second):
             connection = await third.up.engine.overlay.connect(bytes.fromhex(place.id))
             with pytest.raises(InvalidInputError, match="of the future: check the clock"):
-                await connection.call(TELL, Tell(stream, message), Told)
+                await connection.call(REQUEST, VoterRequest(stream, message), VoterAnswer)
     await cluster.stop(second)
     (file,) = (second.home.data / "ballots").glob("*.json")
     stored = load_json(file, StoredBallot, mend="")

@@ -12,7 +12,12 @@ from leaders_model import QUIET_S, Node, World
 from leaders_voters import COMMON, Voters, many_lives, wander
 
 from medusa.engine.replication.leaders import reopening
-from medusa.engine.replication.leaders.ballot import MAX_READER_CHARS, MAX_TOLD, Ballot, tell
+from medusa.engine.replication.leaders.ballot import (
+    MAX_END_READERS,
+    MAX_READER_CHARS,
+    Ballot,
+    note_end_reader,
+)
 from medusa.engine.replication.leaders.reopening import Refused
 
 
@@ -28,8 +33,8 @@ class Reopening(Voters):
         self.world.reopen(self.node(index))
 
     @rule(index=st.integers(0, 4))
-    def tell_end(self, index: int) -> None:
-        self.world.tell_end(self.node(index))
+    def note_end_reader(self, index: int) -> None:
+        self.world.note_end_reader(self.node(index))
 
     @rule()
     def reopen_in_calm(self) -> None:
@@ -43,8 +48,8 @@ class Reopening(Voters):
         self.world.settle()
         (home,) = self.world.homes()
         assert home.election is not None
-        assert bool(self.world.ended(home)) == bool(self.world.told)
-        if self.world.told:
+        assert bool(self.world.ended(home)) == bool(self.world.end_readers)
+        if self.world.end_readers:
             assert home.election.reopening.refused == Refused(("a reader",), ())
 
 
@@ -81,8 +86,8 @@ def live_with_ends(world: World, steps: int) -> None:
         world.end(home)
         world.settle()
         if told:
-            world.tell_end(home)
-            assert world.told
+            world.note_end_reader(home)
+            assert world.end_readers
         world.reopen(home)
         world.settle()
         (home,) = world.homes()
@@ -109,7 +114,7 @@ def with_ends_and_readers(world: World, node: Node) -> None:
     if world.rng.randrange(4):
         with_ends(world, node)
     else:
-        world.tell_end(node)
+        world.note_end_reader(node)
 
 
 @pytest.mark.soak
@@ -156,6 +161,6 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
 def test_the_list_of_readers_that_received_the_end_is_bounded() -> None:
     ballot = Ballot(("a", "b", "c"))
     for number in range(100):
-        ballot = tell(ballot, f"{number}" * 1000)
-    assert len(ballot.told) == MAX_TOLD
-    assert max(map(len, ballot.told)) == MAX_READER_CHARS
+        ballot = note_end_reader(ballot, f"{number}" * 1000)
+    assert len(ballot.end_readers) == MAX_END_READERS
+    assert max(map(len, ballot.end_readers)) == MAX_READER_CHARS

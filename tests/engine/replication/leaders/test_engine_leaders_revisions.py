@@ -12,7 +12,7 @@ import trio
 from engine_peers import DEADLINE_S, Cluster, Place, begin, received, rows, send_rows, until
 from leaders_cluster import QUIET_S, new_leader, replicas_of, state_at, take_over, voter
 from revised_streams import (
-    Told,
+    ClientCopy,
     changes_of,
     counted,
     deletions,
@@ -112,7 +112,7 @@ async def test_home_after_home_dies_between_revisions(cluster: Cluster) -> None:
     client = await cluster.client(side)
     query = Query(side.name("q"), (counted("sums", stream, side.name("sums")),))
     await begin(client, query)
-    sums, source = Told(), Told()
+    sums, source = ClientCopy(), ClientCopy()
     of_sums = client.follow(side.name("sums"), Corrections.REVISIONS)
     of_source = client.follow(stream, Corrections.UNDO)
     for at in (0, 100, 200):

@@ -38,8 +38,8 @@ class Around:
         self.published: list[Digest] = []
         self.read_anew: list[str] = []
         self.queries: list[Any] = []
-        said: Listeners[[bytes, bytes]] = Listeners()
-        self.gossip = SimpleNamespace(said=said, digests={}, publish=self._publish)
+        changed: Listeners[[bytes, bytes]] = Listeners()
+        self.gossip = SimpleNamespace(digest_changed=changed, digests={}, publish=self._publish)
         overlay = SimpleNamespace(
             gossip=self.gossip,
             identity=SimpleNamespace(peer_id=OWN),
@@ -61,7 +61,7 @@ class Around:
 
     def hear(self, peer: bytes, stream: str, term_number: int) -> None:
         digest = Digest(0, 1000, (Version(key_of(stream), term_number),))
-        self.gossip.said.tell(peer, encode(digest))
+        self.gossip.digest_changed.tell(peer, encode(digest))
 
     def has(self, stream: str, term_number: int) -> None:
         task = SimpleNamespace(
@@ -95,7 +95,7 @@ async def test_a_digest_counts_only_for_the_streams_of_its_sender(around: Around
     stream = "medusa://mit.edu/out"
     around.directory.believe(Term(stream, 5))
     around.hear(STRANGER, stream, 6)
-    around.gossip.said.tell(SIBLING, b"rubbish")
+    around.gossip.digest_changed.tell(SIBLING, b"rubbish")
     assert around.directory.number(stream) == 5
     assert around.read_anew == []
 

@@ -19,8 +19,8 @@ from medusa.engine.replication.replicas.watch import (
     Ask,
     Detected,
     Doubt,
-    Heard,
     Lag,
+    SignOfLife,
     TakeOver,
     Tick,
     Watch,
@@ -53,7 +53,7 @@ def test_a_silent_primary_is_doubted_then_asked_but_not_succeeded_without_a_boun
     assert watch.handle(Tick(), 5.1) == [Doubt(), Ask()]
     assert watch.handle(Tick(), 6.0) == [Doubt()]  # once every five seconds
     assert watch.handle(Tick(), 3600.0) == [Doubt(), Ask()]
-    assert watch.handle(Heard(), 3600.5) == []
+    assert watch.handle(SignOfLife(), 3600.5) == []
     assert watch.handle(Tick(), 3601.0) == []
 
 
@@ -61,10 +61,10 @@ def test_a_restarted_secondary_asks_soon_whether_it_still_is_one() -> None:
     watch = Watch(0.0, 100.0, TIMING, resumed=True)
     assert watch.handle(Tick(), 100.0 + DOUBT_S) == []
     assert Ask() in watch.handle(Tick(), 100.1 + DOUBT_S)
-    assert watch.unheard
+    assert watch.silent
     assert Ask() not in watch.handle(Tick(), 100.2 + DOUBT_S)
-    watch.handle(Heard(), 103.0)
-    assert not watch.unheard
+    watch.handle(SignOfLife(), 103.0)
+    assert not watch.silent
     assert Ask() not in watch.handle(Tick(), 103.0 + TIMING.ask_s)
     assert Ask() in watch.handle(Tick(), 103.1 + TIMING.ask_s)
 
@@ -92,15 +92,15 @@ def test_a_bound_is_the_longest_silence() -> None:
 
 def test_a_primary_that_speaks_but_stalls_is_succeeded_after_the_bound() -> None:
     watch = Watch(2.0, 0.0, TIMING)
-    assert watch.handle(Heard(behind_us=5_000_000), 1.0) == []
-    assert watch.handle(Heard(behind_us=5_000_000), 2.0) == []
-    assert [type(e) for e in watch.handle(Heard(behind_us=6_000_000), 3.1)] == [TakeOver]
+    assert watch.handle(SignOfLife(behind_us=5_000_000), 1.0) == []
+    assert watch.handle(SignOfLife(behind_us=5_000_000), 2.0) == []
+    assert [type(e) for e in watch.handle(SignOfLife(behind_us=6_000_000), 3.1)] == [TakeOver]
 
 
 def test_a_primary_that_catches_up_in_between_is_not_taken_over() -> None:
     watch = Watch(2.0, 0.0, TIMING)
     for second in range(1, 20):
-        assert watch.handle(Heard(behind_us=5_000_000 * (second % 2)), float(second)) == []
+        assert watch.handle(SignOfLife(behind_us=5_000_000 * (second % 2)), float(second)) == []
 
 
 @given(
@@ -115,7 +115,7 @@ def test_a_primary_that_is_heard_often_enough_is_never_succeeded(
         now += pause
         if kind == "heard" or now - heard_at > 1.4:
             heard_at = now
-            effects = watch.handle(Heard(), now)
+            effects = watch.handle(SignOfLife(), now)
         else:
             effects = watch.handle(Tick(), now)
         assert not [e for e in effects if isinstance(e, TakeOver)]

@@ -71,7 +71,7 @@ def logged(place: Place, path: str, variant: str = "") -> pa.Table:
     return pa.concat_tables([log.schema.empty_table(), *epochs])
 
 
-class Told:
+class ClientCopy:
     """A stream as it appears to a client that applies every change."""
 
     def __init__(self) -> None:

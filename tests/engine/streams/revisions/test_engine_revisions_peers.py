@@ -24,7 +24,7 @@ from engine_peers import (
 )
 from replicated_queries import LOSSLESS, QUICK, Made, asked, die, stands_by
 from revised_streams import (
-    Told,
+    ClientCopy,
     changes_of,
     counted,
     deletions,
@@ -121,7 +121,7 @@ async def test_a_client_far_away_is_told_of_them(
     stream = await keyed_stream(client, mit)
     query = Query(utah.name("q"), (counted("sums", stream, utah.name("sums")),))
     await begin(other, query)
-    told, plain = Told(), Told()
+    told, plain = ClientCopy(), ClientCopy()
     subscription = client.follow(utah.name("sums"), corrections)
     source = client.follow(stream, corrections)
     await client.post_event(stream, rows([(10, 1), (20, 2), (110, 4), (210, 8)]), boundary=250)
@@ -157,7 +157,7 @@ async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> N
         await until(lambda: utah.state("sums/revisions").log.boundary == 100)
         await cluster.restart(utah)
         assert await client.post_revisions(stream, replacements([(20, 7)]), end=True) == []
-        told = Told()
+        told = ClientCopy()
         await told.follow(client.follow(utah.name("sums"), Corrections.REVISIONS), END)
         assert told.tuples == Counter([window_of(0, 2, 10)])
         changes = logged(utah, "sums/revisions")
@@ -202,7 +202,7 @@ async def test_a_view_shows_the_tuples_as_they_came(cluster: Cluster) -> None:
     await client.start_query(query.name)
     assert await client.post_revisions(stream, deletions([10]), end=True) == []
     for name in ("v", "sums"):
-        told = Told()
+        told = ClientCopy()
         await told.follow(client.follow(mit.name(name), Corrections.REVISIONS), END)
         assert told.kinds == [Kind.INSERTION]
     assert told.tuples == Counter([window_of(0, 2, 3)])
@@ -259,7 +259,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
         stream = await keyed_stream(poster, leader)
         query = Query(leader.name("q"), (counted("sums", stream, leader.name("sums")),))
         await begin(owner, asked(query, mode, secondary))
-        subscription, told = client.follow(leader.name("sums"), Corrections.REVISIONS), Told()
+        subscription, told = client.follow(leader.name("sums"), Corrections.REVISIONS), ClientCopy()
         await some_revisions(poster, stream, 100)
         await told.follow(subscription, 99)
         await stands_by(primary, secondary, "q")
@@ -291,6 +291,6 @@ async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
         await until(lambda: owner.state(name).log.boundary == END)
         changes = logged(owner, name)
         assert changes.column("stime").to_pylist() == [99, 99, 199, 199, 299, 299]
-        told = Told()
+        told = ClientCopy()
         await told.follow(poster.follow(leader.name("sums"), Corrections.REVISIONS), END)
         assert sorted(told.tuples) == EXPECTED
