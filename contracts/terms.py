@@ -116,7 +116,7 @@ Terms = LoadTerms | ContentTerms | SuggestedTerms
 
 
 def amount_of(rows: int, cost_ns: int, price: int) -> int:
-    """The micros owed for running a task over so many input tuples.
+    """The micros owed for running a task over `rows` input tuples.
 
     Args:
         rows: input tuples. cost_ns: the agreed CPU nanoseconds for a tuple.

@@ -84,7 +84,7 @@ class Shortlist(NodeHeap):  # type: ignore[misc]
         return [node for node in self if node.id in self._answered]
 
     def ask(self, count: int) -> list[Node]:
-        """The nodes to ask now, at most so many, the nearest first; they count as asked.
+        """The nodes to ask now, at most `count`, the nearest first; they count as asked.
 
         * A participant with more silent than answering nodes, beyond its share, is asked no more;
           nor is one that was asked very often.

@@ -23,9 +23,9 @@ T = TypeVar("T")
 
 
 def share_of(copies: int) -> int:
-    """The number of so many nodes that may be one participant's: a quarter. A majority that says
-    that a record is absent is believed: three participants that collude can be a majority, four can
-    be all nodes."""
+    """The most nodes of one participant among the nodes that have the copies: a quarter. A
+    majority that says that a record is absent is believed: three participants that collude can be a
+    majority, four can be all nodes."""
     return max(1, copies // 4)
 
 

@@ -318,7 +318,7 @@ async def open_engine(
             (home / folder).mkdir(parents=True, exist_ok=True)
     opened = execution
     if opened is None:
-        # Late: PySpark is slow to import, and a simulation computes without it.
+        # imported here: PySpark is slow to import, and a simulation computes without it.
         from medusa.engine.spark.executor import open_executor
 
         opened = partial(open_executor, spark, home / WARM_UP)

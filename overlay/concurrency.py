@@ -78,7 +78,7 @@ class Bell:
 
 
 def next_beat(period_s: float) -> float:
-    """The next multiple of so many seconds on trio's clock, seconds.
+    """The next multiple of the period on trio's clock, seconds.
 
     Loops that look after something now and then wait for it. So they all wake the process together:
     each time that it wakes costs an idle process more than a dozen of their looks.

@@ -176,7 +176,7 @@ class Budgets:
 
     @classmethod
     def of_process(cls, memory_bytes: int) -> Self:
-        """The budgets of a process that may take about so many bytes.
+        """The budgets of a process that may take about `memory_bytes`.
 
         Raises:
             InvalidInputError: they are too few to work with.

@@ -112,8 +112,8 @@ class Holdings:
         return unit_cost(self.cost, self.level + self.due, load)
 
     def lacking(self, units: float, load: float, price: float) -> float:
-        """How many units must leave before so many, in tasks of `load`, can be taken at `price`
-        each; 0: none, or the price is too low in any case."""
+        """How many units must leave before `units` more, in tasks of `load`, can be taken at
+        `price` each; 0: none, or the price is too low in any case."""
         if unit_cost(self.cost, 0.0, load) > price:
             return 0.0
         level, most = 0.0, max(self.capacity - load, 0.0)

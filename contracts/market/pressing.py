@@ -85,7 +85,7 @@ class Pressing:
         return state
 
     def resting(self, limit: int, now: float) -> bool:
-        """Whether a request within so many hops has failed recently."""
+        """Whether a request within `limit` hops has failed recently."""
         return limit <= 0 or (now < self.rest_until and limit <= self._rested)
 
     def rest(self, limit: int, now: float, rng: Random) -> None:

@@ -46,8 +46,8 @@ _LONG_LIMIT: Final = 2.0**63
 
 
 class Bins(Kind):
-    """The key is the number of a histogram's bin (its start is so many widths), the state how often
-    it occurs."""
+    """The key is the number of a histogram's bin (its start, counted in widths), the state how
+    often it occurs."""
 
     by_constant: ClassVar[bool] = True
 

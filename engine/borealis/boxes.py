@@ -45,7 +45,7 @@ _REFUSED: Final = {
 """Boxes of Borealis that Medusa refuses, each with the nearest replacement."""
 
 _HASHED: Final = 2**31
-"""The hash by which tuples are dropped has so many values."""
+"""The number of values of the hash by which tuples are dropped."""
 
 
 def boxes_of(old: OldBox, streams: Streams) -> list[Box]:

@@ -304,7 +304,7 @@ def _in_order(query: Node, boxes: Sequence[OldBox]) -> list[OldBox]:
 
 
 def _lowered(node: Node, old: Sequence[OldBox], streams: Streams) -> list[Box]:
-    """The boxes of ours; those that make a table come behind the last change of it."""
+    """Translate boxes of Borealis. The boxes that make a table come after its last change."""
     changing = Changing(old, streams)
     boxes: list[Box] = []
     for each in _in_order(node, old):

@@ -1,4 +1,4 @@
-"""Borealis' joins as boxes of ours: each side has a buffer, of so many seconds or so many tuples.
+"""Borealis' joins as boxes of ours: each side has a buffer, of a number of seconds or of tuples.
 
 A tuple is paired with the tuples in the other side's buffer at its arrival: so a join has two
 halves. At one time the tuples of the left side come first.

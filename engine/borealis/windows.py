@@ -1,9 +1,9 @@
-"""Borealis' boxes with windows, as boxes of ours, and the form of their results.
+"""Borealis' boxes with windows, as boxes of Medusa, and the form of their results.
 
 With `order-by`, which Borealis demands, the results have Borealis' form: the fields of `group-by`,
 the field of the order with the window's start, the functions. Counts are ints; sums and averages
-have the type of their argument, of integers smaller than an int an int. Without `order-by` the
-results have the form of our dialect: `window_start` first.
+have the type of their argument, or int if the argument is a smaller integer. Without
+`order-by` the results have the form of our dialect: `window_start` first.
 """
 
 from __future__ import annotations

@@ -35,8 +35,8 @@ MAX_DEPTH: Final = 160
 `or` or `||`, or of UNION ALL, is one."""
 
 SHORT_TEXT: Final = 64
-"""Characters of a text whose tree is remembered: a `*` writes the same names in each box, and
-parsing is most of what they cost. 512 such trees take 5 MB at most."""
+"""The longest text whose parsed tree is cached, characters. A `*` repeats the same names in each
+box, and parsing is most of their cost. 512 such trees take 5 MB at most."""
 
 _OPENINGS: Final = re.compile(r"""['"`]|--|/\*""")
 

@@ -31,7 +31,7 @@ _RESERVED: Final = (
     | {"match_recognize"}  # a keyword in scripts only
     | {word.lower() for word in Spark.Tokenizer.KEYWORDS if word.isidentifier()}
 )
-"""Words that have a meaning somewhere: as names they are quoted."""
+"""Words that a language gives a meaning: the printer quotes a name that is one of them."""
 
 _SIDES: Final = frozenset({"left", "right"})
 """The names of the sides of a join, which are keywords."""

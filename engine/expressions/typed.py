@@ -19,7 +19,7 @@ from medusa.engine.scalars.type_rules import Nulls
 MAX_NODES: Final = 4096
 """Nodes of a typed expression: a text that is within the limits of
 `medusa.engine.expressions.parsing` and repeats nothing has no more. Measured: Spark takes
-4 s to build so many, and 0.4 s of an epoch."""
+4 s to build that many, and 0.4 s of an epoch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def _shift(
         Nulls.POSSIBLE,
         spark=spark,
         value=value,
-        gives=f"{gives}, of an int or a long; null if there are not so many bits.",
+        gives=f"{gives}, of an int or a long; null if the type has fewer bits.",
         examples=(example,),
         repeats=(1, 2),
         by_types=True,

@@ -55,7 +55,7 @@ def _check_extract(values: Literals) -> str | None:
     groups = read_pattern(str(values[0])).groups
     if values[1] in range(groups + 1):
         return None
-    return f"the group must be 0 to {groups}: so many has the pattern"
+    return f"the group must be 0 to {groups}: the pattern has no more"
 
 
 def _check_replace(values: Literals) -> str | None:

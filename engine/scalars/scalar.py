@@ -29,8 +29,9 @@ class Scalar:
     operands a call may have, and the default for the next one. repeats: how often Spark's
     expression has each operand; operands that are missing here it has once. own: the number of
     nodes of Spark's expression, without its operands. Measured: Spark takes as long to plan it as
-    so many nodes. by_types: whether `spark` and `value` get the types of the operands and the
-    result first. of_nulls: whether `value` also gets nulls; else one null makes the result null.
+    this number of nodes. by_types: whether `spark` and `value` get the types of the operands and
+    the result first. of_nulls: whether `value` also gets nulls; else one null makes the result
+    null.
     """
 
     name: str

@@ -277,7 +277,7 @@ TEXTS: Final = Family(
         ),
         _of_one(
             "reverse",
-            "From its end to its begin.",
+            "The text from its end to its beginning.",
             Example("reverse('abc')", "cba"),
             F.reverse,
             lambda text: text[::-1],
@@ -365,7 +365,7 @@ TEXTS: Final = Family(
             Nulls.POSSIBLE,
             spark=_spark_split,
             value=_split_index,
-            gives="The nth piece, from 0; null if there are no more so many.",
+            gives="The nth piece, from 0; null if there are fewer pieces.",
             examples=(
                 Example("split_index('a/b/c', '/', 1)", "b", duckdb="split_part('a/b/c', '/', 2)"),
             ),

@@ -52,7 +52,7 @@ class ConnectSpark:
 
     @property
     def alive(self) -> bool:
-        """Whether it has a session, as far as is known."""
+        """Whether the server is known to have a session."""
         return self._session is not None
 
     def start(self) -> None:

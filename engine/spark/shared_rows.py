@@ -97,7 +97,7 @@ class _Job:
         self._planned: _Planned | None = None
 
     def has_room(self, nodes: int) -> bool:
-        """Whether the job has room for another task of so many nodes."""
+        """Whether the job has room for another task of `nodes` nodes."""
         taken = sum(step.nodes({}) for steps in self.absent for step in steps)
         return len(self.absent) < MOST_TASKS and taken + nodes <= MOST_NODES
 

@@ -138,7 +138,7 @@ class Acknowledge(Struct, frozen=True):
 
 REFUSES_POSTS: Final = "refuses_posts"
 STANDS_STILL: Final = "stands_still"
-"""The states of a stream for which the peer's troubles have the reason."""
+"""Two states of a stream; the peer's list of troubles gives the reason of each."""
 
 
 class StreamStatus(Struct, frozen=True):

@@ -80,7 +80,7 @@ class Deadlines:
     Args:
         inputs: their names.
         bound_s: the user's, seconds.
-        live_s: results wait for an input that moved within so many seconds.
+        live_s: results wait for an input that has moved in the last `live_s` seconds.
     """
 
     def __init__(self, inputs: Iterable[str], bound_s: float, live_s: float) -> None:

@@ -25,7 +25,7 @@ from medusa.engine.operators.typing import TypedBoxes, type_box
 from medusa.overlay.errors import InvalidInputError
 
 MAX_TASK_NODES: Final = 16_384
-"""Nodes of one task's expressions. Measured: Spark takes 8 s to build so many and 1.8 s of an
+"""Nodes of one task's expressions. Measured: Spark takes 8 s to build that many, and 1.8 s of an
 epoch; four times as many exceed its memory."""
 
 MAX_QUERY_NODES: Final = 131_072

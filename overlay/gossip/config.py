@@ -79,13 +79,13 @@ class GossipConfig:
         return PRESETS[preset]
 
     def suspicion_s(self, peers: int) -> tuple[float, float]:
-        """Shortest and longest suspicion in seconds, if so many peers live."""
+        """Shortest and longest suspicion in seconds, in a network of `peers` living peers."""
         shortest = self.suspicion_mult * max(1.0, math.log10(max(1, peers))) * self.probe_interval_s
         return shortest, shortest * self.suspicion_max_mult
 
     def confirmations(self, voices: int) -> int:
-        """Independent confirmations that shorten a suspicion to its shortest, if so many voices
-        (the suspect's included) could answer. 0: it is the shortest from the start."""
+        """Independent confirmations that shorten a suspicion to its shortest, if `voices` peers
+        (the suspect included) could answer. 0: it is the shortest from the start."""
         wanted = self.suspicion_mult - 2
         return wanted if 0 < wanted <= voices - 2 else 0
 

@@ -99,7 +99,7 @@ async def _watch(peer: Running, stream: str, seen: Seen) -> None:
 
 
 async def _post_for(peer: Running, seconds: float) -> None:
-    """Post rows of the present for so many seconds."""
+    """Post rows of the present for `seconds` seconds."""
     began, size = trio.current_time(), RATE // POSTS_PER_S
     for number in range(round(seconds * POSTS_PER_S)):
         # the last row of a post has the present time

@@ -226,7 +226,7 @@ async def _measure_posts(streams: int, producers: int) -> Posting:
 
 @asynccontextmanager
 async def _peer(streams: int) -> AsyncIterator[tuple[Peer, list[str]]]:
-    """Open a peer with so many streams."""
+    """Open a peer with `streams` streams."""
     async with open_federation() as federation:
         peer = await federation.found(participant_name(0))
         first = source_stream(peer.participant)

@@ -98,7 +98,7 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
 
 
 async def measure_moves(minutes: Minutes, moves: int) -> Run:
-    """Make so many moves each way; measured by the epochs that a subscriber at the owner receives.
+    """Make `moves` moves each way; measured by the epochs that a subscriber at the owner receives.
 
     Raises:
         InternalError: an answer was wrong.

@@ -44,7 +44,7 @@ _SQL: Final = (
 
 
 def measure_reference(minutes: Minutes, moves: int) -> Run:
-    """Make so many moves, measured by commits of batches; about half a minute each."""
+    """Make `moves` moves, measured by commits of batches; about half a minute each."""
     acts = (Act.WARM_UP, Act.WARM_UP, *(Act.OUT, Act.QUIET) * moves)
     with tempfile.TemporaryDirectory() as name:
         return trio.run(_measure, Path(name), minutes, acts)

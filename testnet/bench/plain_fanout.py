@@ -3,7 +3,7 @@
 python -m medusa.testnet.bench.plain_fanout READERS PARTS ROWS
 
 It prints the port at which it listens, and waits for all readers. Then, once a second, it encodes a
-part of so many rows and writes it to each of them. At last it prints its CPU seconds for that.
+part of ROWS rows and writes it to each of them. At last it prints its CPU seconds for that.
 """
 
 from __future__ import annotations

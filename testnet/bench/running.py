@@ -56,7 +56,7 @@ class Running:
     async def post(
         self, rows: int, rate: float, *, begin_us: int = 0, speed: float | None = None
     ) -> None:
-        """Post rows, so many times as fast as real time; None: as fast as the peer takes them.
+        """Post rows, `speed` times as fast as real time; None: as fast as the peer takes them.
         Returns when all are acknowledged.
 
         Args:

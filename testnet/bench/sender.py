@@ -51,7 +51,7 @@ def batches(rows: int, batch_rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
 
 async def post(home: Path, stream: str, rows: int) -> None:
     """Post to a stream at the peer of a home, and end it."""
-    # late: the plain sender must not depend on the code that it is the reference of
+    # imported here: the plain sender must not depend on the code that it is the reference of
     from medusa.tools.client.async_client import open_medusa
 
     async with open_medusa(home) as client:

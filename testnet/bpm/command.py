@@ -40,7 +40,7 @@ MOST_PERCENT: Final = 90
     "--range-tasks", 2, 0, 10_000, "Width of the price range, in tasks; 0: one fixed price.", "K"
 )
 @number("--seed", 1, 0)
-@number("--seeds", 1, 1, MOST_SEEDS, "Run so many seeds, from --seed on.")
+@number("--seeds", 1, 1, MOST_SEEDS, "The number of seeds to run, from --seed on.")
 @number("--capacity", 80.0, 1, 100_000, "Of each node; a task is one unit, 1 % of a core.", "UNITS")
 @choice(
     "--prices",
@@ -68,7 +68,7 @@ def bpm(seeds: int, sweep: bool, as_json: bool, plot: Path | None, **given: obje
     Load starts skewed; nodes pass it on over pairwise contracts until no node wants to. Exits with
     1 if a node stays above capacity although there is room.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from rich.console import Console
 
     from medusa.testnet.bpm import show

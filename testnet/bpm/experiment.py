@@ -396,7 +396,7 @@ load by contracts (The Medusa Distributed Stream-Processing System, section 4, f
 
 
 def over_seeds(options: Options, count: int) -> Iterator[Options]:
-    """The same options with so many seeds, from their own seed on."""
+    """The same options with `count` seeds, from their own seed on."""
     for number in range(count):
         yield replace(options, seed=options.seed + number)
 

@@ -25,15 +25,15 @@ Stream-Processing System, section 4, figure 3a)."""
 
 
 def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -> Graph:
-    """A random graph in which every node has at least so many contracts.
+    """A random graph in which every node has at least `contracts` contracts.
 
     Args:
         contracts: the least number; all other nodes if there are fewer; 0: none at all.
-        kind: drawn: every node signs with so many others, in addition to those that signed with it,
-            so that the mean is near twice the least; with one or two contracts the graph may fall
-            apart. grown: each node signs with an earlier one, which gives a tree; then those with
-            too few sign with random others until they have enough (NSDI 2004, section 6):
-            connected, and most have few more than the least.
+        kind: drawn: every node signs with that number of others, in addition to those that signed
+            with it, so that the mean is near twice the least; with one or two contracts the graph
+            may fall apart. grown: each node signs with an earlier one, which gives a tree; then
+            those with too few sign with random others until they have enough (NSDI 2004, section
+            6): connected, and most have few more than the least.
     """
     graph: Graph = [set() for _ in range(nodes)]
     order = list(range(nodes))

@@ -160,7 +160,7 @@ class World(Nodes[BrainLike, events.Event]):
         self.tasks.take_home(others)
 
     def join(self, node: int, contracts: int) -> None:
-        """Let a node return, with so many new contracts; nodes with too few sign new ones too."""
+        """Let a node return, with `contracts` new ones; nodes with too few contracts sign more."""
         alive = [other for other, brain in enumerate(self.cores) if brain is not None]
         changed = set(sign(self.graph, node, contracts, alive, self._rng))
         for other in alive:

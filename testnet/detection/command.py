@@ -95,7 +95,7 @@ def detect(sizes: tuple[int, ...], as_json: bool, plot: Path | None, **given: ob
     dead, traffic, and the papers' predictions. Exits with 1 when the figures deviate too far from
     these.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from rich.console import Console
 
     from medusa.testnet.detection import show

@@ -36,7 +36,7 @@ class Progress:
 
     Attributes:
         world: the present one, from 1. now: virtual seconds of it.
-        known: crashes that every peer knows, of so many in this world.
+        known: crashes of this world that every peer knows, and the number of all its crashes.
     """
 
     world: int
@@ -69,7 +69,7 @@ class _Run:
         self._watch = watch
 
     def go(self, crashes: int, figures: Figures) -> None:
-        """Simulate a quiet time, so many crashes, and the end."""
+        """Simulate a quiet time, `crashes` crashes, and the end."""
         world, period = self.world, self._options.config.probe_interval_s
         self._look()
         self._pass(WARM_PERIODS * period)

@@ -1,4 +1,4 @@
-"""Predictions of the papers for a detector with these settings among so many peers.
+"""Predictions of the papers for a detector with given settings in a network of given size.
 
 SWIM: Das, Gupta, Motivala, DSN 2002. Lifeguard: Dadgar, Phillips, Currey, arXiv 1707.00788.
 """
@@ -44,7 +44,7 @@ class Predicted(Struct, frozen=True):
 
 
 def predict(nodes: int, config: GossipConfig) -> Predicted:
-    """The time until a crash among so many peers is known, without loss and slow peers."""
+    """The time until a crash among `nodes` peers is known, without loss and slow peers."""
     period = config.probe_interval_s
     shortest = config.suspicion_mult * max(1.0, log10(max(nodes, 1))) * period
     longest = config.suspicion_max_mult * shortest
@@ -73,7 +73,7 @@ def predict(nodes: int, config: GossipConfig) -> Predicted:
 def confirmations(nodes: int, mult: int) -> int:
     """Independent suspicions beyond the first that shorten a suspicion to its shortest.
 
-    memberlist's `SuspicionMult - 2`, and none if there are not so many peers that could confirm.
+    memberlist's `SuspicionMult - 2`, and none if fewer peers could confirm.
     """
     enough = mult - 2
     return enough if nodes - 2 >= enough > 0 else 0
@@ -105,7 +105,7 @@ def suspicion_length(shortest: float, longest: float, confirmed: list[float]) ->
 
 
 def spread_rounds(nodes: int, fanout: int) -> float:
-    """Rounds until all peers know, if each that knows tells so many random others in a round.
+    """Rounds until all peers know, if each that knows informs `fanout` random others in a round.
 
     The number grows by the factor fanout + 1 until nearly all know; from there the share of the
     others falls by e to the fanout in each round (Pittel 1987 for a fanout of one: log2 N + ln N).

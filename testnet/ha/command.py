@@ -41,7 +41,7 @@ def ha(mode: str, recovery: str | None, as_json: bool, **given: object) -> None:
     recovery time, and the delay, CPU and network that it adds. All modes take about a quarter of an
     hour on two cores. Exits with 1 when a mode breaks its promise, with 2 when a run failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.ha.chain import chosen
     from medusa.testnet.ha.run import Options, run_ha
     from medusa.testnet.ha.screen import RUN_S, SHORT_RUN_S, HaBoard, render_result

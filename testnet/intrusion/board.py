@@ -91,7 +91,7 @@ class Board(Stages):
         self.moved = max(self.moved, self.seconds())
 
     def wait(self, seconds: float) -> None:
-        """Announce a pause of so many seconds: silence meanwhile is no fault."""
+        """Announce a pause of `seconds` seconds: silence meanwhile is no fault."""
         self.moved = max(self.moved, self.seconds() + seconds)
 
     def posted(self, participant: str, rows: int) -> None:

@@ -111,7 +111,7 @@ def intrusion(
     them; a subscriber at another receives the answers, which must equal a batch run's. Exits with 1
     when they differ, with 2 when something failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.intrusion.board import Board
     from medusa.testnet.intrusion.kills import run_intrusion_kills
     from medusa.testnet.intrusion.run import Options, run_intrusion

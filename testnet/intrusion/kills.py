@@ -330,7 +330,7 @@ class KillsResult(Result, frozen=True, kw_only=True):
 
 
 async def run_intrusion_kills(options: Options, kills: int, board: Board) -> KillsResult:
-    """`run_intrusion` with so many kills, drawn from the options' seed.
+    """`run_intrusion` with `kills` kills, drawn from the options' seed.
 
     Raises:
         as `run_intrusion`.

@@ -56,7 +56,7 @@ class Options:
         speed: seconds of trace per second; None posts as fast as the peers take it.
         out: the folder for the answers.
         keep: keep homes and logs.
-        stretch_s: without a speed: posting takes so many seconds, or until the disturbance ends;
+        stretch_s: without a speed: posting lasts that many seconds, or until the disturbance ends;
             None: as fast as possible.
         mode: what a second peer of the query's owner keeps of it; recovery is precise.
         k_safety: of the source streams; each participant that posts has twice as many further

@@ -61,7 +61,7 @@ picture_option: Final = click.option(
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure, inches. It needs no window system and no global state."""
-    # late: the drawing library is loaded only when needed
+    # imported here: the drawing library is loaded only when needed
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -33,7 +33,7 @@ def linear_road(rating: bool, live_seconds: int, as_json: bool, **given: object)
     expressways: the rating is the most that are answered in time. Exits with 1 when an answer is
     not right, however late it is.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.linear_road.generate import Traffic
 
     traffic = msgspec.convert(given, Traffic)

@@ -33,13 +33,13 @@ REENTRY_S: Final = 60
 """A car on an entry lane, after a longer silence than this, begins a new trip."""
 
 FREE_CARS: Final = 50
-"""A segment with at most so many cars in the minute before costs nothing."""
+"""A segment with at most this number of cars in the minute before costs nothing."""
 
 FREE_SPEED: Final = 40
-"""A segment where the latest average velocity is so high costs nothing, miles an hour."""
+"""A segment where the latest average velocity is at least this costs nothing, miles an hour."""
 
 LAV_MINUTES: Final = 5
-"""The latest average velocity is computed over so many minutes before."""
+"""The latest average velocity is computed over this number of minutes before."""
 
 ALERT_SEGMENTS: Final = 5
 """A car gets an alert for an accident in its segment or one of the next four."""

@@ -31,7 +31,7 @@ def load(as_json: bool, short: bool, **given: object) -> None:
     when an answer differs from a batch run's or a step ended not acceptable, with 2 when something
     failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.kit.stages import about
     from medusa.testnet.load.board import SHORT_STAGES, STAGES, LoadBoard
     from medusa.testnet.load.run import Options, run_load

@@ -35,9 +35,8 @@ WINDOW_S: Final = 60
 class Kind(StrEnum):
     """The kinds of questions.
 
-    BUSY: addresses with more than so many connections. SCAN: addresses with more than so many
-    destination ports. SWEEP: addresses with more than so many destination addresses. TARGET:
-    destinations with connections from more than so many addresses.
+    Each asks which addresses exceed its limit. BUSY: of connections. SCAN: of destination ports.
+    SWEEP: of destination addresses. TARGET: of addresses that connect to a destination.
     """
 
     BUSY = "busy"
@@ -173,7 +172,7 @@ class Tape:
         self._at = ahead
 
     def forward(self, seconds: float) -> Iterator[pa.Table]:
-        """The connections of the next so many seconds of trace, in parts of the size of posts."""
+        """The connections of the next `seconds` of trace, in parts of the size of posts."""
         self._at += seconds
         while self._at >= (self._round + 1) * self._span:
             yield from self._upto(len(self._times))

@@ -31,7 +31,7 @@ def market(as_json: bool, **given: object) -> None:
     moments when the market is crossed. DuckDB gives the right answers. Exits with 1 when an answer
     is not right, with 2 when a query failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.market.workload import Options, market_workload
     from medusa.testnet.workload.command import run_command
 

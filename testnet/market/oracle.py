@@ -68,7 +68,7 @@ _CROSSED: Final = """
     WHERE c.bid > n.ask
     ORDER BY ALL"""
 
-# a change above so many hundredths of a percent, computed without a division
+# a change above a number of hundredths of a percent, computed without a division
 _TOGETHER: Final = """
     WITH moved AS (
         SELECT minute, symbol, CAST(close - open AS DOUBLE) / CAST(open AS DOUBLE) AS change

@@ -66,7 +66,7 @@ def nexmark(profile: Profile, beside: str | None, as_json: bool, **given: object
     Flink is run with --beside flink where it is installed, and with MEDUSA_BENCH_ENVIRONMENTS=1 it
     is installed first, apart from Medusa. What it answers does not change the exit code.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.nexmark.flink.run import run_flink
     from medusa.testnet.nexmark.scripts import WITHIN_S
     from medusa.testnet.nexmark.workload import Options, nexmark_workload

@@ -51,7 +51,7 @@ HOT_EVERY: Final = 100
 IN_FLIGHT: Final = 100
 """Other bids go to one of this number of last auctions, or to one of the LEAD next auctions."""
 ACTIVE: Final = 1_000
-"""Other sellers and bidders are among so many last persons, or the LEAD next."""
+"""Other sellers and bidders are among this number of last persons, or the LEAD next."""
 LEAD: Final = 10
 
 PERSON_BYTES, AUCTION_BYTES, BID_BYTES = 200, 500, 100

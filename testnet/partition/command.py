@@ -49,7 +49,7 @@ def partition(as_json: bool, **given: object) -> None:
     correction, and whether the client ends with exactly the stream of a failure-free run. Exits
     with 1 when a check fails, with 2 when the run failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.kit.stages import Stages
     from medusa.testnet.partition.figures import Options, render_result
     from medusa.testnet.partition.run import STAGES, run_partition

@@ -82,7 +82,7 @@ ends the connection:
 * The side that dialled sends a hello: the {greeting.INSTANCE_BYTES} random bytes of its peer's
   start, or, as a client, the {client_tokens.PROOF_BYTES} bytes of SHA-256 of its token.
 * The other side answers with a verdict: u8 answer, the {greeting.INSTANCE_BYTES} bytes of its own
-  start, u16 length, and so many bytes of reason (at most {greeting.MAX_TEXT:,})."""
+  start, u16 length, and the reason, of that length in bytes (at most {greeting.MAX_TEXT:,})."""
 
 CALLS: Final = """\
 A call is one stream of a connection. The caller sends the request. The peer answers with one

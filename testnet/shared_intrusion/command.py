@@ -35,7 +35,7 @@ def intrusion_shared(as_json: bool, **given: object) -> None:
     others in every way, and changes the list in the middle. Exits with 1 when an answer differs or
     a participant gets rows that it may not read, with 2 when something failed.
     """
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.kit.stages import Stages
     from medusa.testnet.shared_intrusion.generate import LABS
     from medusa.testnet.shared_intrusion.results import render_result

@@ -35,7 +35,7 @@ class Answer(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What one laboratory's connections had in them, by the stream that it shares.
+    """The findings in one laboratory's connections, from the stream that it shares.
 
     Attributes:
         connections: that it posted. listed: of these, connections to listed addresses.

@@ -247,6 +247,6 @@ def _forgets(query: Query) -> bool:
 
 
 def _outputs(manifest: Manifest, holds: Callable[[Query], bool]) -> frozenset[str]:
-    """The streams of the queries for which that holds."""
+    """The streams of the queries for which `holds` is true."""
     queries = (table.query() for table in manifest.queries)
     return frozenset(name for query in queries if holds(query) for name in streams_written(query))

@@ -36,7 +36,7 @@ def tracking(persons: int, hours: float, as_json: bool, **given: object) -> None
             f"--persons {persons} in --hours {hours:g} are seen about {sightings:,.0f} times, more "
             f"than {MOST_SIGHTINGS:,}"
         )
-    # late: --help and a mistyped option do not need it
+    # imported here: --help and a mistyped option do not need it
     from medusa.testnet.tracking.workload import Options, tracking_workload
     from medusa.testnet.workload.command import run_command
 

@@ -55,7 +55,7 @@ def alarms(tracked: Tracked, quiet_s: int = QUIET_S) -> pa.Table:
 
     Args:
         tracked: the sightings and the permissions.
-        quiet_s: an alarm ends after more than so many seconds without such a sighting.
+        quiet_s: an alarm ends after more than `quiet_s` seconds without such a sighting.
     """
     return _answer(tracked, _ALARMS, {"quiet_s": quiet_s})
 

@@ -38,7 +38,7 @@ class Clock:
         heappush(self._due, (max(time, self.now), self._number, do, arguments))
 
     def after(self, delay: float, do: Callable[[*Arguments], None], *arguments: *Arguments) -> None:
-        """Call a function after so many seconds."""
+        """Call a function after `delay` virtual seconds."""
         self.at(self.now + delay, do, *arguments)
 
     @property

@@ -140,7 +140,7 @@ class Wire:
             await self.write(encode_header(stream, len(piece)), piece)
 
     async def credit(self, stream: int, limit: int) -> None:
-        """Let the other side send so many bytes on the stream in total."""
+        """Let the other side send `limit` bytes on the stream in total."""
         await self.write(encode(Kind.CREDIT, stream, LIMIT.pack(limit)))
 
     async def drain(self) -> None:

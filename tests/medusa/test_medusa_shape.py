@@ -22,7 +22,7 @@ LARGER: Final = frozenset({"Election"})
 
 
 def large_classes(source: str) -> Iterator[tuple[str, int]]:
-    """Return the classes of a module with more than so many methods, with these numbers."""
+    """Return the classes of a module with too many methods, with the numbers of their methods."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.ClassDef):
             methods = sum(

@@ -22,7 +22,7 @@ from medusa.testnet.cutting.namespaces import PREFIX, open_namespaces
 
 CLONE_NEWNET = 0x40000000
 UNHEARD_S = 0.3
-"""Veths deliver within microseconds: a datagram that has not arrived after so many seconds is
+"""Veths deliver within microseconds: a datagram that has not arrived after this time is
 lost."""
 
 

@@ -15,7 +15,7 @@ from medusa.testnet.cutting.switchboard import HOST
 
 A, B = HOST.format(9, 1), HOST.format(9, 2)
 UNHEARD_S = 0.05
-"""The loopback delivers within microseconds: bytes that have not arrived after so many seconds are
+"""The loopback delivers within microseconds: bytes that have not arrived after this time are
 held back."""
 
 

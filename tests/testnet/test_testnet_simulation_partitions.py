@@ -155,7 +155,7 @@ def test_both_sides_go_on_and_one_version_survives(
 ) -> None:
     cut = Partition(3.0, 5.0, (PRIMARY, "utah.edu/0"), symmetric)
     result, history = run(torn(cut), monkeypatch)
-    assert result.violations == ()  # exact for all four readers, with one primary, within the bound
+    assert result.violations == ()  # all four readers have exact results
     given = {each.subscriber for each in history.of(Tentative) if each.rows}
     assert len(given) == 4, "on both sides, in either way"
     last = max((each for each in history.of(Quiescent)), key=lambda each: each.at)

@@ -159,7 +159,7 @@ def archive(current: Path, day: str, hours: str, keep: int | None = None) -> Non
     """Move the log, compressed, into the folder of the day, as zeekctl does.
 
     Args:
-        keep: stop when so many bytes are compressed, and the log is not deleted yet.
+        keep: stop before the log is deleted, with that number of compressed bytes.
     """
     rotated = current.with_name(f"conn-{day}-{hours[:2]}.log")
     current.rename(rotated)

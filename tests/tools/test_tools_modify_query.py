@@ -62,8 +62,8 @@ def conns(begin_s: int, end_s: int) -> list[tuple[int, str]]:
 
 
 def wanted(after_s: int, upto_s: int, *, window_s: int, least: int) -> list[Answer]:
-    """Return the addresses that have at least so many tuples in a window that ends in that part of
-    the stream."""
+    """Return the addresses that have at least `least` tuples in a window that ends after `after_s`,
+    and at `upto_s` at the latest."""
     numbers = Counter((at // window_s, source) for at, source in conns(TWO_S, SIX_S))
     return [
         ((window + 1) * window_s * 1_000_000 - 1, source, number)

@@ -358,7 +358,7 @@ async def open_client_over(
 
 @asynccontextmanager
 async def _open_from_asyncio(opening: OpenOver) -> AsyncIterator[AsyncMedusaClient]:
-    import asyncio  # late: see `medusa.tools.client.portal`
+    import asyncio  # imported here: see `medusa.tools.client.portal`
 
     portal = Portal(lambda portal: opening(portal=portal))
     try:

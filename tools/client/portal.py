@@ -196,7 +196,7 @@ def in_trio(
         portal = self.portal
         if portal is None or portal.is_here:
             return await call(self, *args, **kwargs)
-        import asyncio  # late: the caller runs in asyncio; commands start without it
+        import asyncio  # imported here: the caller runs in asyncio; commands start without it
 
         made = partial(call, self, *args, **kwargs)
         return await asyncio.wrap_future(portal.submit(made))

@@ -285,7 +285,7 @@ class Subscription(Following[Epoch]):
 
     @in_trio
     async def arrive(self, timeout_s: float) -> None:
-        """Wait at most so many seconds until there are tuples for `receive_events`."""
+        """Wait at most `timeout_s` seconds until there are tuples for `receive_events`."""
         with trio.move_on_after(timeout_s):
             while not self._left and self.boundary < END and await self.fetch():
                 if not self._left:  # an earlier, cancelled wait may have fetched them

@@ -169,7 +169,7 @@ def run(command: click.Command, arguments: Sequence[str] | None = None) -> NoRet
 
 def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
     from medusa.tools.commands.completion import (
-        complete,  # late: only the shell asks for it, and seldom
+        complete,  # imported here: only the shell asks for it, and seldom
     )
 
     complete(command, command.name or "")
@@ -194,7 +194,7 @@ def _outcome(command: click.Command, arguments: Sequence[str] | None) -> int:
             click.echo(line, err=True)
         return EXIT_FAILED
     except ModuleNotFoundError as error:
-        from medusa.tools.commands.extras import say_missing  # late: hardly ever
+        from medusa.tools.commands.extras import say_missing  # seldom needed
 
         return say_missing(error)
     except BaseExceptionGroup as group:

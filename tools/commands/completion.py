@@ -46,7 +46,7 @@ def names_of(kind: str = "") -> Complete:
 
 
 def _listed(home: str | None) -> Mapping[str, tuple[str, ...]]:
-    import trio  # late: only when the shell asks
+    import trio  # imported here: only when the shell asks
 
     from medusa.overlay.errors import MedusaError
     from medusa.tools.client.calls import open_calls

@@ -270,7 +270,9 @@ async def _xmlrpc_listener(
     if config.listen is None:
         yield None
         return
-    from medusa.tools.xmlrpc.listener import open_xmlrpc_listener  # late: most peers have none
+    from medusa.tools.xmlrpc.listener import (
+        open_xmlrpc_listener,
+    )  # imported here: most peers serve no XML-RPC
 
     async with open_xmlrpc_listener(
         identity,

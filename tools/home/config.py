@@ -125,7 +125,7 @@ def load_config(
     Raises:
         InvalidInputError: names the file, the key and the mistake.
     """
-    # Late: a client reads no config, and these modules are slow to import.
+    # imported here: a client reads no config, and these modules are slow to import.
     from medusa.contracts.config import ContractsConfig
     from medusa.dht.config import DhtConfig
     from medusa.engine.spark.config import SparkConfig

@@ -76,7 +76,7 @@ def render(
 
 
 def sections(snapshot: Snapshot, width: int, market: MarketStatus | None = None) -> list[Section]:
-    """The non-empty tables of a screen of so many columns, in order."""
+    """The non-empty tables of a screen of `width` columns, in order."""
     wide = width >= WIDE
     snapshot, market = plain(snapshot), plain(market)
     found = [_to_mend(snapshot, width), _peers(snapshot, wide=wide)]

@@ -111,7 +111,7 @@ class Section:
         )
 
     def draw(self, room: int, top: int = 0) -> RenderableType:
-        """The section with the items from number `top` on that fit into so many lines; an item
+        """The section with the items from number `top` on that fit into `room` lines; an item
         longer than the room is cut."""
         shown = fitting(self.items[top:], room)
         hidden = len(self.items) - len(shown)
@@ -166,7 +166,7 @@ class _Interleaved:
 
 
 def fitting(items: Sequence[Item], room: int) -> list[Item]:
-    """The first items, as many as fit into so many lines."""
+    """The first items, as many as fit into `room` lines."""
     shown: list[Item] = []
     left = room
     for item in items:
@@ -192,7 +192,7 @@ def _said(item: Item) -> str:
 
 
 def drawn(sections: Sequence[Section], height: int | None) -> list[RenderableType]:
-    """The sections in so many lines; if there is too little room, the last ones are left out."""
+    """The sections in `height` lines; if there is too little room, the last ones are left out."""
     rooms = share(height, [section.lines for section in sections], LEAST_LINES)
     return [section.draw(room) for section, room in zip(sections, rooms, strict=False)]
 

@@ -84,7 +84,7 @@ def _of_units(counts: pa.ChunkedArray, per_second: int) -> pa.ChunkedArray:
 
 
 def _checked_product(counts: pa.ChunkedArray, micros: int) -> pa.ChunkedArray:
-    """Multiply counts by so many microseconds; null where the product does not fit."""
+    """Multiply counts by `micros` microseconds; null where the product does not fit."""
     least, most = -(-BEGINNING // micros), END // micros
     fits = pc.and_(pc.less_equal(counts, most), pc.greater_equal(counts, least))
     if pc.all(fits).as_py() is False:

@@ -99,14 +99,14 @@ class RowInput(io.RawIOBase):
         return len(data)
 
     def take(self, size: int) -> bytes:
-        """Read the available bytes, at most so many; waits while there are none; b"": the end."""
+        """Read the available bytes, at most `size`; waits while there are none; b"": the end."""
         if self._head:
             data, self._head = self._head[:size], self._head[size:]
             return data
         return self._read(size)
 
     def wait(self, seconds: float) -> bool:
-        """Wait at most so many seconds; returns whether bytes, or the end, arrived."""
+        """Wait at most `seconds`; returns whether bytes, or the end, arrived."""
         if self._head or not self.growing:
             return bool(self._head) or bool(select.select([self._file], [], [], seconds)[0])
         self._head = self._read_within(_LOOKED_AT, seconds)

@@ -61,7 +61,7 @@ def _given(value: Value, field: Field | None) -> Value:
 
 def batches(stream: str, epoch: Epoch, *, most: int = BATCH_VALUES) -> Iterator[dict[str, Value]]:
     """An epoch as the structs of `receive_events`: each is whole up to its own boundary, and has
-    at most so many values.
+    at most `most` values.
 
     Raises:
         InvalidInputError: tuples of one stime have more.

@@ -170,7 +170,7 @@ class Stream:
     def tuple_windows(
         self, size: int, advance: int | None = None, *, partial: bool = False
     ) -> WindowsOfTuples:
-        """Windows of so many tuples that follow each other: `tuple_windows(10, 3)`.
+        """Windows of `size` tuples that follow each other: `tuple_windows(10, 3)`.
 
         Args:
             size, advance: tuples. advance: from the beginning of one window to that of the next;
@@ -378,7 +378,7 @@ class Windows:
 
 @dataclass(frozen=True, slots=True)
 class WindowsOfTuples:
-    """Windows of so many tuples of a stream, before their functions are known.
+    """Count windows of a stream, before their functions are known.
 
     Attributes:
         _sizes: the box's size and its advance, tuples.

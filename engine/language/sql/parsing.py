@@ -15,7 +15,7 @@ MAX_TEXT: Final = 65_536
 """Characters of a script: hundreds of statements."""
 
 MAX_TOKENS: Final = 16_384
-"""Words and signs of a script: sqlglot parses so many in half a second."""
+"""Words and signs of a script: sqlglot parses that many in half a second."""
 
 
 def parse(source: Source) -> tuple[list[exp.Expr], bool]:

@@ -30,7 +30,7 @@ MAX_VARIABLES: Final = 32
 """Variables of a pattern: the condition of each may stand after each one before it."""
 
 MAX_STATES: Final = 256
-"""States of a pattern's automaton: so many partial matches may be examined for one tuple."""
+"""States of a pattern's automaton: that many partial matches may be examined for one tuple."""
 
 MAX_TUPLES: Final = 1_024
 """Tuples of its partition, from its first one on, among which a match is searched. A job holds so

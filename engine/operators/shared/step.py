@@ -192,8 +192,8 @@ class Step(ABC):
         return [Part(stream, inputs, self, kept=self.recalls)]
 
     def of_former(self, begin: int) -> Step:
-        """The same step over an input of which the tuples after a boundary are made by two
-        editions: see `medusa.engine.operators.shared.panes.Layout.former`."""
+        """The same step over an input whose tuples after a boundary come from two editions of
+        the query: see `medusa.engine.operators.shared.panes.Layout.former`."""
         del begin
         return self
 

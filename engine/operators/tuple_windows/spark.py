@@ -142,7 +142,7 @@ class TupleWindowsOf(Stage):
         in_order = Window.partitionBy(*map(quoted, self._groups)).orderBy(SEQ)
         following = F.collect_list(quoted(STIME)).over(in_order.rowsBetween(0, step.size - 1))
         placed = numbered.withColumn(_NEXT, following)
-        # the first window with this tuple ends so many tuples later
+        # the first window with this tuple ends `least` tuples later
         least = F.greatest(F.lit(0), quoted(_BASE) + F.lit(1) - number)
         if not step.partial:
             least = F.greatest(least, F.lit(step.size) - number)

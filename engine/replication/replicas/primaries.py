@@ -274,7 +274,7 @@ class Primaries:
         message = KeepUp(running.name, term.number, upkeep.positions(running), boundaries, leases)
         try:
             answer = await ask(self._overlay, term.secondary, "replica.keep_up", message)
-        except NotFoundError:  # the message came before it agreed, or it has lost the query
+        except NotFoundError:  # the peer has not agreed yet, or has lost the query
             secondary_state.sent = None
             secondary_state.lost()
         else:

@@ -121,6 +121,6 @@ def recent(log: StreamLog, shows: Recent) -> int:
 
 
 def before_last(log: StreamLog, shows: Recent) -> int:
-    """The boundary that is so many seconds before the last tuple."""
+    """The boundary that is the view's span before the last tuple."""
     last = log.files.last_stime
     return BEGINNING if last is None else max(BEGINNING, last - shows.span_us)

@@ -185,7 +185,7 @@ def _entry(descriptor: int, at: int, size: int) -> Entry | None:
 
 
 def _read(descriptor: int, at: int, length: int) -> bytes:
-    """Up to so many bytes; zeros in place of unreadable blocks."""
+    """Up to `length` bytes; zeros in place of unreadable blocks."""
     try:
         return os.pread(descriptor, length, at)
     except OSError as error:

@@ -99,7 +99,7 @@ class EpochFiles(Sequence[EpochFile]):
         return upto
 
     def tail(self, rows: int, *, whole_files: bool = False) -> int:
-        """The latest boundary with at least so many rows after it; `start` if there are fewer. The
+        """The latest boundary with at least `rows` rows after it; `start` if there are fewer. The
         rows of one stime stay together. Rows before a lost file do not count. Blocking, and cheap:
         the stimes of one row group are read.
 

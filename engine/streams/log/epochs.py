@@ -242,7 +242,7 @@ def count_rows(file: EpochFile, after: int, upto: int) -> int:
 
 
 def tail_within(file: EpochFile, rows: int) -> int:
-    """The latest boundary within a file that has at least so many rows after it."""
+    """The latest boundary within a file that has at least `rows` rows after it."""
     with reading(file.path) as parquet:
         group = parquet.num_row_groups - 1
         while parquet.metadata.row_group(group).num_rows < rows:

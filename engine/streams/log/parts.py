@@ -65,9 +65,9 @@ def first_part(
 ) -> Part:
     """Cut the first part from rows; it ends at a boundary between two stimes if it can. Args:
     after: the boundary that the rows follow. The reader may already have some rows after it. upto:
-    the boundary that the rows reach. table: rows in canonical order. limit_rows: at most so many of
-    them; None: `PART_ROWS`. more: whether further rows, up to `upto`, follow, perhaps with the last
-    one's stime.
+    the boundary that the rows reach. table: rows in canonical order. limit_rows: the most rows
+    of the part; None: `PART_ROWS`. more: whether further rows, up to `upto`, follow, perhaps with
+    the last one's stime.
     """
     count = _fitting(table, limit_rows or PART_ROWS)
     if count == table.num_rows and not more:

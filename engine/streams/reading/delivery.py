@@ -132,5 +132,5 @@ class Shares:
         return self._turns.turn(self._holder)
 
     def holding(self, size: int) -> AbstractContextManager[None]:
-        """Count a part of so many bytes as held by the holder within the block."""
+        """Count a part of `size` bytes as held by the holder within the block."""
         return self._share.holding(size)

@@ -31,7 +31,7 @@ TEXTS: Final = tuple(str(n) * 400 for n in range(7))
 
 
 STEP: Final = 1_000
-"""One of so many rows has a partner."""
+"""One row of `STEP` has a partner."""
 
 
 def task() -> Task:

@@ -62,7 +62,7 @@ def test_up_to_the_limit_and_in_the_past_all_is_well() -> None:
 
 
 async def test_the_stream_goes_on_where_it_was(cluster: Cluster) -> None:
-    """No row of such a post is stored; later rows are not late."""
+    """No row of a refused post is stored, and later posts are not late."""
     mit = await cluster.settle("mit.edu")
     now_us = int(mit.wall() * 1e6)
     far = now_us * 1_000

@@ -117,7 +117,7 @@ def test_a_missing_file_takes_its_own_rows_and_no_others(tmp_path: Path, durable
         with log.reader.pinned(30, 60) as paths:
             assert len(paths) == 3
         assert log.reader.tail(9) == 30
-        assert log.reader.tail(10) == 30, "what is before the gap is not followed by so many"
+        assert log.reader.tail(10) == 30, "fewer rows follow the boundaries before the gap"
         log.close()
     log = opened(tmp_path, durable=durable)
     log.append(70, logged([(65, 100)], 18))

@@ -23,8 +23,8 @@ def rows(*stimes: int) -> pa.Table:
 def test_every_epoch_comes_once_over_any_calls(
     sizes: list[int], breaks: list[int], acknowledges: bool
 ) -> None:
-    """The other side sends each epoch in two parts, from the boundary that the call asks for; calls
-    break after so many parts."""
+    """The other side sends each epoch in two parts, from the boundary that the call asks for; call
+    number n breaks after `breaks[n]` parts."""
     upto = [10 * number for number in range(1, len(sizes) + 1)]
     reader = Subscriber("s", SCHEMA, 0, name="me")
     taken: list[tuple[int, int]] = []

@@ -124,7 +124,9 @@ def readers_of(entry: object) -> str:
     """Say who may read the stream of an entry, in words; "" if the entry is malformed, which an
     entry of others may be. Its `readers` are only those of its own definition: the streams that it
     is made from may have fewer."""
-    from medusa.engine.objects.readers import readers_in_words  # late: it loads the catalog
+    from medusa.engine.objects.readers import (
+        readers_in_words,
+    )  # imported here: it loads the catalog
 
     try:
         return readers_in_words(msgspec.convert(entry, StreamEntry).stream)

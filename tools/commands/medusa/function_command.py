@@ -25,7 +25,9 @@ def list_functions(as_json: bool) -> None:
 
 
 def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
-    from medusa.tools.commands.medusa import functions_shown  # late: only when the shell asks
+    from medusa.tools.commands.medusa import (
+        functions_shown,
+    )  # imported here: only when the shell asks
 
     return [name for name in functions_shown.names() if name.startswith(incomplete)]
 

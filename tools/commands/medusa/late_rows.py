@@ -8,7 +8,7 @@ from medusa.tools.client.times import show_time
 
 
 def all_late(poster: Poster, rows: int, *, by_clock: bool = False) -> InvalidInputError:
-    """The error that none of so many rows was accepted in time; it says what to do.
+    """The error that none of the rows was accepted in time; it says what to do.
 
     Args:
         by_clock: the clock moves the stream's boundary while no producer is present.

@@ -33,7 +33,7 @@ class StreamFiles(Struct, frozen=True):
 
 
 def freeze(home: str | None, stream: str, seconds: float) -> StreamFiles:
-    """Have the peer of this home keep the stream's present files for so many seconds. Raises:
+    """Have the peer of this home keep the stream's present files for `seconds` seconds. Raises:
     NotFoundError: it keeps no files of the stream. BusyError: there are too many such folders.
     InvalidInputError: the time is too long.
     """

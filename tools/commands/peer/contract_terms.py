@@ -95,7 +95,7 @@ def computed_range(price: int, tasks: int, task_load: float, capacity: float) ->
         price: cost in micros of a unit for a peer at its capacity. task_load, capacity: units.
 
     Raises:
-        InvalidInputError: so many tasks do not fit.
+        InvalidInputError: a peer has no room for so many tasks.
     """
     return price_range(QueueingCost(capacity, price), capacity, task_load, tasks)
 
