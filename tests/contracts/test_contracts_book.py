@@ -295,7 +295,7 @@ def contract_of(members: Membership, **changes: object) -> Contract:
     return Contract(document.contract, body, document.data, accepted=False)  # type: ignore[arg-type]
 
 
-def test_how_each_side_trades(members: Membership) -> None:
+def test_a_contract_gives_each_side_its_partner_and_limits(members: Membership) -> None:
     contract = contract_of(members)
     peer = "ab" * 20
     item = Item("medusa://mit.edu/q/out", 30.0, peer, 5, ("filter",), ("medusa://mit.edu/in",))
@@ -374,7 +374,7 @@ def test_a_revocation_counts_from_when_it_came(tmp_path: Path, claimed: float) -
             agreements.terms(contract, OF_MIT, OF_UTAH, at)
 
 
-def test_other_times_parties_and_contracts(tmp_path: Path) -> None:
+def test_agreements_refuse_other_times_parties_and_contracts(tmp_path: Path) -> None:
     membership = federation()
     book = Book(tmp_path, membership, "mit.edu")
     proposal = proposed(membership)

@@ -117,7 +117,7 @@ def test_a_signature_for_another_purpose_is_worth_nothing() -> None:
         refused(encode(signed(MIT.private_key, domain, payload)), "bad signature")
 
 
-def test_another_federation() -> None:
+def test_documents_of_another_federation_are_refused() -> None:
     refused(proposed(OTHER), "another federation")
     refused(accept(UTAH, proposed(OTHER)), "another federation")
     refused(revoke(UTAH, OTHER.federation, "ab" * 16, NOW), "another federation")
@@ -364,7 +364,7 @@ def test_bad_terms_are_named(terms: Terms, told: str) -> None:
     | st.builds(ContentTerms, st.text(), st.text(), st.integers(), st.integers(), st.integers())
     | st.builds(SuggestedTerms, st.text(), st.text(), st.text())
 )
-def test_whatever_they_say_there_is_one_error(terms: Terms) -> None:
+def test_any_terms_are_valid_or_give_the_one_error(terms: Terms) -> None:
     try:
         check(terms)
     except InvalidInputError:

@@ -33,7 +33,7 @@ def test_no_node_stays_above_capacity(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_nor_where_there_is_hardly_room(seed: int) -> None:
+def test_no_node_stays_above_capacity_where_there_is_hardly_room(seed: int) -> None:
     world, initial = settled(0.95, 4, seed)
     assert world.excess() == 0
     assert world.moves <= 1.3 * initial

@@ -231,7 +231,7 @@ def test_within_shares_first_and_then_by_distance(owners: list[str], count: int)
         assert [node for node in sorted(picked) if node[1] == owner] == nearest
 
 
-def test_without_crowds_it_is_distance_alone() -> None:
+def test_distance_alone_decides_without_crowds() -> None:
     nodes = list(range(100))
     assert chosen(nodes, str, 8) == nodes[:8]
     assert chosen(nodes, lambda _: "one.edu", 8) == nodes[:8], "a federation of one participant"

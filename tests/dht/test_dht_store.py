@@ -145,7 +145,7 @@ def test_the_store_keeps_the_newest_record_of_each_publisher(store: RecordStore)
         store.accept(MANY.key, sealed(MANY, 1, by=PEERS[0]))
 
 
-def test_at_most_six_publishers_withdrawn_and_stale_go_first(store: RecordStore) -> None:
+def test_a_key_keeps_six_publishers_and_drops_withdrawn_and_stale_ones(store: RecordStore) -> None:
     for age, peer in enumerate(PEERS[:MAX_PER_KEY]):
         store.accept(MANY.key, sealed(MANY, 1, by=peer, issued=age))
     store.accept(MANY.key, sealed(MANY, 2, by=PEERS[3], issued=50, body=None))

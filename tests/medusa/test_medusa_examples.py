@@ -124,12 +124,12 @@ async def world(folder: Path) -> AsyncIterator[Place]:
         yield mit
 
 
-async def test_they_run_under_trio(tmp_path: Path) -> None:
+async def test_the_examples_run_under_trio(tmp_path: Path) -> None:
     async with world(tmp_path) as mit, open_medusa(mit.home.folder) as client:
         assert await run_awaited(client, mit.home.folder) > 30
 
 
-async def test_they_run_under_asyncio(tmp_path: Path) -> None:
+async def test_the_examples_run_under_asyncio(tmp_path: Path) -> None:
     async def main(place: Place) -> int:
         async with open_medusa(place.home.folder) as client:
             return await run_awaited(client, place.home.folder)
@@ -145,7 +145,7 @@ async def test_they_run_under_asyncio(tmp_path: Path) -> None:
         assert await trio.to_thread.run_sync(apart.run, run_loop, mit) > 30
 
 
-async def test_they_run_without_an_event_loop(tmp_path: Path) -> None:
+async def test_the_examples_run_without_an_event_loop(tmp_path: Path) -> None:
     def main(place: Place) -> int:
         with MedusaClient(place.home.folder) as client:
             return run(client, place.home.folder)

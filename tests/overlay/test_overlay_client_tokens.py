@@ -119,7 +119,7 @@ async def test_a_token_that_counts_no_more_ends_its_connections(how: str) -> Non
     )
 
 
-def test_neither_the_wire_nor_the_disk_has_what_lets_one_in() -> None:
+def test_neither_the_proof_nor_its_hash_is_a_token() -> None:
     kept = ClientToken.of("eye", THEIRS)
     assert shown_by(proof_of(THEIRS), [ClientToken.of("owner", MINE), kept]) == kept
     assert shown_by(kept.proof_hash, [kept]) is None, "what is stored is no proof"

@@ -289,7 +289,7 @@ async def test_revocation_ends_the_standing_connection(federation: Federation) -
             await utah.transport.dial(mit.transport.address)
 
 
-async def test_another_peer_at_the_address_is_not_taken_for_it(federation: Federation) -> None:
+async def test_a_dial_refuses_another_peer_at_the_address(federation: Federation) -> None:
     async with two(federation) as (mit, utah):
         wanted = Identity.issue(federation.utah, NOW).peer_id
         mit.transport._address_of = lambda _: [utah.transport.address]

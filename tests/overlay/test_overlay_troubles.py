@@ -63,7 +63,7 @@ def test_the_documentation_has_each_reason() -> None:
     ]
 
 
-def test_which_streams_take_no_posts() -> None:
+def test_a_trouble_stops_the_posts_to_its_stream() -> None:
     assert Trouble(Reason.DISK_FULL, "the disk", "is full").stops_posts_to("s")
     assert Trouble(Reason.REFUSES_POSTS, "s", "refuses posts").stops_posts_to("s")
     assert not Trouble(Reason.REFUSES_POSTS, "s", "refuses posts").stops_posts_to("t")

@@ -53,7 +53,7 @@ def test_no_node_is_above_capacity() -> None:
     check_75(HARD)
 
 
-def test_nor_where_there_is_hardly_room() -> None:
+def test_no_node_is_above_capacity_where_there_is_hardly_room() -> None:
     check_95(HARD)
 
 

@@ -185,7 +185,7 @@ async def test_the_next_run_removes_the_namespaces_of_a_killed_one() -> None:
 # -- without namespaces
 
 
-async def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespaces_need_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setattr(shutil, "which", lambda _: "/sbin/ip")
     with pytest.raises(UnavailableError, match=r"needs root: .* without --netns"):
@@ -193,14 +193,16 @@ async def test_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
             pass
 
 
-async def test_without_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespaces_need_the_command_ip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(UnavailableError, match="install iproute2"):
         async with open_namespaces():
             pass
 
 
-async def test_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_namespaces_need_the_permission_of_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Containers have a root user without this permission."""
     stand_in = tmp_path / "ip"
     stand_in.write_text(

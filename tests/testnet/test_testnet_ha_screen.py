@@ -145,7 +145,7 @@ def test_the_picture(board: HaBoard, tmp_path: Path) -> None:
 # -- the command -----------------------------------------------------------------------------------
 
 
-def test_how_long_it_goes_on_is_said_from_the_runs_so_far() -> None:
+def test_the_board_estimates_the_rest_from_the_runs_so_far() -> None:
     clock = 0.0
     board = HaBoard(seconds=lambda: clock, planned=VARIANTS)
     assert board.left_s == len(VARIANTS) * RUN_S

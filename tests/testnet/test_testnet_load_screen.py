@@ -104,7 +104,7 @@ def test_the_picture(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [STAGES, SHORT_STAGES])
-def test_how_long_it_goes_on_is_what_the_stages_to_come_take(words: dict[str, str]) -> None:
+def test_the_board_estimates_the_rest_from_the_next_stages(words: dict[str, str]) -> None:
     clock = 0.0
     board = LoadBoard(words=words, seconds=lambda: clock)
     whole = board.left_s

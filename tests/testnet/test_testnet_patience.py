@@ -54,7 +54,7 @@ async def test_when_nothing_moves_it_is_said_what_was_waited_for(
     assert trio.current_time() == pytest.approx(60.0, abs=2.0)
 
 
-async def test_on_a_machine_that_others_use_it_waits_longer(
+async def test_patience_lasts_longer_on_a_machine_that_others_use(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_time(monkeypatch, 0.25)

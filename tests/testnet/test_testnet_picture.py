@@ -35,7 +35,7 @@ def test_no_picture(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_without_matplotlib_the_words_that_install_it(
+def test_the_error_without_matplotlib_says_how_to_install_it(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The words hold in a checkout and for a wheel; the name of our own package would work in

@@ -94,7 +94,7 @@ async def modify(world: World, peer: str, *, alone: bool = False, divisor: int =
         return (await client.modify_query(QUERY, [change], alone=alone)).since
 
 
-def test_neither_side_of_a_split_modifies_what_goes_on_on_the_other() -> None:
+def test_neither_side_of_a_split_modifies_a_query_of_both() -> None:
     """Both sides have the query: the primary, and the secondary, which has taken over. Afterwards
     the modification counts from a boundary beyond all results that either has emitted."""
 

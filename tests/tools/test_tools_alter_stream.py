@@ -54,7 +54,7 @@ def test_errors_of_unreadable_files_name_the_option(given: dict[str, str], said:
         read(given)
 
 
-def test_at_the_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_sends_its_options_to_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 
     class Client:

@@ -327,7 +327,7 @@ async def test_a_restored_elector_has_no_vote(cluster: Cluster, tmp_path: Path) 
         await mit.up.engine.leaders.found(entry)
 
 
-async def test_two_of_one_name_do_not_run(cluster: Cluster, tmp_path: Path) -> None:
+async def test_two_peers_of_one_identity_do_not_run(cluster: Cluster, tmp_path: Path) -> None:
     mit = await cluster.settle("mit.edu")
     file, keys = await back_up(mit, tmp_path)
     copy = Home(tmp_path / "copy")

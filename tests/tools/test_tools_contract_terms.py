@@ -40,7 +40,7 @@ def test_any_menu_and_duration_is_read_or_refused(text: str) -> None:
             parse(text)
 
 
-def test_how_things_are_written() -> None:
+def test_durations_menus_and_terms_are_read_as_people_write_them() -> None:
     assert [parse_duration(text) for text in ("90s", "2m", "3h", "1d", "2w", "1y")] == [
         90,
         120,

@@ -106,7 +106,7 @@ def test_an_argument_that_does_not_fit_is_named(given: object, said: str) -> Non
     assert "\n" not in str(told.value)
 
 
-def test_they_are_posted(tmp_path: Path) -> None:
+def test_the_client_posts_rows_of_every_form(tmp_path: Path) -> None:
     columns = {"ts": [1.0, 2.0], "name": ["a", "b"]}
     with fake_peer_in_thread(tmp_path) as peer, MedusaClient(tmp_path) as client:
         for rows in (

@@ -165,7 +165,7 @@ async def test_a_contract_counts_from_when_it_is_in_force_to_its_end(cluster: Cl
     await no_deal_left(mit, utah)
 
 
-async def test_either_side_restarts(cluster: Cluster) -> None:
+async def test_a_content_deal_survives_a_restart_of_either_side(cluster: Cluster) -> None:
     mit, utah = await settle_two(cluster, 100, 100)
     sends = await cluster.open(mit.client(patience_s=DEADLINE_S))
     stream = await make_stream(sends, mit, "s")

@@ -124,7 +124,9 @@ async def test_a_task_without_sublet_is_not_passed_on(cluster: Cluster, loads: L
 
 
 @pytest.mark.parametrize("which", ["above", "below"])
-async def test_one_of_the_contracts_is_revoked(chain: Chain, loads: Loads, which: str) -> None:
+async def test_the_task_comes_home_when_either_contract_is_revoked(
+    chain: Chain, loads: Loads, which: str
+) -> None:
     await chain.grow()
     await chain.work.post(250)
     loads.update(dict.fromkeys(chain.work.tasks, 7.0))
@@ -137,7 +139,7 @@ async def test_one_of_the_contracts_is_revoked(chain: Chain, loads: Loads, which
 
 
 @pytest.mark.parametrize("who", ["mit", "utah", "brown"])
-async def test_one_of_them_restarts(chain: Chain, who: str) -> None:
+async def test_a_passed_task_survives_a_restart_of_any_peer(chain: Chain, who: str) -> None:
     await chain.grow()
     await chain.work.post(250)
     await chain.cluster.restart({"mit": chain.mit, "utah": chain.utah, "brown": chain.brown}[who])

@@ -300,7 +300,7 @@ async def test_several_parameters_and_values_with_equals_signs(
         ("file.xml", "another.xml"),
     ],
 )
-async def test_either_a_box_or_a_document(
+async def test_the_command_takes_either_a_box_or_a_document(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], wrong: tuple[str, ...]
 ) -> None:
     code, out, err = await Prompt(tmp_path, capfd).outcome("query", "modify", QUERY, *wrong)

@@ -92,7 +92,7 @@ def test_a_running_daemon_is_told(tmp_path: Path, run) -> None:  # noqa: ANN001
         assert load_membership(fake.home.folder).root_of("utah.edu") is None
 
 
-def test_another_peer_of_the_same_participant(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_init_makes_another_peer_of_the_same_participant(tmp_path: Path, run) -> None:  # noqa: ANN001
     mit = _init(run, tmp_path / "mit", "mit.edu", "--found", "medusa")
     second = Home(tmp_path / "mit2")
     code, out, _ = run("init", "--root", str(mit.folder), "--home", str(second.folder), "--json")

@@ -147,7 +147,9 @@ REPLICAS = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(REPLICAS, max_size=12), st.sampled_from([80, 120]), st.integers(16, 40))
-def test_whatever_peers_say_it_fits(replicas: list[ReplicaStatus], width: int, height: int) -> None:
+def test_the_screen_fits_whatever_peers_report(
+    replicas: list[ReplicaStatus], width: int, height: int
+) -> None:
     own = peer(A, *[r for r in replicas if r.role != "secondary"])
     drawn = lines(snapshot(own, peer(B, *replicas, participant="x.org")), width, height)
     assert len(drawn) <= height

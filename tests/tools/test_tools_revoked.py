@@ -16,7 +16,7 @@ from medusa.tools.commands.peer.peer_command import peer
 from medusa.tools.home.folder import Home
 
 
-async def test_its_people_are_told_why_and_their_subscriptions_end(
+async def test_people_read_the_reason_and_their_subscriptions_end(
     cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")

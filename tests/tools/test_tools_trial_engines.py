@@ -117,7 +117,7 @@ def test_without_java_spark_is_refused_at_once_and_the_flag_named(no_java: None)
         engine_of("spark")
 
 
-def test_without_pyspark_it_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_python_computes_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         engines, "find_spec", lambda name: None if name == "pyspark" else find_spec(name)
     )
@@ -131,6 +131,6 @@ def test_a_trial_takes_the_engine_of_its_option(no_java: None) -> None:
 
 
 @pytest.mark.spark
-def test_with_java_it_is_spark() -> None:
+def test_spark_computes_with_java() -> None:
     assert find_java(os.environ)
     assert engine_of(None) == engine_of("spark") == (Engine.SPARK, "starts a peer and Spark")

@@ -101,5 +101,5 @@ def test_keys_of_terminals() -> None:
 
 
 @given(st.binary(max_size=60))
-def test_whatever_a_terminal_sends_is_keys(data: bytes) -> None:
+def test_any_input_of_a_terminal_gives_printable_keys(data: bytes) -> None:
     assert all(key.isprintable() for key in keys_in(data))

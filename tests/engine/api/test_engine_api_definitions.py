@@ -105,7 +105,7 @@ async def test_defining_twice_is_no_error_and_differing_is(cluster: Cluster) -> 
         await client.create_stream(StreamDefinition(mit.name("out"), schema.name))
 
 
-async def test_at_once_it_is_defined_once(cluster: Cluster) -> None:
+async def test_ten_callers_at_once_define_an_object_once(cluster: Cluster) -> None:
     """Ten callers create one object at once; all receive the same answer."""
     mit, client, source = await cluster.founder_with_stream()
     query = passing(mit, "q", source, mit.name("out"))

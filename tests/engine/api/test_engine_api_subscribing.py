@@ -35,7 +35,7 @@ from medusa.overlay.errors import (
 pytestmark = pytest.mark.cluster(timing=Timing(maintenance_s=0.02))
 
 
-async def test_from_a_boundary_and_from_one_too_old(cluster: Cluster) -> None:
+async def test_a_subscription_begins_at_a_boundary_unless_it_is_too_old(cluster: Cluster) -> None:
     mit, _utah, client, other, stream = await cluster.owner_and_guest(history_us=20)
     for stime in (10, 20, 30, 40, 50):
         await send_rows(client, stream, [(stime, stime)], boundary=stime)

@@ -303,7 +303,9 @@ def case(name: str, seed: int) -> tuple[str, dict[str, list[Row]], list[tuple[An
     seed=st.integers(2, 10**6),
     cuts=st.sets(st.integers(-30 * SECOND, 130 * SECOND) | st.integers(-30, 130), max_size=8),
 )
-def test_whatever_the_cut(name: str, seed: int, cuts: set[int]) -> None:
+def test_any_cut_into_epochs_gives_the_answer_of_duckdb(
+    name: str, seed: int, cuts: set[int]
+) -> None:
     text, rows, expected = case(name, seed)
     boundaries = sorted({cut * SECOND - 1 if abs(cut) < 200 else cut for cut in cuts})
     made = by_interpreted_tasks(read(text), rows, [*boundaries, 300 * SECOND])["out"]

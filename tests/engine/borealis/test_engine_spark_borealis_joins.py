@@ -166,7 +166,7 @@ def test_so_it_is_on_spark(
 
 
 @pytest.mark.parametrize("left", [Buffer("TUPLES", 3), Buffer("VALUES", 3)])
-def test_its_boxes_are_printed_in_all_languages(left: Buffer) -> None:
+def test_the_boxes_of_a_join_are_printed_in_all_languages(left: Buffer) -> None:
     document = read(Case(left, Buffer("TUPLES", 4), "left.number = right.at").text)
     schemas = schemas_of(document)
     inputs = {each.name: schemas[each.name] for each in document.streams}

@@ -123,7 +123,9 @@ async def test_a_failing_call_stops_its_task_and_names_the_row(
     assert {each.name for each in kept.functions} == {"unlucky", "patient"}
 
 
-async def test_other_code_under_the_same_name_stops_it(cluster: Cluster, tmp_path: Path) -> None:
+async def test_other_code_under_the_same_name_stops_the_task(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     """The results of two codes are never mixed silently."""
     one, client = await cluster.founder()
     allow(one, even=own(tmp_path / "before", "even"))

@@ -296,7 +296,7 @@ REQUESTS = st.builds(
 
 
 @given(REQUESTS, REQUESTS)
-def test_whatever_is_asked_is_refused_or_holds(
+def test_a_request_of_availability_is_refused_or_holds(
     first: AvailabilityRequest, second: AvailabilityRequest
 ) -> None:
     try:

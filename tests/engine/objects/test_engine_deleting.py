@@ -60,7 +60,7 @@ async def refused_for(owner: AsyncMedusaClient, stream: str, readers: str) -> No
     await until(is_refused)
 
 
-async def test_at_any_peer_all_of_a_stream_goes_for_good(cluster: Cluster) -> None:
+async def test_any_peer_of_the_owner_deletes_a_stream_for_good(cluster: Cluster) -> None:
     home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near, other.client() as far:
         stream = await make_stream(near, home, "s")

@@ -146,7 +146,7 @@ async def test_the_loss_of_a_worker_in_mid_job_changes_no_answer(
     assert await run.answers() == expected(range(run.posted))
 
 
-async def test_without_its_master_it_goes_on_and_without_workers_it_says_what_it_waits_for(
+async def test_a_task_goes_on_without_a_master_and_waits_without_workers(
     cluster: Cluster, spark_cluster: SparkCluster
 ) -> None:
     run = await Run.begin(cluster, settings(spark_cluster), SECRET)

@@ -64,7 +64,7 @@ def test_an_old_java_is_passed_over(tmp_path: Path) -> None:
     assert find_java(environment, (f"{tmp_path}/jvm/*",)) == good
 
 
-def test_without_one_the_error_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
+def test_the_error_without_a_java_says_what_was_found_and_what_to_do(tmp_path: Path) -> None:
     home = put_java(tmp_path / "home", EIGHT)
     with pytest.raises(InvalidInputError) as caught:
         find_java({"JAVA_HOME": str(home), "PATH": "/nowhere"}, ())

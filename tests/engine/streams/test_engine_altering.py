@@ -37,7 +37,7 @@ async def definition_at(client: AsyncMedusaClient, stream: str) -> StreamDefinit
     return (await client.stream_entry(stream)).stream
 
 
-async def test_at_any_peer_of_the_owner_and_for_good(cluster: Cluster) -> None:
+async def test_any_peer_of_the_owner_alters_a_stream_for_good(cluster: Cluster) -> None:
     home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near, other.client() as far:
         stream = await make_stream(near, home, "s", slack_us=7)

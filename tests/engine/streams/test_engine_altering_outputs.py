@@ -66,7 +66,9 @@ async def test_a_restart_and_workers_know_it(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("mode", [Mode.UPSTREAM_BACKUP, Mode.PASSIVE_STANDBY, Mode.ACTIVE_STANDBY])
-async def test_its_successor_goes_by_it(cluster: Cluster, made: Made, mode: Mode) -> None:
+async def test_a_new_primary_follows_the_altered_output(
+    cluster: Cluster, made: Made, mode: Mode
+) -> None:
     home, primary, secondary = await cluster.siblings(3)
     out = home.name("out")
     async with home.client() as poster, primary.client() as owner:

@@ -147,7 +147,7 @@ def test_a_writers_promise_and_times_bind_its_own_rows(producers: Producers) -> 
     assert producers.post(EVIL, 3_400, at=60).late == 0, "it has broken its promise to itself alone"
 
 
-def test_other_participants_alone_go_no_farther_than_the_clock(producers: Producers) -> None:
+def test_other_participants_move_the_boundary_up_to_the_clock_only(producers: Producers) -> None:
     producers.post(ONE, 10, at=10)
     producers.leave(ONE, at=10)
     producers.post(EVIL, 3_550, at=20, done=True)

@@ -54,7 +54,7 @@ async def test_tuples_that_the_log_has_are_not_added(tmp_path: Path) -> None:
     assert pairs(epoch.table) == [(25, 3)]
 
 
-async def test_its_files_have_no_row_that_the_log_has(tmp_path: Path) -> None:
+async def test_the_files_of_the_suffix_have_no_row_of_the_log(tmp_path: Path) -> None:
     log, suffix = opened(tmp_path)
     await log.commit(10, None)
     await suffix.add(10, 20, logged([(11, 1), (15, 2), (18, 3)]), failing=True)

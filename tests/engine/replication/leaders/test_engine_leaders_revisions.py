@@ -162,7 +162,7 @@ async def test_a_retry_at_the_next_home_is_answered_the_same(
     assert folded(home, stream) == {20: 2}
 
 
-async def test_they_are_served_by_whoever_is_home(cluster: Cluster, places: list[Place]) -> None:
+async def test_the_leader_serves_the_revisions(cluster: Cluster, places: list[Place]) -> None:
     """The test asks any peer, also one that was the leader until now."""
     client = await cluster.client(places[0])
     first = places[0]
@@ -197,7 +197,7 @@ async def test_they_are_served_by_whoever_is_home(cluster: Cluster, places: list
     assert [time for time, _ in found] == [40, 50, 50, 50]
 
 
-async def test_they_are_acknowledged_only_once_settled(
+async def test_revisions_are_acknowledged_only_once_settled(
     cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await cluster.client(places[0])

@@ -72,7 +72,7 @@ async def test_old_up_to_the_boundary_and_new_after_it(
     await until(lambda: not stored(one).editions, "the old editions are forgotten")
 
 
-async def test_its_event_has_the_moment_as_the_command_does(cluster: Cluster) -> None:
+async def test_the_event_of_a_modification_has_its_moment(cluster: Cluster) -> None:
     mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         query = sieve_and_sums(mit, await make_stream(client, mit, "s"))

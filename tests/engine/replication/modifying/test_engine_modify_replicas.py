@@ -135,7 +135,7 @@ def ahead(place: Place, query: str, stream: str, boundary: int) -> Callable[[], 
     return is_there
 
 
-async def test_without_its_secondary_it_is_refused_until_there_is_another(
+async def test_a_modification_without_the_secondary_is_refused(
     cluster: Cluster, made: Made
 ) -> None:
     home, one, two, reader = await cast(cluster, made)

@@ -152,7 +152,7 @@ def test_a_box_without_parameters_is_refused() -> None:
         ask(query, "u", ("a", "1"))
 
 
-def test_how_much_can_be_asked_for_at_once() -> None:
+def test_a_modification_has_limits_of_parameters_and_boxes() -> None:
     for number, reason in [
         (MAX_PARAMETERS, "unknown parameter 'p0'"),
         (MAX_PARAMETERS + 1, f"box 'f': say 1 to {MAX_PARAMETERS} parameters"),

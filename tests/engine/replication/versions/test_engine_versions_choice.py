@@ -119,7 +119,7 @@ def test_a_producer_that_misses_its_keep_alives_is_left_and_not_gone_back_to_at_
     assert made.choose(B, gone + 0.2) == B, "it is as good"
 
 
-def test_without_anybody_better_whoever_is_read_stays() -> None:
+def test_a_reader_keeps_its_version_without_a_better_one() -> None:
     made = choice(a=State.STABLE, b=State.STABLE)
     assert made.choose(A, 100.0) == A
     assert Choice(KEEP_ALIVE, STANDING, Random(1)).choose(None, 0.0) is None

@@ -46,7 +46,7 @@ from medusa.tools.commands.medusa.post_file import Options, post_rows
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
-async def test_they_are_a_stream_beside_the_stream(cluster: Cluster) -> None:
+async def test_revisions_are_a_stream_beside_their_stream(cluster: Cluster) -> None:
     mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit, slack_us=10)
     await send_rows(client, stream, [(10, 1), (20, 2), (30, 3)], boundary=25)
@@ -77,7 +77,7 @@ async def test_they_are_a_stream_beside_the_stream(cluster: Cluster) -> None:
     assert found[-1].upto == END
 
 
-async def test_they_go_through_a_filter_and_a_window(cluster: Cluster) -> None:
+async def test_revisions_pass_a_filter_and_a_window(cluster: Cluster) -> None:
     mit, client = await cluster.founder()
     stream = await keyed_stream(client, mit)
     big = Filter("big", stream, (mit.name("big"),), ("value > 10",))
@@ -208,7 +208,7 @@ async def test_a_view_shows_the_tuples_as_they_came(cluster: Cluster) -> None:
     assert told.tuples == Counter([window_of(0, 2, 3)])
 
 
-async def test_from_a_file(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_file_of_revisions_is_posted(cluster: Cluster, tmp_path: Path) -> None:
     file = tmp_path / "wrong.csv"
     file.write_text(
         "revision_kind,t,name,value\nDELETION,10,,\nDELETION,11,,\nREPLACEMENT,20,y,7\n"
