@@ -182,7 +182,7 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             await four.has(id_, State.REVOKED)
 
 
-async def test_a_peer_that_comes_later_is_told(mit: Peer, utah: Peer) -> None:
+async def test_a_later_peer_receives_the_contract(mit: Peer, utah: Peer) -> None:
     data = from_mit()
     id_ = contract_id(data)
     async with mit.run() as one:

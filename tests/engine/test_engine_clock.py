@@ -160,7 +160,7 @@ async def test_a_peer_that_starts_alone_with_its_clock_behind_denies_nothing(
                 await client.lookup_object(name)
 
 
-async def test_a_peer_that_starts_with_a_wrong_clock_is_told_by_the_others(
+async def test_a_peer_that_starts_with_a_wrong_clock_reports_it(
     cluster: Cluster,
 ) -> None:
     mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")

@@ -223,7 +223,7 @@ async def test_a_stream_that_may_be_read_no_more_is_a_trouble(cluster: Cluster) 
     await until(lambda: troubles(utah) == {})
 
 
-async def test_only_peers_of_the_same_participant_are_told_of_troubles(cluster: Cluster) -> None:
+async def test_only_peers_of_the_same_participant_receive_the_troubles(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     sibling = await cluster.settle("mit.edu", sibling=True)
     await cluster.acquainted(mit, utah, sibling)

@@ -151,7 +151,7 @@ Federation.TestCase.settings = settings(
 TestFederation = Federation.TestCase
 
 
-def test_the_dead_are_found_and_told_of_within_the_papers_time() -> None:
+def test_dead_peers_are_found_and_announced_within_the_papers_time() -> None:
     """SWIM: first detection after e/(e-1) probe intervals on average, here with timeouts and the
     shortest suspicion; all others within some rounds of gossip."""
     found, told = [], []

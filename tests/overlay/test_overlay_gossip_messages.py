@@ -164,7 +164,7 @@ def test_the_same_digest_again_is_no_news() -> None:
     assert two.receive(first[0], 0.0) == two.receive(later, 0.0) == peer(1)
 
 
-def test_news_of_a_peer_is_told_once() -> None:
+def test_a_new_digest_of_a_peer_is_reported_once() -> None:
     lone, one = Lone(["a", "b"]), digests(1, "ab")
     one.publish(b"first", 1)
     packet = Packet(Kind.PING, 1, digests=tuple(one.take(1000)))

@@ -39,7 +39,7 @@ def too_old(theirs: int) -> str:
 
 
 @given(OTHERS, AFTER)
-def test_a_dialler_of_another_protocol_is_told_our_number_and_refused(
+def test_a_dialler_of_another_protocol_is_refused_with_our_number(
     theirs: int, after: bytes
 ) -> None:
     async def accept() -> None:

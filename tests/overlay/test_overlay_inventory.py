@@ -55,7 +55,7 @@ def test_the_error_of_an_unreadable_inventory_says_how_to_mend_it(tmp_path: Path
         Inventory(tmp_path / "things").missing([])
 
 
-def test_a_missing_file_of_a_folder_is_told_until_it_is_back_or_removed(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_until_it_is_back_or_removed(tmp_path: Path) -> None:
     folder = tmp_path / "things"
     folder.mkdir()
     files = JsonFolder(folder, int, "mend it")

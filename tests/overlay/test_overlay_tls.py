@@ -110,7 +110,7 @@ async def test_noise_breaks_the_stream() -> None:
             await there.receive_some()
 
 
-async def test_a_refused_certificate_is_told_to_its_owner() -> None:
+async def test_the_owner_of_a_refused_certificate_receives_the_reason() -> None:
     other = client_context(Root.create("mit.edu", NOW).certificate)
     left, right = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:

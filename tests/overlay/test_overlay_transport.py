@@ -297,7 +297,7 @@ async def test_a_dial_refuses_another_peer_at_the_address(federation: Federation
             await mit.transport.connection(wanted)
 
 
-async def test_failures_are_told_fast_until_the_pause_is_over(federation: Federation) -> None:
+async def test_a_dial_fails_at_once_until_the_pause_is_over(federation: Federation) -> None:
     dead = await trio.open_tcp_listeners(0, host="127.0.0.1")
     address = dead[0].socket.getsockname()[:2]
     await dead[0].aclose()

@@ -115,7 +115,7 @@ async def is_reached(address: tuple[str, int]) -> bool:
     return False
 
 
-async def test_a_peer_is_told_before_it_starts_and_while_it_runs() -> None:
+async def test_a_peer_gets_orders_before_it_starts_and_while_it_runs() -> None:
     with trio.socket.socket() as listening:
         await listening.bind(("127.77.9.2", 0))
         listening.listen()
@@ -151,7 +151,7 @@ async def test_telling_waits_until_the_peer_obeys() -> None:
             await line.send(b"%d" % number)
 
 
-async def test_a_peer_that_is_dead_is_not_waited_for_and_its_next_process_is_told() -> None:
+async def test_a_dead_peer_is_not_awaited_and_its_next_process_gets_the_order() -> None:
     async with open_switchboard() as board:
         async with heard_by(board, OWN) as line:
             number, _ = await take_order(line)

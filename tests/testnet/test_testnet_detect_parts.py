@@ -100,7 +100,7 @@ def test_starved_machine_runs_a_tenth_of_the_time() -> None:
 # -- books -----------------------------------------------------------------------------------------
 
 
-def test_crash_is_told_from_first_suspicion_to_last_to_know() -> None:
+def test_the_times_of_a_crash_run_from_first_suspicion_to_last_peer() -> None:
     tally = Tally(4)
     tally.crash(0, 10.0)
     tally.suspect(1, 0, 12.0)
@@ -145,7 +145,7 @@ def test_slow_ones_are_not_waited_for_to_know_when_the_healthy_do() -> None:
     assert (tally.crashes[0].known_healthy, tally.crashes[0].known) == (3.0, 9.0)
 
 
-def test_false_alarms_are_told_apart_by_who_was_slow() -> None:
+def test_false_alarms_are_counted_by_the_slow_side() -> None:
     tally = Tally(4)
     for victim, observer in ((1, 0), (1, 2), (3, 2), (3, 2)):
         tally.dead(observer, victim, 1.0)

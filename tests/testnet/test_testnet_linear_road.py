@@ -149,7 +149,7 @@ def alerts(answers: Answers) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize(
     ("time", "alerted"), [(119, False), (120, True), (239, True), (240, False)]
 )
-def test_an_accident_is_told_from_the_minute_after_until_it_is_cleared(
+def test_an_accident_is_reported_from_the_minute_after_until_it_is_cleared(
     time: int, alerted: bool
 ) -> None:
     """The accident is found at second 95, in minute 1, and cleared at 215, in minute 3."""
@@ -161,7 +161,7 @@ def test_an_accident_is_told_from_the_minute_after_until_it_is_cleared(
     ("seg", "direction", "alerted"),
     [(15, 0, False), (16, 0, True), (21, 0, False), (24, 1, True), (25, 1, False), (19, 1, False)],
 )
-def test_an_accident_is_told_in_five_segments(seg: int, direction: int, alerted: bool) -> None:
+def test_an_accident_is_reported_in_five_segments(seg: int, direction: int, alerted: bool) -> None:
     crash = [*standing(100, 0, 9, direction=direction), *standing(101, 5, 9, direction=direction)]
     answers = told([*crash, entering(130, seg, direction=direction)])
     assert alerts(answers) == [(130, 20, 1)] * alerted

@@ -24,7 +24,7 @@ SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
-def test_cars_are_told_what_the_validator_says() -> None:
+def test_the_answers_are_those_of_the_validator() -> None:
     found = json_of("linear-road", *SMALL)
     outcomes = {each["query"]: each for each in found["outcomes"]}
     assert list(outcomes) == [
@@ -38,7 +38,7 @@ def test_cars_are_told_what_the_validator_says() -> None:
 @pytest.mark.soak
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
-def test_accidents_are_told_on_several_expressways() -> None:
+def test_accidents_are_reported_on_several_expressways() -> None:
     found = json_of(
         "linear-road", "--minutes", "40", "--cars-per-minute", "800", "--xways", "2", "--seed", "3"
     )

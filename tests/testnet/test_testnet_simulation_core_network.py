@@ -259,7 +259,7 @@ async def test_a_dead_process_opens_nothing(net: Net) -> None:
 
 
 @on_a_net
-async def test_a_run_in_which_nothing_can_happen_is_told(net: Net) -> None:
+async def test_a_run_in_which_nothing_can_happen_is_reported(net: Net) -> None:
     with trio.CancelScope() as scope:
         net.time.stalls.add(scope.cancel)
         await trio.sleep_forever()

@@ -197,7 +197,7 @@ def test_a_scenario_that_hangs_is_ended_after_its_virtual_time() -> None:
     assert outcome.virtual_s == pytest.approx(600, abs=1)
 
 
-def test_a_run_that_goes_in_circles_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_goes_in_circles_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medusa.testnet.virtual.clock.MOST_READINGS", 10_000)
 
     async def main(_world: World) -> None:

@@ -231,7 +231,7 @@ def test_the_loop_goes_on_while_calls_wait(peer: FakePeer, tmp_path: Path) -> No
         ("post_event", (STREAM, "ts"), "argument rows: .*, got str"),
     ],
 )
-def test_a_wrong_type_is_told_of_the_argument(
+def test_the_error_of_a_wrong_type_names_the_argument(
     peer: FakePeer, tmp_path: Path, name: str, arguments: tuple[object, ...], said: str
 ) -> None:
     async def main() -> None:

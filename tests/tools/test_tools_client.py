@@ -108,9 +108,7 @@ async def test_a_refused_post_fails_flush_and_what_follows(peer: FakePeer, tmp_p
             await client.post_event(STREAM, rows(5, 5))
 
 
-async def test_a_failure_nobody_was_told_of_comes_out_at_the_end(
-    peer: FakePeer, tmp_path: Path
-) -> None:
+async def test_an_unreported_failure_is_raised_at_the_end(peer: FakePeer, tmp_path: Path) -> None:
     peer.refuse = [NotAuthorisedError("not for you")]
     with pytest.raises(NotAuthorisedError, match="not for you"):
         async with open_medusa(tmp_path) as client:
@@ -250,7 +248,7 @@ async def test_nonsense_of_a_producer_ends_a_subscription_after_what_made_sense(
         assert subscription.boundary == 9
 
 
-async def test_no_more_is_told_again_than_can_be_held(
+async def test_no_more_is_sent_again_than_the_client_can_keep(
     peer: FakePeer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_medusa(tmp_path) as client:

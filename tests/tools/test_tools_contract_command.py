@@ -243,7 +243,7 @@ def test_options_that_do_not_belong_together(
     assert told in err
 
 
-def test_a_damaged_file_is_told_beside_the_others(homes: tuple[Home, Home], run: Run) -> None:
+def test_a_damaged_file_is_reported_beside_the_others(homes: tuple[Home, Home], run: Run) -> None:
     mit, _ = homes
     run(*PROPOSE, *RUNS, home=mit)
     run(*PROPOSE, *RUNS, home=mit)

@@ -206,7 +206,7 @@ def test_the_home_itself_is_whole(
     assert not [text for text in outcome(place) if str(place.home.folder) in text]
 
 
-def test_a_folder_of_no_known_stream_is_told(
+def test_a_folder_of_no_known_stream_is_reported(
     built: tuple[Place, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)

@@ -157,7 +157,7 @@ def test_inviting_a_member_again_says_that_it_is_one(cast: Cast) -> None:
     assert "and is a member: this is its token again" in err
 
 
-def test_a_sponsor_that_has_not_heard_of_the_first_yet_is_told_that_it_may(cast: Cast) -> None:
+def test_a_sponsor_without_the_first_approval_reads_what_to_give(cast: Cast) -> None:
     cast.make()
     told = cast.refused("mit.edu", "invite", "cmu.edu", *ADDRESS)
     assert "has heard of no sponsor that has begun to admit cmu.edu: give its root" in told
@@ -190,7 +190,7 @@ def test_an_admission_that_is_complete_needs_no_more_sponsors(cast: Cast) -> Non
     assert cast.invite("brown.edu", "cmu.edu").startswith("medusa1-")
 
 
-def test_a_founder_is_told_whom_it_can_admit_at_the_start(cast: Cast) -> None:
+def test_init_names_the_participants_that_a_founder_can_admit(cast: Cast) -> None:
     for policy in (None, "any", "1 of mit.edu,utah.edu"):
         assert cast.make(policy=policy) == ""
         shutil.rmtree(cast.folder / "mit.edu")

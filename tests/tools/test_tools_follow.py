@@ -78,7 +78,7 @@ def test_lines_of_a_pipe_are_posted_as_they_come(peer: FakePeer) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_follower_tells_what_it_has_posted(
+def test_an_interrupted_follower_reports_its_posted_rows(
     peer: FakePeer, tmp_path: Path, number: signal.Signals
 ) -> None:
     """A line that was sent and is not answered is under way; the next run finds it stored."""

@@ -142,7 +142,7 @@ def test_events_left_out_in_a_flood_are_counted(tmp_path: Path) -> None:
     assert "25 lines like others were left out" in lines[-1]
 
 
-def test_a_disk_that_refuses_stops_nobody_and_is_told(
+def test_a_failing_disk_is_reported_and_stops_no_peer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = Events()

@@ -96,7 +96,7 @@ def _no_room(*_: Any) -> None:
     raise StorageFullError("no room")
 
 
-async def test_a_placement_whose_end_was_not_told_ends_all_the_same(
+async def test_a_placement_ends_though_the_message_of_its_end_was_lost(
     trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash came between the record and the ledger."""

@@ -77,7 +77,7 @@ def test_the_token_names_where_the_inviter_listens(tmp_path: Path, run) -> None:
     assert "--address HOST:PORT" in err
 
 
-def test_a_running_daemon_is_told(tmp_path: Path, run) -> None:  # noqa: ANN001
+def test_a_running_daemon_receives_admissions_and_revocations(tmp_path: Path, run) -> None:  # noqa: ANN001
     utah = _init(run, tmp_path / "utah", "utah.edu")
     with fake_peer_in_thread(tmp_path / "mit") as fake:
         home = str(fake.home.folder)

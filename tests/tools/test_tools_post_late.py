@@ -62,7 +62,7 @@ async def test_the_rows_that_wait_are_counted_when_a_file_is_posted(tmp_path: Pa
             assert (done.late, done.boundary, done.waiting) == (0, END, 0)
 
 
-async def test_late_rows_of_a_table_are_told(tmp_path: Path) -> None:
+async def test_late_rows_of_a_table_are_reported(tmp_path: Path) -> None:
     """If all rows are late, the command fails, as the table has none of them."""
     folder = tmp_path / "cluster"
     folder.mkdir()
@@ -124,7 +124,7 @@ async def test_a_file_deletes_rows_that_waited_for_a_later_one(tmp_path: Path) -
             assert (await read_table(client, table.name)).column("name").to_pylist() == ["a"]
 
 
-async def test_rows_within_the_lateness_are_told(tmp_path: Path) -> None:
+async def test_rows_within_the_lateness_are_reported(tmp_path: Path) -> None:
     folder = tmp_path / "cluster"
     folder.mkdir()
     file = csv(tmp_path / "f.csv", range(12))

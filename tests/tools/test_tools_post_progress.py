@@ -115,7 +115,7 @@ def test_nothing_is_said_where_that_is_asked_for(
     assert told.err == "medusa: column 'more': no field of the schema, not posted\n"
 
 
-def test_a_file_without_rows_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_file_without_rows_is_reported(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "f.csv"
     file.write_text("ts,name\n")
     with fake_peer_in_thread(tmp_path):

@@ -80,7 +80,7 @@ def _line(lines: list[str], *words: str) -> str:
 
 
 @pytest.mark.parametrize("width", [100, 120])
-def test_everything_is_told(width: int) -> None:
+def test_the_market_shows_all_its_fields(width: int) -> None:
     lines = _lines(MARKET, width)
     assert _line(lines, "31.4/35.0 units").split()[3:7] == ["0.000123", "14", "4.2", "0.8"]
     _line(lines, "31.4/35.0 units", "utah.edu: 3 tasks, 9.4 units")

@@ -60,7 +60,7 @@ async def test_people_read_the_reason_and_their_subscriptions_end(
     assert "this peer is out of the federation already: mit.edu refuses this peer" in told.err
 
 
-async def test_a_revoked_participant_that_has_not_heard_of_it_does_not_leave(
+async def test_a_participant_that_does_not_know_its_revocation_does_not_leave(
     cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")

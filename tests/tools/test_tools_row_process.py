@@ -154,7 +154,7 @@ def test_hostile_files_are_refused_in_a_line(
     ("row", "wanted"),
     [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "row 1, field 'text': it is not UTF-8")],
 )
-def test_a_fault_is_told_while_more_is_being_read(row: bytes, wanted: str) -> None:
+def test_a_fault_is_reported_while_more_is_being_read(row: bytes, wanted: str) -> None:
     """The reader reads the next block ahead, which never comes: the writer of the pipe is
     silent."""
     data = b"n,text\n" + row + b"1,a\n" * (2 * BLOCK_BYTES // 4 + 1)

@@ -9,7 +9,7 @@ from medusa.overlay.troubles import Reason, Trouble, Troubles
 from medusa.tools.daemon.peer import LOOK_S, telling
 
 
-async def test_each_trouble_is_told_when_it_begins(autojump_clock: MockClock) -> None:
+async def test_each_trouble_is_reported_when_it_begins(autojump_clock: MockClock) -> None:
     holds: list[str] = []
     told: list[str] = []
     troubles = Troubles(trio.current_time)

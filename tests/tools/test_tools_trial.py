@@ -184,7 +184,7 @@ def test_columns_that_cannot_be_fields_are_left_out_and_said_why(tmp_path: Path)
 
 
 @pytest.mark.parametrize("asked", ["order_id", "o.order_id", "Order_ID", '"order id"'])
-def test_a_query_of_a_column_without_a_fields_name_is_told_of_it(
+def test_a_query_of_a_column_without_a_fields_name_gets_a_remark(
     tmp_path: Path, asked: str
 ) -> None:
     (tmp_path / "x.csv").write_text("ts,order id\n2026-01-01T00:00:00Z,7\n")

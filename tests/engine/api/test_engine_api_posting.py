@@ -218,7 +218,7 @@ async def test_a_producer_that_is_gone_is_waited_for_from_a_restart_on(cluster: 
 
 
 @pytest.mark.cluster(disk_bytes=300000, timing=Timing(maintenance_s=0.02))
-async def test_no_room_left_is_told_and_passes(cluster: Cluster) -> None:
+async def test_a_full_disk_is_reported_until_there_is_room(cluster: Cluster) -> None:
     """A reader that does not read fills the disk; the poster receives the reason; no tuple is
     lost."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")

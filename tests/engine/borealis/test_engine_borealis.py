@@ -224,7 +224,7 @@ def test_a_timeout_is_said_to_be_none() -> None:
     assert "12.5 s" in remark
 
 
-def test_gaps_between_windows_are_told() -> None:
+def test_gaps_between_windows_get_a_remark() -> None:
     """Documents of Borealis get the same warning as others."""
     (remark,) = read(document("aggregate", {**WINDOWS, "advance": "90"})).remarks
     assert "are 20 s long, and one begins each 90 s: rows between two of them" in remark

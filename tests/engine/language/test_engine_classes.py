@@ -186,7 +186,9 @@ def test_a_query_gets_what_its_mode_reaches_and_no_more(mode: Mode, recovery: Re
             check_availability(QUERY, asking(mode, recovery))
 
 
-def test_an_arbitrary_query_is_told_what_it_could_ask_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_refusal_of_an_arbitrary_query_names_the_possible_recovery(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """No operator is arbitrary by itself: the test makes one so."""
 
     def arbitrary(box: Box, _functions: object = ()) -> BoxClass:

@@ -41,7 +41,9 @@ def remarks(text: str) -> tuple[str, ...]:
         (BOX.format("", 7201.5, ""), "7201.5 s"),
     ],
 )
-def test_the_longest_session_is_told_where_nothing_says_it(text: str, longest: str) -> None:
+def test_a_remark_states_the_longest_session_where_the_text_does_not(
+    text: str, longest: str
+) -> None:
     (told,) = remarks(text)
     assert told.startswith(f"a session of {BASE}conns lasts {longest} at most, ")
     assert "`within`" in told
@@ -99,7 +101,7 @@ BY_START = "GROUP BY window_start"
         (COUNTED.format(3, 1000, BY_TUPLES), "3 rows long, and one begins each 1,000 rows"),
     ],
 )
-def test_gaps_between_windows_are_told(text: str, lengths: str) -> None:
+def test_gaps_between_windows_get_a_remark(text: str, lengths: str) -> None:
     """The remarks name them once, with both lengths, however the windows are written."""
     declared = "" if text.startswith("<") else STREAM.format("conns")
     (told,) = remarks(declared + text)
@@ -117,7 +119,7 @@ def test_gaps_between_windows_are_told(text: str, lengths: str) -> None:
         COUNTED.format(60, 60, ""),
     ],
 )
-def test_windows_without_gaps_are_not_told_of(text: str) -> None:
+def test_windows_without_gaps_get_no_remark(text: str) -> None:
     """Without gaps there is no such remark."""
     declared = "" if text.startswith("<") else STREAM.format("conns")
     assert remarks(declared + text) == ()

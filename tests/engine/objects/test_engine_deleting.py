@@ -168,7 +168,7 @@ async def test_only_source_streams_of_the_owner_can_be_deleted(cluster: Cluster)
         await owner.delete_stream(mit.name("none"))
 
 
-async def test_posts_under_way_are_told(cluster: Cluster) -> None:
+async def test_posts_under_way_are_refused(cluster: Cluster) -> None:
     mit = await cluster.settle("mit.edu")
     async with mit.client() as owner:
         stream = await make_stream(owner, mit, "s")

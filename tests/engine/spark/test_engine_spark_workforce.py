@@ -24,7 +24,7 @@ def test_executors_that_come_and_go_are_counted() -> None:
     assert not force.trouble
 
 
-def test_jobs_that_wait_for_an_executor_are_told_of_once_until_one_comes() -> None:
+def test_jobs_that_wait_for_an_executor_are_reported_once() -> None:
     force = workforce()
     assert texts(force, 0, 1, 0.0) == []
     assert texts(force, 0, 1, 9.0) == []

@@ -67,7 +67,7 @@ AGAIN_S = 0.05
 
 
 @pytest.mark.cluster(timing=Timing(store_again_s=AGAIN_S))
-async def test_a_folder_that_was_removed_is_told_as_that(cluster: Cluster) -> None:
+async def test_a_removed_folder_is_reported_as_removed(cluster: Cluster) -> None:
     mit = await cluster.settle("mit.edu")
     async with mit.client() as client:
         stream = await make_stream(client, mit, "s")
@@ -106,7 +106,7 @@ def quota(disk: Disk, events: Events) -> DiskQuota:
     )
 
 
-def test_a_person_is_told_once_and_again_after_it_was_better() -> None:
+def test_a_trouble_is_reported_once_and_again_after_it_had_passed() -> None:
     disk, events = Disk(), Events()
     made = quota(disk, events)
     told = []

@@ -290,7 +290,7 @@ async def test_only_peers_of_its_participant_are_lent_a_stream(cluster: Cluster)
         await borrow(two, theirs, 1, 2)
 
 
-async def test_posts_missing_from_a_damaged_journal_are_told(cluster: Cluster) -> None:
+async def test_posts_missing_from_a_damaged_journal_are_reported(cluster: Cluster) -> None:
     """The event names the place of the damage at the start, and the producer once that producer
     continues."""
     mit = await cluster.settle("mit.edu")

@@ -200,7 +200,7 @@ def test_segments_follow_each_other_and_the_oldest_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("gone", [(2,), (3,), (2, 3), (2, 4)])
-def test_missing_segments_are_told_once(tmp_path: Path, gone: tuple[int, ...]) -> None:
+def test_missing_segments_are_reported_once(tmp_path: Path, gone: tuple[int, ...]) -> None:
     journal, _ = read(tmp_path)
     for number in range(1, 6):
         journal.begin(b"s%d" % number)
@@ -236,7 +236,7 @@ def test_missing_segments_are_told_once(tmp_path: Path, gone: tuple[int, ...]) -
     ],
 )
 @pytest.mark.parametrize("folder", [True, False])
-def test_missing_segments_at_both_ends_are_told_once(
+def test_missing_segments_at_both_ends_are_reported_once(
     tmp_path: Path, gone: tuple[int, ...], told: list[str], lost_end: bool, folder: bool
 ) -> None:
     place = tmp_path / "journal"

@@ -298,7 +298,7 @@ def test_dropped_tuples_are_not_counted_as_none(tmp_path: Path) -> None:
     assert len(said) == 1
 
 
-async def test_a_commit_tells_what_it_took(tmp_path: Path) -> None:
+async def test_a_commit_returns_its_cpu_time(tmp_path: Path) -> None:
     log = opened(tmp_path)
     rows = [(n + 1, n) for n in range(200_000)]
     table = logged(rows)

@@ -48,7 +48,7 @@ def test_a_restart_knows_where_the_log_began(tmp_path: Path, empty_epoch: bool) 
     assert all_rows(open_log(tmp_path), 100) == [(125, 1)]
 
 
-def test_a_subscriber_that_asked_for_everything_is_told_where_that_begins() -> None:
+def test_a_subscriber_of_everything_receives_the_first_boundary() -> None:
     assembler = Assembler(SCHEMA.source, after=BEGINNING)
     epoch = assembler.add(Tuples(100, 110, 1), encode(logged([(105, 1)])))
     assert epoch is not None

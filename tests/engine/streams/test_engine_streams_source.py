@@ -211,7 +211,7 @@ def test_a_full_source_is_busy_until_the_log_takes_some(tmp_path: Path) -> None:
         assert len(s.rows()) == taken * 200 - 1
 
 
-def test_slack_that_holds_more_than_may_wait_is_told_apart(tmp_path: Path) -> None:
+def test_a_refusal_by_slack_has_its_own_message(tmp_path: Path) -> None:
     with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=10_000)) as s:
         rows = [(i, i) for i in range(100)]
         s.post_until(InvalidInputError, "slack of 1000 s holds more than 10000 bytes", rows)

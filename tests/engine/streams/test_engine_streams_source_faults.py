@@ -55,7 +55,7 @@ def test_a_flipped_bit_takes_the_post_that_it_is_in(s: Stream, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("what", ["folder", "files"])
-def test_a_missing_journal_is_told_and_the_stream_goes_on(
+def test_a_missing_journal_is_reported_and_the_stream_goes_on(
     s: Stream, tmp_path: Path, what: str
 ) -> None:
     for n in range(5):

@@ -35,6 +35,8 @@ S = Schema(f"{BASE}/s", fields_of("ts timestamp, k string?"), "ts")
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place_and_a_mend(text: str, reason: str, column: int) -> None:
+def test_a_mistake_is_reported_with_its_place_and_a_mend(
+    text: str, reason: str, column: int
+) -> None:
     with pytest.raises(InvalidInputError, match=f"{reason}.*, column {column}$"):
         Script(text, BASE).complete({S.name: S}, {})

@@ -314,7 +314,7 @@ def test_an_empty_answer_of_the_catalog_takes_nothing_back() -> None:
     assert book.in_order(STREAM, now) == [SECONDARY]
 
 
-async def test_only_the_word_of_a_holder_itself_is_told_on(directory: Directory) -> None:
+async def test_only_the_claim_of_the_holder_itself_is_passed_on(directory: Directory) -> None:
     told = list[Term]()
     directory.changed.add(told.append)
     directory.believe(Term(STREAM, 5))

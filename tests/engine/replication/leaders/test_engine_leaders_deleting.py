@@ -143,7 +143,7 @@ def own_names(place: Place) -> tuple[str, ...]:
     return tuple(place.up.engine.catalog.own_names().get("stream", ()))
 
 
-async def test_an_alteration_that_a_deletion_overtakes_tells_nobody(
+async def test_an_alteration_that_a_deletion_overtakes_is_not_announced(
     places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another voter may complete the deletion, so a lock at the leader is not enough."""

@@ -198,7 +198,7 @@ async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
     assert await received(client.subscribe(stream), 2) == [(5, 1), (9, 4)]
 
 
-async def test_nothing_is_heard_of_other_peers_once_the_engine_is_closed(
+async def test_a_closed_engine_receives_nothing_of_other_peers(
     cluster: Cluster, places: list[Place]
 ) -> None:
     engine = places[0].up.engine

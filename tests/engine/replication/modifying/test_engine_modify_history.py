@@ -117,7 +117,7 @@ def test_tasks_follow_the_edition_of_their_boundary(past: Past, boundary: int) -
 
 @settings(max_examples=50)
 @given(pasts())
-def test_the_editions_before_are_told_as_they_were(past: Past) -> None:
+def test_the_history_returns_former_editions_unchanged(past: Past) -> None:
     query = past.stored[-1].entry.query
     for edition, stored in zip(past.stored[-1].editions[::-1], past.stored[-2::-1], strict=True):
         after, query = query, restored(query, edition)
@@ -180,7 +180,7 @@ def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.Da
 
 @settings(max_examples=50)
 @given(pasts())
-def test_since_when_an_output_is_made_so_is_told_of_all_that_read_it(past: Past) -> None:
+def test_made_since_follows_the_tasks_that_read_a_changed_output(past: Past) -> None:
     """The oracle compares each edition with the one before, without the tasks' own history."""
     expected: dict[str, int] = {}
     for before, now, since in zip(past.tasks, past.tasks[1:], past.since[1:], strict=False):

@@ -210,7 +210,7 @@ async def test_stopping_a_query_frees_its_worker(cluster: Cluster) -> None:
     assert sums.rows == [*expected(range(250)), (399, 1)]
 
 
-async def test_a_suffix_that_the_producer_let_go_comes_from_the_owner(cluster: Cluster) -> None:
+async def test_a_suffix_that_the_producer_released_comes_from_the_owner(cluster: Cluster) -> None:
     """The input's leader keeps nothing; the owner keeps what its open window needs."""
     one, two = await cluster.siblings(2)
     three = await cluster.settle("mit.edu", sibling=True)

@@ -500,7 +500,7 @@ async def refuse_all(*_: Any) -> Any:
     raise NotAuthorisedError("no")
 
 
-async def test_inputs_that_nobody_counts_are_let_go(cluster: Cluster) -> None:
+async def test_inputs_that_no_peer_counts_are_released(cluster: Cluster) -> None:
     """Peers of one participant send each other no bills."""
     one, two, client, source, sums = await owner_and_worker(cluster)
     await one.up.engine.mover.move(one.name("out"), two.peer_id, Deal(giver=one.id))

@@ -107,7 +107,7 @@ def test_a_primary_that_catches_up_in_between_is_not_taken_over() -> None:
     st.lists(st.tuples(st.floats(0.0, 1.0), st.sampled_from(["heard", "tick"])), max_size=60),
     st.sampled_from([0.0, 2.0, 10.0]),
 )
-def test_a_primary_that_is_heard_often_enough_is_never_succeeded(
+def test_a_primary_with_frequent_signs_of_life_is_never_succeeded(
     steps: Sequence[tuple[float, str]], bound_s: float
 ) -> None:
     watch, now, heard_at = Watch(bound_s, 0.0, TIMING), 0.0, 0.0

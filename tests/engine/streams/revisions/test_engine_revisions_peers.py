@@ -113,7 +113,7 @@ async def test_revisions_pass_a_filter_and_a_window(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("corrections", list(Corrections))
-async def test_a_client_far_away_is_told_of_them(
+async def test_a_remote_client_receives_the_revisions(
     cluster: Cluster, corrections: Corrections
 ) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
