@@ -129,8 +129,8 @@ class Share:
 
 
 class Account:
-    """What one connection takes of its participant's share: memory, given back as a whole at its
-    end, and time.
+    """The part of its participant's share that one connection takes: memory, which is released as a
+    whole at the connection's end, and time.
 
     Attributes:
         share: the participant's. held: bytes, until the end.

@@ -100,7 +100,7 @@ class PeerRecord:
 
 
 def checked_addresses(addresses: Iterable[Address]) -> tuple[Address, ...]:
-    """Those of these addresses that a record may have.
+    """The addresses among these that a record may have.
 
     Raises:
         InvalidInputError: one is not an IP and a port that others can dial.

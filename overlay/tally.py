@@ -119,8 +119,8 @@ class Tally:
 def _is_taken_out(words: Words, member: Member, takers: Set[bytes]) -> bool:
     """Whether these members together may end that member's membership.
 
-    They may if it is one of them, or if too few of its sponsors are left without them and without
-    the members whose membership they may end.
+    They may if the member is one of the takers. They may as well if its sponsors without the
+    takers, and without the members that the takers may end, are too few.
     """
     left = words.above(member.digest) - takers
     standing = set(left & {words.founder.digest})

@@ -182,7 +182,8 @@ class Words:
             raise BusyError(f"{signer.participant}, or one above it, has said too much")
 
     def above(self, digest: bytes) -> frozenset[bytes]:
-        """That member, its sponsors, theirs, and so on; sponsors may have approved each other."""
+        """The member, its sponsors, their sponsors, and so on; sponsors may have approved each
+        other."""
         found = {digest}
         waiting = [digest]
         while waiting:

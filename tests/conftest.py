@@ -1,4 +1,4 @@
-"""What holds for every test of a run.
+"""Rules and fixtures for every test of a run.
 
 Property tests try the same examples in every run, so that a change is judged by what it changed;
 `make soak` looks for new ones (`--hypothesis-profile=soak`).

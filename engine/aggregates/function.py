@@ -1,5 +1,5 @@
-"""What each aggregate function says of itself: one row, from which types, panes, Spark, the
-reference, documentation and completion come.
+"""An aggregate function is one row; types, panes, Spark, the reference, documentation and
+completion come from the rows.
 
 Each is a function of the window's values alone, as a bag: a value and how often it occurs. So the
 result has the same bits in any order, cut, panes and place. In order, `false` is before `true`, NaN

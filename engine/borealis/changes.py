@@ -11,7 +11,7 @@ table, `TABLE/base`; an update joins its input with `TABLE/base`, as of its time
 that no update sets. Its result is a change of `TABLE`, beside inserts and deletes. Then a row never
 depends on another update: all updates of a table set the same fields, and none reads them.
 
-Of changes of a row at one time inserts come first, then updates, then deletions.
+If several changes of a row have one time, inserts come first, then updates, then deletions.
 """
 
 from __future__ import annotations

@@ -244,9 +244,10 @@ class Rank(OneStream, frozen=True, tag="rank"):
     """The first few tuples, in an order, of each partition and of each window of stime, [k * size,
     (k + 1) * size) aligned to the epoch: SQL's `ROW_NUMBER() OVER (...) <= most`.
 
-    They are emitted when the boundary passes the window's last microsecond, which is their stime.
-    Equal tuples are in the order of the stream: by stime, then by arrival if it is a source stream,
-    else by their fields. If the order has the stream's time descending, they are in the reverse.
+    The results are emitted when the boundary passes the window's last microsecond, which is their
+    stime. Equal tuples are in the order of the stream: by stime, then by arrival if it is a source
+    stream, else by their fields. If the order has the stream's time descending, they are in the
+    reverse.
 
     Attributes:
         size_us: the size of the window; 1: it has the tuples of one stime, such as a window's
@@ -291,9 +292,9 @@ class JoinKind(StrEnum):
     ANTI = "anti"
     """Each t that is in no pair."""
     ASOF = "asof"
-    """Of each t the pair with the u that is nearest in time."""
+    """For each t, the pair with the u that is nearest in time."""
     LEFT_ASOF = "left_asof"
-    """Of each t the pair with the u that is nearest in time, or t alone."""
+    """For each t, the pair with the u that is nearest in time, or t alone."""
 
     @property
     def words(self) -> str:

@@ -1,7 +1,7 @@
 """Functions of texts and patterns, which are those of `medusa.engine.scalars.patterns`.
 
-They give null for a text of more code points than `medusa.engine.scalars.pattern_work.longest_text`
-allows for the pattern.
+The functions give null for a text of more code points than
+`medusa.engine.scalars.pattern_work.longest_text` allows for the pattern.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What each scalar function says of itself: one row, from which types, Spark, the reference,
-documentation and completion come. Signs, like `+`, are rows too.
+"""A scalar function is one row; types, Spark, the reference, documentation and completion come from
+the rows. Signs, like `+`, are rows too.
 
 All are total: on any data they give a value or null and never fail. Operands already have the types
 that `Scalar.types` asks for: the parser puts an explicit `cast` where a number is widened, so no

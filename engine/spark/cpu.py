@@ -5,9 +5,9 @@ Executors report their time to Spark's status store a little after the job's end
 executor time counts with the task's next job; where epochs follow each other more quickly than
 `LOOK_S`, one of them stands for those before it.
 
-That is about half the cost of a small job (measured: 23 of 51 ms). The rest is spent by threads
-that all jobs share: they schedule, send results, compile and collect garbage. So the time of the
-JVM's process is shared out to the jobs in proportion to the measured part of each.
+Planning and executors are about half the cost of a small job (measured: 23 of 51 ms). The rest is
+spent by threads that all jobs share: they schedule, send results, compile and collect garbage. So
+the time of the JVM's process is shared out to the jobs in proportion to the measured part of each.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the scenario found: its answers, refusals and checks, as values and for people."""
+"""The results of the scenario: its answers, refusals and checks, as values and for people."""
 
 from __future__ import annotations
 

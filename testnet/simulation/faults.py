@@ -63,11 +63,11 @@ class Noise(_Fault, frozen=True, tag="noise"):
 
 
 class Partition(_Fault, frozen=True, tag="partition"):
-    """Those peers and the others do not receive each other's messages.
+    """The named peers and all others do not receive each other's messages.
 
     Attributes:
-        symmetric: otherwise the others do not receive those peers' messages, while those receive
-            theirs.
+        symmetric: else the others do not receive the named peers' messages, but the named peers
+            receive theirs.
     """
 
     peers: tuple[str, ...]

@@ -71,7 +71,8 @@ CONSTANTS: Final[Mapping[str, Sequence[Constant]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What boxes are made of, over the streams of one world.
+    """The predicates, fields and sizes from which random boxes are drawn, over the streams of one
+    world.
 
     Attributes:
         predicates, projections: conditions and expressions over a field. constants: see
@@ -400,7 +401,7 @@ OF_POSTS: Final = Words(
     ports=1,
     unit_us=50_000,
 )
-"""What queries over posters' rows are made of."""
+"""The choices for queries over the rows of posters."""
 
 LAST: Final[Sequence[type[Box]]] = (*[Aggregate] * 3, Sessions, Cumulate, Rank, Match, TupleWindows)
 """The last boxes of chains, as often as they are drawn."""

@@ -91,7 +91,7 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 def test_no_module_imports_a_test_module() -> None:
-    """What test modules share is in a library; all their names differ, as pytest needs it."""
+    """Test modules share code by a library; all their names differ, as pytest needs it."""
     modules = sorted(REPOSITORY.glob("tests/**/*.py"))
     names = [path.stem for path in modules if path.stem != "conftest"]
     assert len(names) == len(set(names))

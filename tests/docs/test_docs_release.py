@@ -1,4 +1,4 @@
-"""What a release stands on: the version, its notes, the items of changes/, the decisions."""
+"""The parts of a release: the version, its notes, the items of changes/, the decisions."""
 
 from __future__ import annotations
 

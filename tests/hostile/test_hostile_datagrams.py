@@ -77,7 +77,7 @@ async def test_datagrams_of_strangers(siege: Siege, seconds: float, kind: str) -
 async def test_datagrams_that_cost_the_check_of_a_signature(
     siege: Siege, seconds: float, kind: str
 ) -> None:
-    """They come from a known member, or in the name of an honest one."""
+    """The datagrams come from a known member, or in the name of an honest one."""
     async with (
         siege.watched(seconds) as watch,
         open_peer(siege.evil_home, load_config(siege.evil_home)),

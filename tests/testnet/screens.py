@@ -27,6 +27,6 @@ def pipe(width: int = 300) -> Console:
 
 
 def said(console: Console) -> str:
-    """What was printed on a console so far."""
+    """Return the text that was printed on a console so far."""
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()

@@ -343,7 +343,7 @@ async def test_news_of_placements_open_no_more_deals_than_one_contract_may_have(
 async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
     trade: Trade, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever its reason, the inputs must not keep its worker's own posts waiting for room."""
+    """The guest's inputs must not keep the worker's own posts waiting for room."""
     (guest,) = trade.guests
     monkeypatch.setattr("medusa.engine.streams.store.disk_quota.OF_STREAM", 1e-9)
     await until(lambda: guest not in trade.guests)

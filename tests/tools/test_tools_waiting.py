@@ -108,7 +108,7 @@ async def test_a_subscriber_reads_once_why_nothing_comes(
 
 
 def test_names_are_those_that_commands_take() -> None:
-    """Nobody has made a stream of panes by hand."""
+    """A stream of panes is named by its window, because no person has made it."""
     for stream, named in (
         ("medusa://mit.edu/conns", "medusa://mit.edu/conns"),
         ("medusa://mit.edu/minutes/panes", "the partial results of medusa://mit.edu/minutes"),

@@ -144,7 +144,7 @@ class MedusaClient:
 
     @property
     def readers(self) -> dict[str, str]:
-        """Who may read the streams that the last definition made, by name, in words."""
+        """The readers of the streams that the last definition made, by name, in words."""
         return self._client.readers
 
     create_schema = _blocking(AsyncMedusaClient.create_schema)

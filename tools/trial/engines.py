@@ -1,4 +1,4 @@
-"""What computes a trial: Spark, or plain Python on machines without Java."""
+"""The engine of a trial: Spark, or plain Python on machines without Java."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ START: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """What a way may do with the next tuple.
+    """One transition that a way may take with the next tuple.
 
     Attributes:
         target: the place of the variable that takes the tuple; None: no variable takes it, and the

@@ -1,7 +1,7 @@
 """The queries that a peer keeps, one JSON file each. A query exists if its file does.
 
-Of a query that another peer has taken over, the peer remembers the boundaries up to which it has
-served the streams: the query's new peer must not make other results there (ADR 13).
+If another peer has taken a query over, this peer remembers the boundaries up to which it has served
+the query's streams: the new peer must not make other results there (ADR 13).
 """
 
 from __future__ import annotations

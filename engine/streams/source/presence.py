@@ -26,7 +26,7 @@ OWNER: Final = ""
 
 
 class Claim(Struct, frozen=True, array_like=True):
-    """What one or more producers claim about their later rows.
+    """The claim of one or more producers about their later rows.
 
     Attributes:
         greatest: the greatest stime of their rows. promised: their greatest promise.

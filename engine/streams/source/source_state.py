@@ -1,4 +1,4 @@
-"""What the accepted entries of one source stream have led to; sans IO.
+"""The state that follows from the accepted entries of one source stream. Sans IO.
 
 An entry changes this state in one way, whether it was posted now, is read from the journal after a
 crash, or comes from the leader's journal to a replica.

@@ -327,7 +327,7 @@ async def test_a_producer_that_hangs_up_is_asked_again(
 
 
 async def test_hostile_acknowledgements(cluster: Cluster) -> None:
-    """They harm only the client that sends them."""
+    """Wrong acknowledgements harm only the client that sends them."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client = await cluster.client(mit)
     stream = await make_stream(client, mit, "s")

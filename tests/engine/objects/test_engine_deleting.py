@@ -184,7 +184,8 @@ async def test_posts_under_way_are_refused(cluster: Cluster) -> None:
 async def test_an_alteration_and_a_deletion_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They run one after the other: the catalog receives no further record of a deleted stream."""
+    """The two run one after the other: the catalog receives no further record of a deleted
+    stream."""
     mit = await cluster.settle("mit.edu")
     owner = await cluster.client(mit)
     stream = await make_stream(owner, mit, "s")

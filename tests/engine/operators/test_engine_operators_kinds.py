@@ -1,4 +1,4 @@
-"""Nobody asks which kind a box or a step is, but its room and the registry (ADR 45)."""
+"""Only the room of an operator and the registry ask for the kind of a box or step (ADR 45)."""
 
 from __future__ import annotations
 

@@ -224,7 +224,7 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
 
 
 def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
-    """They are NaN, as in Spark itself: in windows of tuples, of panes, and of rows."""
+    """The variances are NaN, as in Spark itself: in windows of tuples, of panes, and of rows."""
     drawn = [
         [2.0, math.inf],
         [math.nan],

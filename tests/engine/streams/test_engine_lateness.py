@@ -120,7 +120,7 @@ async def test_the_journal_goes_when_both_logs_have_its_tuples(tmp_path: Path) -
 
 
 async def test_insertions_take_a_share_of_the_memory(tmp_path: Path) -> None:
-    """They leave memory once the boundary moves; until then too many of them are refused."""
+    """Insertions leave memory once the boundary moves; until then too many are refused."""
     small = SourceConfig(slack_us=10, lateness_us=5000, pending_bytes=200_000)
     async with leader_in(tmp_path, small) as leader:
         await post(leader, 1, [(10_000, 1)])

@@ -264,8 +264,8 @@ def test_a_name_whose_sync_failed_is_not_in_the_log(
 def test_a_loss_of_power_may_take_the_newest_epochs_of_what_is_not_durable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are as if they had never been committed; old damage is not, nor are files made since the
-    machine was started."""
+    """The log opens as if it had never committed the lost epochs. Old damage, and damage of files
+    made since the machine was started, is reported."""
     _, rows = filled(tmp_path, 6)
     torn = tmp_path / "40_50.parquet"
     torn.write_bytes(torn.read_bytes()[:-5])

@@ -141,7 +141,7 @@ def test_a_producer_all_of_whose_posts_are_lost_goes_on(s: Stream, tmp_path: Pat
 
 
 def test_late_tuples_keep_coming_after_damage(s: Stream, tmp_path: Path) -> None:
-    """They are numbered by the posts that had some, and two of those posts are missing in the
+    """Late tuples have the numbers of their posts, and two of the posts are missing in the
     journal."""
     ends = []
     for n in range(6):
