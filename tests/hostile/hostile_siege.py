@@ -43,7 +43,7 @@ load of the machine decides it."""
 FILES = 900
 """Most open files of a process. Connections up to a peer's limit would be 1,024 more."""
 
-PRESET = '[overlay]\npreset = "local"\nlisten = "127.0.0.1:0"\n'
+PRESET = '[overlay]\npreset = "lan"\nlisten = "127.0.0.1:0"\n'
 CONFIG = f"{PRESET}memory_bytes = {MEMORY_BYTES}\n"
 WATCH = str(Path(__file__).with_name("hostile_watch.py"))
 LOOK_EVERY_S = 0.02

@@ -21,7 +21,7 @@ from medusa.overlay.errors import InvalidInputError
 from medusa.tools.client.async_client import Corrections, open_medusa
 from medusa.tools.client.corrected_subscription import CorrectedSubscription
 from medusa.tools.commands.medusa.print_stream import Options, copy_changes, marked_schema
-from medusa.tools.rows.formats import Format
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.row_output import open_writer
 
 EPOCHS = [

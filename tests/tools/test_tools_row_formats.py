@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.tools.rows.encodings import as_utf8
-from medusa.tools.rows.formats import Format, Reading, RowFile, format_of, read_rows
+from medusa.tools.rows.format_names import Format, format_of
+from medusa.tools.rows.formats import Reading, RowFile, read_rows
 from medusa.tools.rows.json_rows import MAX_ARRAY_BYTES
 from medusa.tools.rows.row_input import (
     BLOCK_BYTES,

@@ -22,7 +22,8 @@ from medusa.engine.objects.schema import BEGINNING, END, Field, FieldType, Schem
 from medusa.engine.streams.seconds import micros_of
 from medusa.engine.streams.validate import times_of
 from medusa.overlay.errors import InvalidInputError
-from medusa.tools.rows.formats import Format, Reading, read_rows
+from medusa.tools.rows.format_names import Format
+from medusa.tools.rows.formats import Reading, read_rows
 from medusa.tools.rows.moments import moments_of, texts_of
 from medusa.tools.rows.post_speed import stime_of
 from medusa.tools.rows.row_input import RowInput

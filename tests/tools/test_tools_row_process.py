@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError
-from medusa.tools.rows.formats import BATCH_BYTES, Format, Reading, read_rows
+from medusa.tools.rows.format_names import Format
+from medusa.tools.rows.formats import BATCH_BYTES, Reading, read_rows
 from medusa.tools.rows.row_input import BLOCK_BYTES, RowInput
 from medusa.tools.rows.row_process import ReadRequest, open_rows, read_apart
 

@@ -18,7 +18,8 @@ import pytest
 
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
-from medusa.tools.rows.formats import Format, Reading, read_rows
+from medusa.tools.rows.format_names import Format
+from medusa.tools.rows.formats import Reading, read_rows
 from medusa.tools.rows.row_input import RowInput
 
 PAGE = (Path(__file__).parents[2] / "docs/posting.md").read_text()

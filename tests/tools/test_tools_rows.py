@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from examples import examples
 from medusa.engine.objects.schema import Schema
 from medusa.overlay.errors import InvalidInputError, NotFoundError
-from medusa.tools.rows.formats import Format, Reading, format_of, read_rows
+from medusa.tools.rows.format_names import Format, format_of
+from medusa.tools.rows.formats import Reading, read_rows
 from medusa.tools.rows.row_input import RowInput
 from medusa.tools.rows.row_output import open_writer
 from medusa.tools.rows.row_process import open_rows

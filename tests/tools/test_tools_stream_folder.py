@@ -94,6 +94,7 @@ async def test_only_rows_in_a_file_are_acknowledged(cluster: Cluster, tmp_path: 
             subscription.stored = files.boundary
             await client.post_event(stream, rows([(40, 40)]), boundary=40)
             await until(lambda: place.up.engine.store.leases(stream)[0].boundary == 39)
+            await until(lambda: files.waiting_bytes > 0)
             nursery.cancel_scope.cancel()
     assert found(tmp_path / "files") == list(range(1, 41))
 

@@ -8,9 +8,7 @@ take.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from enum import StrEnum
 from itertools import chain
-from pathlib import Path
 from typing import IO, Final
 
 import pyarrow as pa
@@ -24,6 +22,7 @@ from medusa.overlay.errors import InvalidInputError, MedusaError
 from medusa.tools.rows.columns import Columns, to_payload
 from medusa.tools.rows.csv_rows import Choose, check_columns, csv_tables, names_alone
 from medusa.tools.rows.encodings import plain_beginning
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.json_rows import JsonRows
 from medusa.tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines, whole_lines
 from medusa.tools.rows.zeek_rows import zeek_tables
@@ -39,29 +38,6 @@ PARQUET_ROWS: Final = 8192
 
 ARROW_FILE_MAGIC: Final = b"ARROW1"
 
-
-class Format(StrEnum):
-    CSV = "csv"
-    JSON = "json"
-    ZEEK = "zeek"
-    PARQUET = "parquet"
-    ARROW = "arrow"
-
-
-_BY_SUFFIX: Final = {
-    ".csv": Format.CSV,
-    ".json": Format.JSON,
-    ".jsonl": Format.JSON,
-    ".ndjson": Format.JSON,
-    ".log": Format.ZEEK,
-    ".parquet": Format.PARQUET,
-    ".arrow": Format.ARROW,
-    ".arrows": Format.ARROW,
-    ".ipc": Format.ARROW,
-    ".feather": Format.ARROW,
-}
-
-_PACKED_SUFFIXES: Final = {".gz", ".zst", ".zstd"}
 
 _BEGINNINGS: Final = {
     b"#separator": Format.ZEEK,
@@ -89,14 +65,6 @@ class Reading(Struct, frozen=True):
     kind: Format | None = None
     ignore_extra: bool = False
     names: Mapping[str, str] = {}
-
-
-def format_of(path: Path) -> Format | None:
-    """The format by a file's name, compressed or not; None if the name does not tell."""
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    while suffixes and suffixes[-1] in _PACKED_SUFFIXES:
-        suffixes.pop()
-    return _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
 
 
 class RowFile:

@@ -14,7 +14,7 @@ import pyarrow.csv as pv
 
 from medusa.engine.streams.parquet import open_parquet
 from medusa.overlay.errors import InvalidInputError
-from medusa.tools.rows.formats import Format
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.moments import texts_of
 
 PIECE_ROWS: Final = 8192

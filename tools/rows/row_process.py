@@ -25,7 +25,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from medusa.overlay.errors import InvalidInputError, MedusaError, NotFoundError
-from medusa.tools.rows.formats import Reading, RowFile, format_of, read_rows
+from medusa.tools.rows.format_names import format_of
+from medusa.tools.rows.formats import Reading, RowFile, read_rows
 from medusa.tools.rows.row_input import RowInput
 
 MEMORY_BYTES: Final = 2**30

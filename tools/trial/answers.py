@@ -17,7 +17,7 @@ from medusa.engine.objects.schema import STIME
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.files import storing
 from medusa.overlay.plain import plain
-from medusa.tools.rows.formats import Format
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.row_output import RowWriter, open_writer, readable
 
 SHOWN_ROWS: Final = 20

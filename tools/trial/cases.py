@@ -16,7 +16,7 @@ from typing import Final
 
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.overlay.names import SCHEME
-from medusa.tools.rows.formats import format_of
+from medusa.tools.rows.format_names import PACKED_SUFFIXES, WRITTEN, endings, format_of
 
 QUERIES: Final = ("query.sql", "query.xml")
 INPUTS: Final = "inputs"
@@ -86,7 +86,7 @@ def _files(folder: Path) -> dict[str, Path]:
         if file.name.startswith("."):
             continue
         if format_of(file) is None:
-            raise InvalidInputError(f"{file}: rows are .csv, .json, .parquet or .arrow")
+            raise InvalidInputError(f"{file}: rows are {endings(WRITTEN)}")
         stream = stream_of_file(file.relative_to(folder))
         if stream in found:
             raise InvalidInputError(f"{file}: {found[stream].name} has rows of {stream}, too")
@@ -98,7 +98,7 @@ def stream_of_file(file: Path) -> str:
     """The stream that a file below `inputs` or `expected` is named after."""
     name = file.name
     for suffix in reversed(file.suffixes):
-        if format_of(Path(f"x{suffix}")) is None and suffix not in {".gz", ".zst", ".zstd"}:
+        if format_of(Path(f"x{suffix}")) is None and suffix not in PACKED_SUFFIXES:
             break
         name = name.removesuffix(suffix)
     path = "/".join([*file.parts[:-1], name])

@@ -14,7 +14,8 @@ import pyarrow as pa
 from medusa.engine.objects.schema import Field, Schema
 from medusa.overlay.errors import InvalidInputError
 from medusa.overlay.files import storing
-from medusa.tools.rows.formats import Format, Reading, format_of
+from medusa.tools.rows.format_names import Format, format_of
+from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.row_output import open_writer, readable
 from medusa.tools.rows.row_process import open_rows
 from medusa.tools.trial.answers import with_moments

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
 from medusa.overlay.errors import InvalidInputError, NotFoundError
-from medusa.tools.rows.formats import Format, format_of
+from medusa.tools.rows.format_names import WRITTEN, Format, endings, format_of
 from medusa.tools.rows.json_faults import fault_in, lines_of, name_twice
 from medusa.tools.rows.moments import all_are_moments, is_text
 from medusa.tools.rows.row_input import RowInput, end_of_lines, end_of_quoted_lines
@@ -184,8 +184,8 @@ def arrow_schema_of(file: Path) -> pa.Schema:
                     return _of_arrow(source)
             case Format.ZEEK | None:
                 raise RecordingError(
-                    f"{file}: a recorded file ends in .csv, .json, .parquet or .arrow; for another "
-                    "one, declare the stream in the query"
+                    f"{file}: a recorded file ends in {endings(WRITTEN)}; for another one, declare "
+                    "the stream in the query"
                 )
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RecordingError(f"{file}: {str(error).splitlines()[0]}") from None

@@ -16,6 +16,7 @@ from medusa.tools.commands.command_line import (
     say,
 )
 from medusa.tools.commands.completion import names_of
+from medusa.tools.rows.format_names import READ
 
 if TYPE_CHECKING:
     from medusa.tools.commands.medusa.post_file import Done
@@ -30,7 +31,7 @@ SHOWN_ROWS: Final = 10
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "json", "zeek", "parquet", "arrow"]),
+    type=click.Choice(READ),
     help="Of FILE, gzip or zstd around it or not (default: by its name, or what it begins with).",
 )
 @map_option

@@ -30,7 +30,8 @@ from medusa.tools.commands.medusa.late_rows import all_late
 from medusa.tools.commands.medusa.post_progress import PostProgress, open_progress
 from medusa.tools.commands.medusa.waiting_rows import lets_out
 from medusa.tools.rows.columns import few_names, unfilled_in_words
-from medusa.tools.rows.formats import Format, Reading
+from medusa.tools.rows.format_names import Format
+from medusa.tools.rows.formats import Reading
 from medusa.tools.rows.post_speed import Piece, cut
 from medusa.tools.rows.row_process import ReadRequest, Rows, open_rows, read_apart
 

@@ -23,7 +23,7 @@ from medusa.tools.client.link import open_background
 from medusa.tools.client.subscription import Subscription
 from medusa.tools.commands.command_line import warn
 from medusa.tools.monitor.waiting_words import WAIT_S, cause_now, in_words
-from medusa.tools.rows.formats import Format
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.row_output import RowWriter, open_writer
 
 KIND: Final = "change"

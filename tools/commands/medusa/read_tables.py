@@ -22,7 +22,7 @@ from medusa.tools.commands.command_line import warn
 from medusa.tools.commands.medusa.late_rows import all_late
 from medusa.tools.commands.medusa.post_file import Options, reading_for
 from medusa.tools.rows.columns import few_names, unfilled_in_words
-from medusa.tools.rows.formats import Format
+from medusa.tools.rows.format_names import Format
 from medusa.tools.rows.row_output import open_writer
 from medusa.tools.rows.row_process import open_rows
 

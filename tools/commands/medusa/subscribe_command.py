@@ -8,6 +8,7 @@ import click
 
 from medusa.tools.commands.command_line import also_option, home_option, say
 from medusa.tools.commands.completion import names_of
+from medusa.tools.rows.format_names import WRITTEN
 
 EVERY_S: Final = 60.0
 """Seconds between two files of `--into` by default: 1,440 a day, which programs still list
@@ -29,7 +30,7 @@ quickly."""
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "json", "arrow", "parquet"]),
+    type=click.Choice(WRITTEN),
     help="Of the output (default: csv).",
 )
 @click.option(

@@ -6,11 +6,12 @@ import click
 
 from medusa.tools.commands.command_line import home_option
 from medusa.tools.commands.completion import names_of
+from medusa.tools.rows.format_names import WRITTEN
 
 _format = click.option(
     "--format",
     "kind",
-    type=click.Choice(["csv", "json", "parquet", "arrow"]),
+    type=click.Choice(WRITTEN),
     default="csv",
     show_default=True,
     help="Of the rows.",

@@ -15,6 +15,7 @@ from medusa.tools.commands.command_line import (
     say_json,
     warn,
 )
+from medusa.tools.rows.format_names import WRITTEN, endings
 
 
 @click.command("try")
@@ -24,8 +25,8 @@ from medusa.tools.commands.command_line import (
     "streams",
     metavar="NAME=FILE",
     multiple=True,
-    help="The recorded rows (.csv, .json, .parquet, .arrow) of a stream that the query reads. May "
-    "be repeated.",
+    help=f"The recorded rows ({endings(WRITTEN)}) of a stream that the query reads. May be "
+    "repeated.",
 )
 @click.option(
     "--table",
