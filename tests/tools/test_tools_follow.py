@@ -286,7 +286,9 @@ def test_killed_between_a_post_and_its_answer(peer: FakePeer, tmp_path: Path) ->
 
 def test_a_file_that_does_not_grow_by_lines_is_refused(peer: FakePeer, tmp_path: Path) -> None:
     packed = tmp_path / "conn.csv.gz"
-    packed.write_bytes(gzip.compress(b"ts,name\n1,a\n"))
+    compressed = gzip.compress(b"ts,name\n1,a\n", mtime=0)
+    assert b"\n" not in compressed, "no end of a line shows that the file is compressed"
+    packed.write_bytes(compressed)
     with posting(peer, packed, "--follow") as process:
         assert process.stderr is not None
         assert b"a compressed file does not grow" in process.stderr.read()

@@ -39,6 +39,10 @@ _LOOKED_AT: Final = 64
 """First bytes by which a format is recognised: `#separator` in UTF-32, and its mark."""
 
 
+def _compression(beginning: bytes) -> str | None:
+    return next((codec for magic, codec in _PACKED.items() if beginning.startswith(magic)), None)
+
+
 class RowInput(io.RawIOBase):
     """A file or pipe, opened without a buffer, whose first bytes can be inspected.
 
@@ -71,15 +75,15 @@ class RowInput(io.RawIOBase):
     @cached_property
     def packed(self) -> str | None:
         """The compression; to be called before any byte is taken."""
-        head = self.look()
-        return next((codec for magic, codec in _PACKED.items() if head.startswith(magic)), None)
+        return _compression(self.look())
 
     def look(self) -> bytes:
-        """The first bytes, without taking them; from a pipe, once they have arrived."""
+        """The first bytes, without taking them; from a pipe, once they have arrived: a line, or the
+        first bytes of a compressed file, which need not contain the end of a line."""
         while not self._looked and (data := self._read(_LOOKED_AT)):
             self._head += data
-            line = self.live and b"\n" in self._head
-            self._looked = line or len(self._head) >= _LOOKED_AT
+            suffices = self.live and (b"\n" in self._head or _compression(self._head) is not None)
+            self._looked = suffices or len(self._head) >= _LOOKED_AT
         self._looked = True
         return self._head
 
