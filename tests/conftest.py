@@ -36,9 +36,10 @@ import psutil
 import pytest
 import trio
 from hypothesis import HealthCheck, settings
-from spark_of_tests import stop_shared
+from spark_of_tests import make_archive, stop_shared
 from trio.abc import Clock, Instrument
 from trio.testing import MockClock
+from xdist import is_xdist_worker
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 from xdist.workermanage import WorkerController
@@ -136,11 +137,11 @@ class Groups(LoadFileScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` means: three for each core, at most `MOST`, and one less for
-    each core that other programs use, because a peer that gets no time is taken for dead."""
+    """How many processes `-n auto` means: two for each core, at most `MOST`, and one less for each
+    core that other programs use, because a peer that gets no time is taken for dead."""
     cores = os.cpu_count() or 1
     used = round(psutil.cpu_percent(LOOK_AT_CORES_S) / 100 * cores)
-    return max(min(3 * cores - used, MOST), AT_ONCE)
+    return max(min(2 * cores - used, MOST), AT_ONCE)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
@@ -155,6 +156,13 @@ def group_of(nodeid: str) -> str:
         return "siege"
     shares = any(part in name for part in SPARK) and not name.endswith(OWN_SPARK)
     return "spark" if shares else file
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Prepare the JVMs of a run in several processes, before these start."""
+    option = session.config.option
+    if not is_xdist_worker(session) and option.numprocesses and option.markexpr != "quick":
+        make_archive()
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest reads the marks

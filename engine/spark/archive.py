@@ -63,10 +63,15 @@ MIN_DISK_BYTES: Final = 2**30
 MIN_MEMORY_BYTES: Final = 3 * 2**29
 """Free memory with which an archive is made: that JVM takes half of it."""
 
-_APART: Final = """echo 19 >/proc/$$/autogroup
-nice -n 19 "$@" &"""
-"""Runs a command detached, whenever the cores are idle. If the kernel balances sessions against
-each other (autogroup), `nice` alone would count only within its own session."""
+LOWEST: Final = 19
+"""The priority of a process that runs whenever the cores are idle, as `nice` has it."""
+
+_APART: Final = """niceness=$1
+shift
+echo "$niceness" >/proc/$$/autogroup
+nice -n "$niceness" "$@" &"""
+"""Runs a command detached with a priority. If the kernel balances sessions against each other
+(autogroup), `nice` alone would count only within its own session."""
 
 
 @dataclass(frozen=True)
@@ -116,16 +121,20 @@ class ClassArchive:
         """Note that it could not be made: it is not tried again for `RETRY_S`."""
         self.failed.write_text(f"{why}\n", encoding="utf-8")
 
-    def make_apart(self) -> None:
+    def make_apart(self, niceness: int = LOWEST) -> None:
         """Start a process that makes it and may outlive this one, unless the archive is there, has
-        just failed, is being made, or there is no room."""
+        just failed, is being made, or there is no room.
+
+        Args:
+            niceness: of the process; 0 where many JVMs will start soon and keep the cores busy.
+        """
         with contextlib.suppress(OSError), self._alone() as lock:
             if lock is None or not self._is_wanted() or not self._has_room():
                 return
             program = [sys.executable, "-P", "-m", "medusa.engine.spark.training"]
             archive = json.dumps([str(self.folder), self.key, dict(self.shape)])
             subprocess.run(
-                ["sh", "-c", _APART, "sh", *program, archive],
+                ["sh", "-c", _APART, "sh", str(niceness), *program, archive],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,

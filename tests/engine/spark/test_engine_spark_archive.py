@@ -16,7 +16,14 @@ from deadline import DEADLINE_S
 from pyspark.find_spark_home import _find_spark_home
 
 from medusa.engine.spark import archive as archives
-from medusa.engine.spark.archive import MAX_ARCHIVES, RETRY_S, UNUSED_S, ClassArchive, archive_for
+from medusa.engine.spark.archive import (
+    LOWEST,
+    MAX_ARCHIVES,
+    RETRY_S,
+    UNUSED_S,
+    ClassArchive,
+    archive_for,
+)
 from medusa.engine.spark.config import SparkConfig
 from medusa.engine.spark.java import find_java
 from medusa.engine.spark.jvm import Jvm, KilledError
@@ -153,12 +160,15 @@ def wait_for(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_one_process_of_low_priority_makes_it(archive: ClassArchive, made: Path) -> None:
-    archive.make_apart()
+@pytest.mark.parametrize("niceness", [LOWEST, 0])
+def test_one_process_of_that_priority_makes_it(
+    archive: ClassArchive, made: Path, niceness: int
+) -> None:
+    archive.make_apart(niceness)
     wait_for(lambda: (made / "runs").exists() and bool((made / "runs").read_text()))
     for _ in range(3):
         archive.make_apart()  # the process that makes the archive holds its lock
-    assert (made / "nice").read_text().split() == [str(min(19, os.nice(0) + 19))]
+    assert (made / "nice").read_text().split() == [str(min(19, os.nice(0) + niceness))]
     assert (made / "parent").read_text().split() != [str(os.getpid())], "it may outlive us"
     (run,) = (made / "runs").read_text().splitlines()
     assert run.startswith("-P -m medusa.engine.spark.training ")
