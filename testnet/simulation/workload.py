@@ -303,12 +303,17 @@ class Reader:
                 final = fold.apply(change)
                 if final is not None:
                     at, name, stream = self._bed.now(), self.table.name, self.table.stream
-                    rows = tuple(sorted(final.rows, key=lambda row: tuple(row.values())))
+                    rows = tuple(sorted(final.rows, key=_order))
                     received = Received(at, name, peer, stream, final.after, final.upto, rows)
                     self._history.add(received)
                 if fault := fold.fault:
                     self._history.add(Failed(self._bed.now(), self.table.name, fault))
                 self.boundary = fold.boundary
+
+
+def _order(row: Row) -> list[tuple[bool, object]]:
+    """The place of a row among others; nulls come last."""
+    return [(value is None, value) for value in row.values()]
 
 
 def _key(row: Row) -> Hashable:
