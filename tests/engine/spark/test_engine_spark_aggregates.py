@@ -19,6 +19,7 @@ from pyspark.sql import functions as F
 from reference_aggregates import array, exact_variance, histogram, limited, middle, top
 
 from medusa.engine.aggregates.buckets import BUCKETS, spark_estimate
+from medusa.engine.aggregates.function import Folded
 from medusa.engine.aggregates.rows import AGGREGATES
 from medusa.engine.aggregates.texts import HISTOGRAM
 from medusa.engine.aggregates.variances import STDDEV_SAMP
@@ -283,3 +284,16 @@ def test_nodes_count_how_often_spark_repeats_an_argument(spark: Spark) -> None:
             for n in (1, 2)
         )
         assert len(re.findall(r"\bn\b", text)) == twice - once, function
+
+
+def test_no_function_repeats_an_argument_more_often_than_its_row_says(spark: Spark) -> None:
+    def partials(_session: SparkSession) -> list[tuple[Folded, FieldType, str]]:
+        return [
+            (row, kind, " ".join(map(str, row.spark_partial(F.col("n"), kind))))
+            for row in AGGREGATES.values()
+            if isinstance(row, Folded)
+            for kind in sorted(row.takes)
+        ]
+
+    for row, kind, text in spark.run(partials):
+        assert len(re.findall(r"\bn\b", text)) <= row.repeats, (row.name, kind)
