@@ -51,7 +51,9 @@ from medusa.engine.streams.messages import (
 )
 from medusa.engine.tasks.query_editions import Edition
 from medusa.overlay.connection import Connection
+from medusa.overlay.encoding import encode
 from medusa.overlay.errors import NotAuthorisedError
+from medusa.overlay.rpc import MAX_STRUCT_BYTES
 from medusa.tools.client.dialling import dial_to
 from medusa.tools.market.passing import Passed
 from medusa.tools.market.trader import MESSAGE, BrainMessage
@@ -175,8 +177,9 @@ def samples_of(mit: Place, sibling: Place, brown: Place, contract: str) -> list[
 
 def may_be_said(call: Call) -> bool:
     """Whether the caller may send this call: siblings are trusted with the numbers of terms, and
-    could use up all of them."""
-    return not (call.who == "sibling" and call.method.startswith("leader."))
+    could use up all of them; the sender itself refuses a request that is too long."""
+    is_trusted = call.who == "sibling" and call.method.startswith("leader.")
+    return not is_trusted and len(encode(call.request)) <= MAX_STRUCT_BYTES
 
 
 async def check(stage: Stage, seed: int, count: int) -> None:

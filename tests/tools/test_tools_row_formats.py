@@ -10,6 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pyarrow as pa
 import pytest
 from field_texts import fields_of
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 
 from medusa.engine.objects.schema import Field, FieldType, Schema
 from medusa.overlay.errors import InvalidInputError
+from medusa.tools.commands.medusa.medusa_command import medusa
 from medusa.tools.rows.encodings import as_utf8
 from medusa.tools.rows.format_names import Format, format_of
 from medusa.tools.rows.formats import Reading, RowFile, read_rows
@@ -404,3 +406,24 @@ def test_int96_is_cut_down_and_refused_beyond_64_bits_of_microseconds() -> None:
     far = opened(int96([1, 10**14], "s"), Format.PARQUET, names={})
     with pytest.raises(InvalidInputError, match=r"row 2, column 'ts': times are within 292,000"):
         tuples(far)
+
+
+@pytest.mark.parametrize(
+    ("command", "choices"),
+    [
+        ("post", ("csv", "json", "zeek", "parquet", "arrow")),
+        ("subscribe", ("csv", "json", "parquet", "arrow")),
+        ("table scan", ("csv", "json", "parquet", "arrow")),
+    ],
+)
+def test_commands_offer_the_formats_by_their_lower_case_names(
+    command: str, choices: tuple[str, ...]
+) -> None:
+    found: click.Command = medusa
+    for word in command.split():
+        assert isinstance(found, click.Group)
+        found = found.commands[word]
+    (option,) = (each for each in found.params if each.name == "kind")
+    assert isinstance(option.type, click.Choice)
+    assert tuple(option.type.choices) == choices
+    assert option.type.convert("csv", option, None) == "csv"

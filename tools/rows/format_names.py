@@ -34,10 +34,10 @@ _BY_SUFFIX: Final = {
 
 PACKED_SUFFIXES: Final = {".gz", ".zst", ".zstd"}
 
-READ: Final = tuple(Format)
+READ: Final = tuple(kind.value for kind in Format)
 """The formats in which rows are posted."""
 
-WRITTEN: Final = tuple(kind for kind in Format if kind is not Format.ZEEK)
+WRITTEN: Final = tuple(kind for kind in READ if kind != Format.ZEEK)
 """The formats in which rows are printed. Only Zeek writes its logs."""
 
 
@@ -49,7 +49,7 @@ def format_of(path: Path) -> Format | None:
     return _BY_SUFFIX.get(suffixes[-1]) if suffixes else None
 
 
-def endings(kinds: Iterable[Format]) -> str:
+def endings(kinds: Iterable[str]) -> str:
     """Return the first suffix of each format, for messages: .csv, .json or .parquet."""
-    firsts = [next(each for each, kind in _BY_SUFFIX.items() if kind is wanted) for wanted in kinds]
+    firsts = [next(each for each, kind in _BY_SUFFIX.items() if kind == wanted) for wanted in kinds]
     return f"{', '.join(firsts[:-1])} or {firsts[-1]}"
