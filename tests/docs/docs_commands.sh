@@ -6,7 +6,7 @@
 # * what sets this environment up (pip, make) has been done.
 set -Eeuo pipefail
 trap 'echo "failed: $BASH_COMMAND" >&2' ERR
-trap 'kill -INT $(jobs -p) 2>/dev/null; wait' EXIT
+trap 'kill -INT $(jobs -p) 2>/dev/null || true; wait' EXIT
 
 has() { # OPTION ARGUMENTS...
     local wanted=$1

@@ -1,4 +1,5 @@
-"""Every command of the documentation, as printed, in order, in one folder: `examples/`.
+"""Every command of the documentation, as printed, in order, in a folder with the files of
+`examples/`.
 
 A block of Markdown that begins with ```sh is run, and so is a program, which begins with ```python.
 A comment that stands alone directly below a command is a line that it prints; three dots in it
@@ -24,31 +25,35 @@ from medusa.testnet import examples
 
 REPOSITORY: Final = Path(__file__).parents[2]
 HERE: Final = Path(__file__).parent
-PAGES: Final = (
+FEDERATION: Final = (
     "README.md",
     "docs/tutorial.md",
     "docs/operating.md",
     "docs/posting.md",
     "docs/reading.md",
-    "docs/try.md",
     "docs/reference/queries.md",
     "docs/reference/streams.md",
     "docs/reference/windows.md",
     "docs/reference/joins.md",
-    "docs/reference/functions.md",
     "docs/reference/history.md",
     "docs/reference/availability.md",
-    "docs/intrusion.md",
     "docs/python.md",
     "docs/contracts.md",
     "docs/federation.md",
     "docs/cluster.md",
-    "docs/workloads.md",
     "docs/testnet.md",
     "CONTRIBUTING.md",
 )
-"""The pages in the order in which a reader follows them: each continues where the one before
-ended."""
+"""Pages about one federation in the order in which a reader follows them: each continues where the
+one before ended."""
+
+FILES: Final = (
+    "docs/try.md",
+    "docs/reference/functions.md",
+    "docs/intrusion.md",
+    "docs/workloads.md",
+)
+"""Pages whose commands need no peer: they read the files of `examples/`."""
 
 BLOCK: Final = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -95,7 +100,6 @@ def script(every: list[Block]) -> str:
     parts = [f". {HERE / 'docs_commands.sh'}"]
     for block in every:
         parts += [f"echo '=== {block.page}:{block.line}'", block.command]
-    parts += ["echo '=== conns'", f"medusa stream show {CONNS} --json"]
     return "\n".join(parts)
 
 
@@ -117,17 +121,32 @@ def test_every_page_with_commands_is_run() -> None:
         str(page.relative_to(REPOSITORY))
         for page in (*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md"))
     ]
-    assert [page for page in pages if blocks(page) and page not in PAGES] == []
+    assert [page for page in pages if blocks(page) and page not in FEDERATION + FILES] == []
 
 
 @pytest.mark.process
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
-def test_every_command_works_as_printed(tmp_path: Path) -> None:
-    home = tmp_path / "home"
+def test_every_command_about_a_federation_works_as_printed(tmp_path: Path) -> None:
+    end = Block("the end", 0, "sh", f"medusa stream show {CONNS} --json\n")
+    printed = run([block for page in FEDERATION for block in blocks(page)] + [end], tmp_path)
+    conns = json.loads(printed[end].splitlines()[0])
+    assert conns["status"]["late"] == 0, "rows that a page posts are late after those before it"
+
+
+@pytest.mark.process
+@pytest.mark.spark
+@pytest.mark.timeout(1800)
+def test_every_command_about_files_works_as_printed(tmp_path: Path) -> None:
+    begin = Block("the beginning", 0, "sh", "cd examples\n")
+    run([begin] + [block for page in FILES for block in blocks(page)], tmp_path)
+
+
+def run(every: list[Block], folder: Path) -> dict[Block, str]:
+    """Run the blocks one after the other, check what they print, and return it."""
+    home = folder / "home"
     home.mkdir()
-    shutil.copytree(REPOSITORY / "examples", tmp_path / "examples")
-    every = [block for page in PAGES for block in blocks(page)]
+    shutil.copytree(REPOSITORY / "examples", folder / "examples")
     environment = {
         **os.environ,
         "HOME": str(home),
@@ -138,11 +157,11 @@ def test_every_command_works_as_printed(tmp_path: Path) -> None:
         "MEDUSA_REPOSITORY": str(REPOSITORY),
     }
     environment.pop("MEDUSA_HOME", None)
-    printed = tmp_path / "printed"
+    printed = folder / "printed"
     with printed.open("w") as file:
         done = subprocess.run(
             ["bash", "-c", script(every)],
-            cwd=tmp_path,
+            cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=file,
@@ -151,10 +170,10 @@ def test_every_command_works_as_printed(tmp_path: Path) -> None:
         )
     text = printed.read_text()
     assert done.returncode == 0, text[-8000:]
+    outputs = {}
     for block in every:
         at = f"=== {block.page}:{block.line}\n"
-        output = text.partition(at)[2].partition("\n=== ")[0]
+        output = outputs[block] = text.partition(at)[2].partition("\n=== ")[0]
         for line in block.prints:
             assert re.search(pattern(line), output), f"{at}does not print: {line}\n{output}"
-    conns = json.loads(text.partition("=== conns\n")[2].splitlines()[0])
-    assert conns["status"]["late"] == 0, "rows that a page posts are late after those before it"
+    return outputs
