@@ -33,6 +33,7 @@ from medusa.engine.spark.executor import kind_of
 from medusa.engine.spark.program import Program
 from medusa.engine.spark.session import Spark
 from medusa.engine.spark.shared_jobs import Order, SharedJob, is_small
+from medusa.engine.streams.log.epochs import seal_footer
 from medusa.engine.tasks.execution import Result
 from medusa.engine.tasks.plan import Task, plan
 from medusa.engine.tasks.windows import needs
@@ -204,6 +205,7 @@ def _write(folder: Path, epochs: int, rows: int) -> list[Path]:
         )
         paths.append(folder / f"{epoch:03}.parquet")
         pq.write_table(table, paths[-1], row_group_size=2**17)
+        seal_footer(paths[-1])
     return paths
 
 
