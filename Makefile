@@ -26,7 +26,7 @@ java:
 demo: setup  ## start a federation, run the intrusion query, kill a peer, check the answers
 	@$(BIN)/medusa-testnet intrusion --speed 60 --kills 1
 
-test: setup  ## every test but the long campaigns; in two processes a core, of which many wait
+test: setup  ## every test but the long campaigns; in more processes than there are cores: many wait
 	@$(BIN)/python -m pytest -q -n auto $(PARALLEL)
 
 test-quick: setup  ## what only computes, in two minutes

@@ -137,11 +137,12 @@ class Groups(LoadFileScheduling):  # type: ignore[misc]
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """How many processes `-n auto` means: two for each core, at most `MOST`, and one less for each
-    core that other programs use, because a peer that gets no time is taken for dead."""
+    """How many processes `-n auto` means: `FIRST`, of which most wait, and one for each core, at
+    most `MOST`; one less for each core that other programs use, because a peer that gets no time
+    is taken for dead."""
     cores = os.cpu_count() or 1
     used = round(psutil.cpu_percent(LOOK_AT_CORES_S) / 100 * cores)
-    return max(min(2 * cores - used, MOST), AT_ONCE)
+    return max(min(FIRST + cores - used, MOST), AT_ONCE)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
