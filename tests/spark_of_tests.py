@@ -30,9 +30,9 @@ def make_archive() -> None:
     from medusa.engine.spark.archive import archive_for
     from medusa.engine.spark.config import SparkConfig
     from medusa.engine.spark.java import find_java
-    from medusa.overlay.errors import UnavailableError
+    from medusa.overlay.errors import MedusaError
 
-    with contextlib.suppress(UnavailableError):  # without Java nothing starts from it
+    with contextlib.suppress(MedusaError):  # without a Java nothing starts from it
         settings, java = SparkConfig().settings(), find_java(os.environ)
         archive = archive_for(settings, java, Path(_find_spark_home()), os.environ)
         if archive is not None:
