@@ -288,26 +288,26 @@ class Reader:
 
     async def _follow_at(self, peer: str, corrections: Corrections) -> None:
         """Follow with corrections: the tuples that become final count as received."""
-        fold = Fold(corrections, rows_of, _key, self.boundary)
+        stream, name = self.table.stream, self.table.name
         async with (
             self._bed.client(peer, patience_s=PATIENCE_S) as client,
-            client.follow(
-                self.table.stream, corrections, self.boundary, self.table.name
-            ) as changes,
+            client.follow(stream, corrections, self.boundary, name) as changes,
         ):
+            key = (await client.stream_entry(stream)).schema.key
+            fold = Fold(corrections, rows_of, _key_of(key), self.boundary)
             while self.boundary < END:
                 change = await anext(changes)
                 if change.kind is Kind.TENTATIVE:
-                    given = Tentative(self._bed.now(), self.table.name, change.table.num_rows)
+                    given = Tentative(self._bed.now(), name, change.table.num_rows)
                     self._history.add(given)
                 final = fold.apply(change)
                 if final is not None:
-                    at, name, stream = self._bed.now(), self.table.name, self.table.stream
                     rows = tuple(sorted(final.rows, key=_order))
-                    received = Received(at, name, peer, stream, final.after, final.upto, rows)
-                    self._history.add(received)
+                    self._history.add(
+                        Received(self._bed.now(), name, peer, stream, final.after, final.upto, rows)
+                    )
                 if fault := fold.fault:
-                    self._history.add(Failed(self._bed.now(), self.table.name, fault))
+                    self._history.add(Failed(self._bed.now(), name, fault))
                 self.boundary = fold.boundary
 
 
@@ -316,9 +316,9 @@ def _order(row: Row) -> list[tuple[bool, object]]:
     return [(value is None, value) for value in row.values()]
 
 
-def _key(row: Row) -> Hashable:
-    """The key of a row from an aggregate; no other stream has a key."""
-    return row.get("window_start"), row.get("key")
+def _key_of(names: Sequence[str]) -> Callable[[Row], Hashable] | None:
+    """The key of a row by the fields of a stream's key; None: the stream has none."""
+    return (lambda row: tuple(row[name] for name in names)) if names else None
 
 
 async def end_stream(bed: Testbed, stream: str, peers: tuple[str, ...]) -> None:
