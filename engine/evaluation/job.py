@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
 from medusa.engine.evaluation.expressions import Functions, Row
+from medusa.engine.evaluation.values import nulls_last
 from medusa.engine.objects.query import OrderBy
 from medusa.engine.objects.schema import STIME
 
@@ -34,13 +34,13 @@ def in_order(order: Sequence[OrderBy], rows: Sequence[Row]) -> list[Row]:
     for by in reversed(order):
         none = [row for row in found if row[by.field] is None]
         present = [row for row in found if row[by.field] is not None]
-        present.sort(key=itemgetter(by.field), reverse=by.descending)
+        present.sort(key=lambda row: nulls_last(row[by.field]), reverse=by.descending)
         found = [*none, *present] if by.nulls_first else [*present, *none]
     return found
 
 
 def age(row: Row, fields: Sequence[str]) -> tuple[Any, ...]:
-    """A sort key for tuples: the arrival, or else the payload, nulls last."""
+    """A sort key for tuples: the arrival, or else the payload; NaN after numbers, nulls last."""
     if "seq" in row:
         return (row[STIME], row["seq"])
-    return (row[STIME], *((row[name] is None, row[name]) for name in fields))
+    return (row[STIME], *(nulls_last(row[name]) for name in fields))

@@ -20,6 +20,7 @@ import pyarrow as pa
 import trio
 
 from medusa.engine.evaluation.expressions import Row
+from medusa.engine.evaluation.values import plain_floats
 from medusa.engine.objects.schema import BEGINNING, STIME
 from medusa.engine.operators.shared.step import Interval
 from medusa.engine.reference.interpreter import run_task
@@ -128,7 +129,7 @@ class ReferenceTask:
         if rows is None:
             with reading(path) as file:
                 table = file.read(use_threads=False)
-            rows = table.cast(_plain(table.schema)).to_pylist()
+            rows = plain_floats(table.cast(_plain(table.schema)).to_pylist())
             self._rows[path] = rows
             if len(self._rows) > FILES_HELD:
                 self._rows.popitem(last=False)

@@ -9,6 +9,7 @@ from typing import Any
 
 from medusa.engine.evaluation.expressions import Functions, Row
 from medusa.engine.evaluation.job import Job
+from medusa.engine.evaluation.values import nulls_last, plain_floats
 from medusa.engine.expressions.user_functions import declared
 from medusa.engine.language.check import ordered_boxes
 from medusa.engine.objects.query import Query
@@ -25,8 +26,7 @@ def canonical(rows: Sequence[Row], schema: Schema, *, arrival: bool = False) -> 
     def key(row: Row) -> tuple[Any, ...]:
         if arrival:
             return (row[STIME], row["seq"])
-        payload = [row[field.name] for field in schema.fields]
-        return (row[STIME], *((value is None, value) for value in payload))
+        return (row[STIME], *(nulls_last(row[field.name]) for field in schema.fields))
 
     return sorted(rows, key=key)
 
@@ -40,7 +40,7 @@ def run_query(
     """The rows of every stream of the network, computed box by box. Args: functions: the functions
     of users that it calls.
     """
-    streams = dict(sources)
+    streams = {name: plain_floats(rows) for name, rows in sources.items()}
     for box in ordered_boxes(query):
         steps = type_box(box, schemas, functions=declared(query)).steps
         for stream in box.outputs:

@@ -7,6 +7,7 @@ from typing import cast
 
 from medusa.engine.evaluation.expressions import Row
 from medusa.engine.evaluation.job import Job
+from medusa.engine.evaluation.values import plain_floats
 from medusa.engine.operators.aggregate.reference import aggregated
 from medusa.engine.operators.aggregate.step import AggregateStep
 from medusa.engine.operators.cumulate import CumulateStep
@@ -34,7 +35,13 @@ from medusa.engine.operators.tuple_windows.step import TupleWindowsStep
 
 
 def computed(step: Step, rows: Sequence[Row], job: Job) -> list[Row]:
-    """Return the results of a step over rows that are in the order of their stream."""
+    """Return the results of a step over rows that are in the order of their stream, whose floats
+    are plain.
+    """
+    return plain_floats(_computed(step, rows, job))
+
+
+def _computed(step: Step, rows: Sequence[Row], job: Job) -> list[Row]:
     match cast("AnyStep", step):
         case FilterStep() as step:
             return filtered(step, rows, job)

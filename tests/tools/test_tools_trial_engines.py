@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -62,6 +64,72 @@ def rows_of_trades() -> str:
         for n in range(40)
     ]
     return "\n".join(["ts,k,price", *rows, "2026-01-01T12:20:00Z,c,\n"])
+
+
+def rows_of_odd_trades() -> str:
+    """Prices that are no number, one of which comes before a smaller one at the same time."""
+    prices = ["NaN", "-0.0", "0", "inf", "", "1", "NaN", "-inf", "2"]
+    rows = [
+        f"2026-01-01T12:{n // 4:02d}:{n // 2 % 2 * 30:02d}Z,{'ab'[n % 3 % 2]},{price}"
+        for n, price in enumerate(prices * 3)
+    ]
+    return "\n".join(["ts,k,price", *rows, ""])
+
+
+FLOATS = """
+CREATE STREAM trades (ts TIMESTAMP, k STRING, price DOUBLE, WATERMARK FOR ts AS ts);
+CREATE STREAM same AS SELECT * FROM trades WHERE k IS NOT NULL;
+CREATE STREAM tumbled AS SELECT window_start, price, count(*) AS n
+  FROM TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '2' MINUTE) GROUP BY window_start, price;
+CREATE STREAM doubled AS SELECT k, -price AS price, ts FROM trades;
+CREATE STREAM first AS SELECT window_start, k, firstval(price) AS price, count(*) AS n
+  FROM TUMBLE(TABLE doubled, DESCRIPTOR(ts), INTERVAL '2' MINUTE) GROUP BY window_start, k;
+CREATE STREAM sessions AS SELECT window_start, window_end, price, count(*) AS n
+  FROM SESSION(TABLE doubled PARTITION BY price, DESCRIPTOR(ts), INTERVAL '90' SECOND)
+  GROUP BY window_start, window_end, price;
+CREATE STREAM counted AS SELECT price, count(*) AS n FROM TUMBLE(TABLE trades, 2 ROWS)
+  GROUP BY price;
+CREATE STREAM totals AS SELECT price, count(*) AS n FROM trades GROUP BY price;
+CREATE STREAM extremes AS SELECT k, min(price) AS low, max(price) AS high,
+  count(DISTINCT -price) AS prices FROM trades GROUP BY k;
+CREATE STREAM best AS SELECT k, price, place FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY price DESC) AS place FROM trades
+) WHERE place <= 3;
+CREATE STREAM lowest AS SELECT window_start, price, place FROM (
+  SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start ORDER BY price NULLS LAST) AS place
+  FROM TUMBLE(TABLE trades, DESCRIPTOR(ts), INTERVAL '2' MINUTE)
+) WHERE place <= 6;
+CREATE STREAM spans AS SELECT * FROM trades MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts
+  MEASURES min(A.price) AS low, max(A.price) AS high ONE ROW PER MATCH
+  AFTER MATCH SKIP TO NEXT ROW PATTERN (A{3}) WITHIN INTERVAL '5' MINUTE);
+"""
+"""Keys, orders and extremes of floats."""
+
+
+@pytest.mark.process
+def test_nan_and_negative_zero_are_the_same_keys_and_places_by_both(
+    engine: str, tmp_path: Path
+) -> None:
+    case = tmp_path / "floats"
+    (case / "inputs").mkdir(parents=True)
+    (case / "query.sql").write_text(FLOATS)
+    (case / "inputs" / "trades.csv").write_text(rows_of_odd_trades())
+    command = medusa_command("test", str(tmp_path), "--json", "--engine")
+    texts: list[dict[str, str]] = []
+    for name in ("reference", engine):
+        # --update leaves a file as it is that has -0 for 0
+        shutil.rmtree(case / "expected", ignore_errors=True)
+        told = [*command, name, "--update"]
+        done = subprocess.run(told, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+        (outcome,) = json.loads(done.stdout)["cases"]
+        assert outcome["ok"], outcome
+        texts.append({each.stem: each.read_text() for each in (case / "expected").iterdir()})
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 11
+    groups = [tuple(row.split(",")[1:3]) for row in texts[0]["tumbled"].splitlines()]
+    assert "nan" in {price for _, price in groups}
+    assert len(set(groups)) == len(groups)
+    assert re.findall(r",-0\b(?!\.)", "".join(texts[0].values())) == []
 
 
 @pytest.mark.process

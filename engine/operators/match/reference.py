@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from medusa.engine.aggregates.function import FOLDS, Fold
 from medusa.engine.evaluation.expressions import Row, evaluate
 from medusa.engine.evaluation.job import Job, age
 from medusa.engine.expressions.typed import Expression
@@ -143,23 +144,23 @@ def _measured(measure: TypedMeasure, way: _Way) -> Value:
     return _FOLDED[measure.function](values) if values else None
 
 
-def _sum(values: list[Value]) -> Value:
+def _sum(values: Sequence[Value]) -> Value:
     total: Value = 0
     for value in values:
         total += value  # Python adds floats in the order of the match
     return total if isinstance(total, float) or total in _LONG else None
 
 
-def _average(values: list[Value]) -> Value:
+def _average(values: Sequence[Value]) -> Value:
     total: Value = 0
     for value in values:
         total += value
     return float(total) / len(values)
 
 
-_FOLDED: Final[dict[str, Callable[[list[Value]], Value]]] = {
-    "min": min,
-    "max": max,
+_FOLDED: Final[dict[str, Callable[[Sequence[Value]], Value]]] = {
+    "min": FOLDS[Fold.MIN],
+    "max": FOLDS[Fold.MAX],
     "sum": _sum,
     "avg": _average,
 }

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from medusa.engine.aggregates.extremes import MIN
-from medusa.engine.aggregates.function import Folded
+from medusa.engine.aggregates.function import FOLDS, Fold, Folded
 from medusa.engine.evaluation.expressions import Row, evaluate
 from medusa.engine.evaluation.job import Job
+from medusa.engine.evaluation.values import plain_float
 from medusa.engine.objects.schema import DELETED, STIME
 from medusa.engine.operators.shared.aggregation import TypedAggregate
 from medusa.engine.operators.totals.step import State, TotalsStep, layout_of
@@ -103,7 +104,8 @@ def _by_group(
 
 
 def _value(each: TypedAggregate, row: Row) -> Any:  # noqa: ANN401 - of any type of field
-    return 1 if each.argument is None else evaluate(each.argument, row)
+    value = 1 if each.argument is None else evaluate(each.argument, row)
+    return plain_float(value) if isinstance(value, float) else value
 
 
 def _add(total: Row, each: TypedAggregate, state: State, signed: Sequence[tuple[int, Row]]) -> None:
@@ -117,7 +119,7 @@ def _add(total: Row, each: TypedAggregate, state: State, signed: Sequence[tuple[
         own = functools.reduce(lambda one, two: one + two, sorted(s * v for s, v in pairs), 0.0)
         total[state.total] = own if total[state.total] is None else total[state.total] + own
     if state.best and pairs:
-        best = min if each.function is MIN else max
+        best = FOLDS[Fold.MIN if each.function is MIN else Fold.MAX]
         before = [] if total[state.best] is None else [total[state.best]]
         total[state.best] = best([*before, *(value for _, value in pairs)])
 
