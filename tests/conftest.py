@@ -27,7 +27,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -237,17 +237,16 @@ def is_async(item: pytest.Item) -> bool:
     return inspect.iscoroutinefunction(getattr(item, "obj", None))
 
 
-@pytest.fixture(autouse=True)
-def _few_processes_at_a_time(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[None]:
-    """Let at most `AT_ONCE` tests with processes run at a time."""
-    if request.node.get_closest_marker("process") is None:
-        yield
-        return
-    folder = tmp_path_factory.getbasetemp().parent  # the folder that all processes of a run share
-    with one_of([folder / f"processes-{number}" for number in range(AT_ONCE)]):
-        yield
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let at most `AT_ONCE` tests with processes run at a time, those of other runs included. A
+    test waits before its fixtures start and before the timer of pytest-timeout does: for how long
+    depends on the tests that run."""
+    if item.get_closest_marker("process") is None or item.config.cache is None:
+        return (yield)
+    folder = item.config.cache.mkdir("processes")  # that all processes of a run share
+    with one_of([folder / str(number) for number in range(AT_ONCE)]):
+        return (yield)
 
 
 @contextmanager
