@@ -28,7 +28,7 @@ _LOW_BITS: Final = 26
 """Amounts are summed in two halves, so that no sum in SQLite exceeds 64 bits."""
 
 Columns = tuple[str, str, bytes, bytes, int, str, int, int, int, int, int, int]
-"""An entry's columns beside its position, data and digest."""
+"""An entry's columns other than its position, data and digest."""
 
 _COLUMNS: Final = (
     "kind, contract, payer, payee, number, task, term_number, after, upto, rows, amount, at"

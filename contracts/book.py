@@ -283,7 +283,8 @@ class Book:
         return f"proposed {name}, by {new.proposal.proposer}"
 
     def _stands(self, contract: Contract) -> bool:
-        """Whether the parties' present roots signed it. Verified once for each pair of roots."""
+        """Whether the parties' present roots signed the contract. Verified once for each pair of
+        roots."""
         roots = tuple(self._membership.root_of(party) for party in contract.proposal.parties)
         if None in roots:
             return False

@@ -93,7 +93,8 @@ class Outbox:
         self._boxes = {id_: box for id_, box in self._boxes.items() if box.busy or id_ in wanted}
 
     def missing(self, record: PeerRecord, contracts: Iterable[Contract]) -> tuple[Contract, ...]:
-        """The contracts of these that the peer is not known to hold in their present state."""
+        """Those of `contracts` that the peer, as far as is known, does not hold in their present
+        state."""
         held = self._box(record).held
         return tuple(contract for contract in contracts if _stage(contract) not in held)
 

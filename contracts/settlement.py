@@ -1,7 +1,7 @@
 """Settlement of work between peers: receipts are proposed, counted and countersigned. Sans IO.
 
-How to drive it. One for each peer: `Settlement(Desk(identity, ledger, agreements, key_of, rng),
-config)`, and then
+How a driver uses it. Each peer has one: `Settlement(Desk(identity, ledger, agreements, key_of,
+rng), config)`, and then
 
 * `agree(deal, now)` on both sides before a move is committed (at a peer that passes a task on, for
   both of its deals); an exception stops the move.

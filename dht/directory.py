@@ -91,7 +91,8 @@ class Replicas(Protocol):
         ...
 
     def everything(self) -> Iterable[tuple[bytes, bytes]]:
-        """All (key, value) pairs, for handing over to new nodes; read as far as it is iterated."""
+        """All (key, value) pairs, which are sent to new nodes; each is read when the caller needs
+        it."""
         ...
 
 

@@ -136,7 +136,7 @@ class Finder:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether records that others believe may count as expired, or of the future, here."""
+        """Whether this peer may take records for expired, or of the future, that others believe."""
         return self._local.clock_is_contradicted()
 
     def absent(self, text: str) -> NotFoundError | UnavailableError:

@@ -76,7 +76,7 @@ class Publication:
 
     @property
     def is_sound(self) -> bool:
-        """Whether it can have been published: False if bits of it were lost since."""
+        """Whether the stored row can have been published: False if bits of it were lost since."""
         try:
             check_kind(self.subject.kind)
             ObjectName.parse(self.subject.name)
@@ -86,7 +86,7 @@ class Publication:
         return numbers and 0 < self.version < 2**63 and isinstance(self.body, bytes | None)
 
     def record(self, publisher: PeerId, issued_at: int, expires_at: int) -> Record:
-        """The record of it by that peer; the times: microseconds UTC."""
+        """The record of this declaration by that peer; the times: microseconds UTC."""
         body: bytes | Pointer | None = self.body
         if self.body is not None and len(self.body) > MAX_INLINE_BYTES:
             body = Pointer(digest_of(self.body), len(self.body))

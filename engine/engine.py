@@ -276,7 +276,8 @@ class Engine:
 
     def maintain(self) -> None:
         """Start the loops that maintain streams and tasks. Call it once, after all decisions and
-        listeners are set: they cannot undo the return of a task, or the release of a consumer."""
+        listeners are set: these loops return tasks and release consumers, which a later listener
+        could not undo."""
         for part in (
             self.store.maintenance,
             self.mover,

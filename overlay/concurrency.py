@@ -51,8 +51,8 @@ class Watched(Generic[T]):
 
 
 class Bell:
-    """Tells a looping task that there is work. A ring while the task is busy is kept until the task
-    clears the bell."""
+    """Notifies a looping task that there is work. A ring while the task is busy is kept until the
+    task clears the bell."""
 
     def __init__(self, *, rung: bool = False) -> None:
         self._rung = trio.Event()
@@ -80,8 +80,8 @@ class Bell:
 def next_beat(period_s: float) -> float:
     """The next multiple of the period on trio's clock, seconds.
 
-    Loops that look after something now and then wait for it. So they all wake the process together:
-    each time that it wakes costs an idle process more than a dozen of their looks.
+    Periodic loops wait for it, so that all of them wake the process at the same moments: waking an
+    idle process costs more than a dozen of their checks.
     """
     now = trio.current_time()
     beat = (math.floor(now / period_s) + 1) * period_s
@@ -108,28 +108,28 @@ class Job:
 
     @property
     def started(self) -> bool:
-        """Whether it was started and not stopped since."""
+        """Whether the task was started and not stopped since."""
         return self._scope is not None
 
     @property
     def going_on(self) -> bool:
-        """Whether it was started and is not over."""
+        """Whether the task was started and is not over."""
         return self.started and not self._over.is_set()
 
     def start(self, nursery: trio.Nursery, run: Callable[[], Awaitable[None]]) -> None:
-        """Start it in the nursery; do nothing if it is started."""
+        """Start the task in the nursery; do nothing if it is started."""
         if self._scope is None:
             self._scope, self._over = trio.CancelScope(), trio.Event()
             nursery.start_soon(self._run, run, self._scope, self._over)
 
     def cancel(self) -> None:
-        """Ask it to end; `stop` waits for the end."""
+        """Ask the task to end; `stop` waits for the end."""
         if self._scope is not None:
             self._scope.cancel()
 
     async def stop(self) -> None:
-        """Cancel it and wait for its end, even if the caller is cancelled: a half stopped job could
-        not be started again."""
+        """Cancel the task and wait for its end, even if the caller is cancelled: a half stopped job
+        could not be started again."""
         if self._scope is not None:
             self._scope.cancel()
             with trio.CancelScope(shield=True):

@@ -22,7 +22,7 @@ from medusa.overlay.files import mended_by, read_public, storing, write_atomical
 SUFFIX: Final = ".inventory"
 
 MAX_INVENTORY: Final = 64 * 2**20
-"""Bytes: of a hundred thousand names, and as many lines again."""
+"""Bytes of an inventory: a hundred thousand names, and as many lines again."""
 
 _SPARE_LINES: Final = 256
 """Lines that an inventory may have beyond its names before it is written anew."""

@@ -1,6 +1,6 @@
 """The members of the federation, and the statements by which they admit, revoke and leave.
 
-The statements alone decides the standing of a member:
+The statements alone decide the standing of a member:
 
 * good: the counted statements admit it (`medusa.overlay.tally`); before a member has met it, it is
   invited;

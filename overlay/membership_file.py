@@ -23,7 +23,8 @@ FILE: Final = "federation"
 LOCK: Final = "federation.lock"
 
 MAX_FILE: Final = 2 * MAX_KIB * 1024
-"""Bytes: all possible statements, and as many that commands write beside the daemon's."""
+"""Bytes of the file: all possible statements, and as many again, which commands write beside the
+daemon's."""
 
 _MEND: Final = "restore it from a copy, or remove it and join again with a fresh invitation"
 

@@ -20,7 +20,8 @@ NO_PEER: Final = PeerId(b"")
 SCHEME: Final = "medusa://"
 
 MAX_PARTICIPANT: Final = 64
-"""Characters: what an X.509 common name holds (RFC 5280, ub-common-name)."""
+"""Characters of a participant's name: as many as an X.509 common name holds (RFC 5280,
+ub-common-name)."""
 
 MAX_NAME: Final = 256
 """Characters of a whole object name. It is part of keys, paths and 1-KiB records."""

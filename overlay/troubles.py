@@ -54,7 +54,7 @@ class Reason(StrEnum):
 
     @property
     def hides_others(self) -> bool:
-        """Whether other peers, or what they have, may look absent while it lasts."""
+        """Whether other peers, or their objects, may look absent while the trouble lasts."""
         return self in _HIDING
 
 

@@ -89,7 +89,8 @@ OWN_SPARK = (
     "_spark_trouble.py",
     "_spark_workforce.py",
 )
-"""Files among these whose tests stop it, or have a separate Spark, or none."""
+"""Files with such names whose tests stop the shared Spark, start a Spark of their own, or need
+none."""
 ALONE = ("_failover.py", "_frozen.py", "_secrets.py")
 """Files of attacks that start separate federations."""
 
@@ -103,7 +104,7 @@ LONGEST = (
     "_kills",
     "_failover",
 )
-"""Groups that take longest, and parts of the names of files that do."""
+"""The groups, and parts of the names of the files, that take longest."""
 
 LARGE = {"docs", "testnet"}
 """Folders of tests that are large even where they only compute."""
@@ -111,8 +112,8 @@ LARGE = {"docs", "testnet"}
 AT_ONCE = 2
 """The most tests with processes that run at once."""
 FIRST = 3
-"""Workers that begin with the groups that take longest: the shared Spark, and two with processes of
-their own."""
+"""Workers that begin with the groups that take longest: one with the shared Spark, two with groups
+that start processes."""
 LOOK_S = 0.1
 
 GARBAGE = 20_000
@@ -195,9 +196,9 @@ def pytest_collection_finish() -> None:
 
 
 def in_order(turns: dict[str, int]) -> list[str]:
-    """Return the queue of `Groups`: those that start processes, then those that only compute, then
-    those of peers. The longest processes come first. The others are taken from the end: the longest
-    of them come last."""
+    """Return the queue of `Groups`: groups that start processes, then groups that only compute,
+    then groups of peers. Of the groups with processes the longest come first. The other groups are
+    taken from the end of the queue, so the longest of them come last."""
 
     def place(group: str) -> tuple[int, int]:
         turn, rank = turns[group], next(rank_of(group), len(LONGEST))

@@ -140,7 +140,7 @@ class Holdings:
 
     def advance(self, now: float) -> None:
         """Time has passed at an unchanged level."""
-        # the same sum as in `over`, because another one would differ in floats
+        # added in the same order as in `over`: another order would give other floats
         if now >= self._since + self._confirm_s:
             long = now >= self._since + 2 * self._confirm_s
             self._before = self.level if long else self._low

@@ -66,12 +66,13 @@ class PartnerState:
 
     @property
     def full(self) -> bool:
-        """Whether it takes nothing now, or nothing at any price of the contract."""
+        """Whether the partner takes no task now, or none at any price of the contract."""
         return self.bid == NONE or self.bid > self.most
 
     @property
     def sibling(self) -> bool:
-        """Whether it is a peer of our own participant: nobody pays, costs are compared."""
+        """Whether the partner is a peer of our own participant: no money is paid, costs are
+        compared."""
         return not self.partner.contract
 
     @property
@@ -85,18 +86,18 @@ class PartnerState:
         return MAX_PRICE if self.sibling else self.partner.max_price
 
     def put_off(self, now: float, rng: Random) -> None:
-        """Do not ask it for a while, longer each time."""
+        """Do not ask the partner for a while, which grows each time."""
         self.until = now + self.waits.failed(rng)
 
     def welcome(self) -> None:
-        """Allow asking it at once."""
+        """Allow asking the partner at once."""
         self.doubtful = False
         self.until = -math.inf
         self.broken = False
         self.pressed = 0
 
     def expire(self, now: float) -> None:
-        """Drop its bid once the wait is over: it is outdated."""
+        """Drop the partner's bid once the wait is over: the bid is outdated."""
         if -math.inf < self.until <= now:
             self.doubtful = self.full
             self.until = -math.inf

@@ -12,7 +12,7 @@ from medusa.contracts.market.holdings import Key
 from medusa.contracts.market.partners import PartnerState
 
 FAR_SEARCHES: Final = 2
-"""Searches of an overloaded peer beyond its partners that may fail before it asks them alone."""
+"""Failed searches beyond its partners after which an overloaded peer asks its partners only."""
 
 
 class Pressing:

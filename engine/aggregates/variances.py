@@ -1,11 +1,11 @@
 """Variances and standard deviations.
 
-Those of integers are computed from exact sums. With n values x,
+Variances of integers are computed from exact sums. With n values x,
 
     N = n sum(x^2) - sum(x)^2 = u 2^64 + v, 0 <= v < 2^64
     var_pop = (double(u) 2^64 + double(v)) / double(n n);   var_samp: n (n - 1) in place of n n
 
-Those of floats are computed from triples (n, mean, m2), which are combined one after the other:
+Variances of floats are computed from triples (n, mean, m2), which are combined one after the other:
 first each value of a pane as (1, value, value - value), in ascending order, then pane after pane:
 so the variance is NaN if a value is infinite or NaN. (n, a, s) and (m, b, t), with d = b - a and
 doubles from the left, become

@@ -107,8 +107,9 @@ class Administration:
         *,
         response: type[T],
     ) -> T:
-        """Carry out a call about a stream: by `here` if this peer is its leader, else there.
-        A call of another peer is not handed on once more: outdated records would make a circle."""
+        """Carry out a call about a stream: by `here` if this peer is its leader, else at the
+        leader. A call of another peer is never passed on again: outdated records would make a
+        circle."""
         stream = str(name)
         voter, state = self.leaders.get(stream), self.store.get(stream)
         at_leader = (

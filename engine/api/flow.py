@@ -67,7 +67,8 @@ MAX_LABEL: Final = 128
 
 
 COMPUTED_BESIDE: Final = frozenset({Role.ASSIGNED, Role.STANDBY})
-"""Roles of a stream that this peer only computes too; its owner, or primary, may have more."""
+"""Roles of a stream that this peer computes for, or beside, its producer; the producer may have
+more of the stream."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

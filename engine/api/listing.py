@@ -44,7 +44,7 @@ LISTED_QUERIES: Final = 64
 """Queries of a listing whose availability is looked up, at once: each is a lookup in the DHT."""
 
 LOOK_UP_S: Final = 2.0
-"""How long a listing waits for that, seconds: a person is waiting."""
+"""How long a listing waits for these lookups, seconds: a person is waiting."""
 
 
 @dataclass(frozen=True, eq=False)

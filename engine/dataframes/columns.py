@@ -1,7 +1,7 @@
 """Expressions to Spark columns; `medusa.engine.scalars` has the form of each function.
 
-Spark runs with ANSI mode off, so most failures give null. Where Spark wraps, saturates or raises,
-the form is another one.
+Spark runs with ANSI mode off, so most failures give null. Where Spark would wrap, saturate or
+raise, another form of the expression is used.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Stage(ABC):
 
     @abstractmethod
     def apply(self, frame: DataFrame, job: Job) -> DataFrame:
-        """Return its results in a job. frame: its input."""
+        """Return the step's results in a job. frame: the step's input."""
 
     def tagged(self, frame: DataFrame, tags: Sequence[str]) -> DataFrame:
         """Return its results for several tasks at once.

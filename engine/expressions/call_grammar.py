@@ -40,7 +40,7 @@ _SIDES: Final = tuple(each.upper() for each in TRIMS)
 _AFTER_SIDE: Final = frozenset(
     {TokenType.FROM, TokenType.STRING, TokenType.VAR, TokenType.IDENTIFIER}
 )
-"""Tokens that may follow the keyword for a side; behind a field of that name others follow."""
+"""Tokens that may follow the keyword for a side; none of them can follow a field of that name."""
 
 _NULLS: Final = {
     "IGNORE": "leave the nulls out by WHERE",

@@ -54,7 +54,7 @@ _OWN: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "PYTHONHASHSEED": "0",  # the order of a set is the same in each process
     "MALLOC_ARENA_MAX": "2",  # an arena reserves 64 MiB, which would count as taken
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve much more than they use
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # others reserve more than they use
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "ARROW_NUM_THREADS": "1",

@@ -14,7 +14,7 @@ from msgspec import Struct
 from medusa.overlay.errors import InvalidInputError
 
 DEFAULT_CHECKPOINT_S: Final = 1.0
-"""Between two checkpoints of a passive standby, seconds: as an epoch."""
+"""Seconds between two checkpoints of a passive standby: as long as an epoch."""
 
 
 class Mode(StrEnum):
@@ -25,12 +25,12 @@ class Mode(StrEnum):
     AMNESIA = "amnesia"
     """The secondary keeps the query's definition only: open windows are lost."""
     UPSTREAM_BACKUP = "upstream_backup"
-    """It also keeps the position that the query's consumers have reached. The producers of the
-    inputs keep the tuples that the query needs from there on."""
+    """The secondary also keeps the position that the query's consumers have reached. The producers
+    of the inputs keep the tuples that the query needs from there on."""
     PASSIVE_STANDBY = "passive_standby"
-    """It also keeps a copy of inputs and outputs, as of the last checkpoint."""
+    """The secondary also keeps a copy of inputs and outputs, as of the last checkpoint."""
     ACTIVE_STANDBY = "active_standby"
-    """It also keeps the outputs, which it computes itself."""
+    """The secondary also keeps the outputs, which it computes itself."""
 
 
 class Recovery(StrEnum):

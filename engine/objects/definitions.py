@@ -273,13 +273,14 @@ class StreamEntry(Struct, frozen=True):
 
     @property
     def revised_schema(self) -> Schema:
-        """The schema; a table's is without its key, because its tuples are never revised."""
+        """The schema; that of a table is without the key, because a table's tuples are never
+        revised."""
         return structs.replace(self.schema, key=()) if self.stream.table else self.schema
 
     @property
     def is_revised(self) -> bool:
-        """Whether it has a stream of revisions. A view shows tuples as they came; a table has newer
-        tuples instead."""
+        """Whether the stream has a stream of revisions. A view shows tuples as they came; a table
+        has newer tuples instead."""
         if self.stream.table:
             return False
         if self.stream.query or self.stream.view is not None:

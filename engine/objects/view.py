@@ -71,7 +71,7 @@ class View(Struct, frozen=True):
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether both make the same request, whenever and in whatever words."""
+        """Whether this view and another make the same request, at any time and in any words."""
         return self._asked == other._asked
 
     @property

@@ -38,8 +38,8 @@ class TypedBoxes:
     def typed(
         self, box: Box, inputs: Mapping[str, Schema], functions: Declared
     ) -> TypedBox[AnyStep]:
-        """The box with typed expressions: `type_box` if it is not among these, or was typed over
-        other inputs, or with other functions.
+        """The box with typed expressions: as noted by `add`; else, or if the box was typed over
+        other inputs or with other functions, by `type_box`.
 
         Raises:
             InvalidInputError: as `type_box`.

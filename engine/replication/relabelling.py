@@ -207,7 +207,7 @@ class Relabelling:
         await self._store.define(state, entry)
 
     def _release(self, state: StreamState) -> None:
-        """Drop the leases of subscribers that may not read it any more."""
+        """Drop the leases of subscribers that may not read the stream any more."""
         if state.role is Role.FOLLOWER:
             return
         for lease in self._subscriptions.of(state.name):

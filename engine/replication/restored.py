@@ -50,7 +50,8 @@ FILE: Final = "restored.json"
 CALL_S: Final = 5.0
 
 OF_TODAY_US: Final = 86_400_000_000
-"""A stream less than a day behind the clock follows it, microseconds: batches come a day late."""
+"""Microseconds behind the clock within which a stream counts as following the clock: a day, because
+some batches come a day late."""
 
 
 class Restored(Struct, frozen=True):

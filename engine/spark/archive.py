@@ -61,10 +61,10 @@ RETRY_S: Final = 86_400.0
 MIN_DISK_BYTES: Final = 2**30
 """Free disk with which an archive is made: five times its size."""
 MIN_MEMORY_BYTES: Final = 3 * 2**29
-"""Free memory with which an archive is made: that JVM takes half of it."""
+"""Free memory with which an archive is made: the JVM that makes it takes half."""
 
 LOWEST: Final = 19
-"""The priority of a process that runs whenever the cores are idle, as `nice` has it."""
+"""The value of `nice` for a process that runs only when the cores are idle."""
 
 _APART: Final = """niceness=$1
 shift
@@ -94,17 +94,17 @@ class ClassArchive:
 
     @property
     def failed(self) -> Path:
-        """The file that says why it could not be made."""
+        """The file that says why the archive could not be made."""
         return self.folder / f"{self.key}.failed"
 
     @property
     def making(self) -> Path:
-        """The folder in which it is being made."""
+        """The folder in which the archive is being made."""
         return self.folder / f"{self.key}.making"
 
     def options(self) -> str:
-        """Options with which a JVM starts from it; "" if it is missing, or others could have
-        written it."""
+        """Options with which a JVM starts from the archive; "" if there is none, or others could
+        have written it."""
         if not _is_ours(self.path, stat.S_IFREG):
             return ""
         with contextlib.suppress(OSError):
@@ -118,7 +118,7 @@ class ClassArchive:
         self.fail("a JVM did not start from it")
 
     def fail(self, why: str) -> None:
-        """Note that it could not be made: it is not tried again for `RETRY_S`."""
+        """Note that the archive could not be made: the next try is after `RETRY_S`."""
         self.failed.write_text(f"{why}\n", encoding="utf-8")
 
     def make_apart(self, niceness: int = LOWEST) -> None:
@@ -224,7 +224,7 @@ def _is_ours(path: Path, kind: int) -> bool:
 
 
 def _age_s(path: Path) -> float:
-    """Seconds since it was last written or used; infinite if it is missing."""
+    """Seconds since a file was last written or used; infinite if it is missing."""
     try:
         return wall_clock() - path.stat().st_mtime
     except OSError:

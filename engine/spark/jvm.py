@@ -53,7 +53,7 @@ _POLL_S: Final = 0.02
 """Seconds between two looks for the greeting of a starting JVM."""
 
 _KILLS: Final = (signal.SIGINT, signal.SIGKILL, signal.SIGTERM)
-"""Signals by which others end a JVM, as the kernel does that has no more memory."""
+"""Signals by which other programs, or a kernel without free memory, end a JVM."""
 
 _REAP_S: Final = 2.0
 """How long a killed JVM may take to be reaped, seconds: its sockets break a little earlier."""

@@ -121,7 +121,7 @@ class Spark:
                 self._jvm.archive.make_apart()
 
     def executors(self) -> int:
-        """How many executors a cluster has given it.
+        """How many executors the cluster has given to this Spark.
 
         Raises:
             MedusaError: it is not running.

@@ -156,7 +156,7 @@ class SourceConfig:
     idle_timeout_us: int = 0
 
     def of(self, definition: StreamDefinition) -> SourceConfig:
-        """The same settings, with those of this definition."""
+        """These settings, with the values that the stream's definition sets."""
         return replace(
             self,
             slack_us=definition.slack_us,

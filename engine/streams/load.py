@@ -247,7 +247,7 @@ class LoadMeter:
         self._rate.add(rows, now)
 
     def predicted(self, now: float) -> float:
-        """Cores that it would need here at the present rate."""
+        """Cores that the task would need here at the present rate."""
         return self.model.predict(self._rate.read(now))
 
     def load(self, now: float) -> float:
@@ -255,7 +255,7 @@ class LoadMeter:
         return self._load.read(now)
 
     def rate(self, now: float) -> float:
-        """The input rows per second that it reads."""
+        """The input rows per second that the task reads."""
         return self._rate.read(now)
 
     @property

@@ -60,7 +60,7 @@ class Executor(Protocol):
 
     @property
     def trouble(self) -> str:
-        """Why it could not start, and the remedy; else empty."""
+        """Why the executor could not start, and the remedy; else empty."""
 
     async def prepare(self, tasks: Sequence[Task] = ()) -> None:
         """Get ready for the first job of these tasks. A failure is only noted, because the job

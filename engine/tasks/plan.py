@@ -109,12 +109,12 @@ class Task:
 
     @property
     def windows(self) -> Windows | None:
-        """The windows of its results; None: it has no windows."""
+        """The windows of the task's results; None: it has no windows."""
         return next((each for each in self._reaches if isinstance(each, Windows)), None)
 
     @property
     def near(self) -> Near | None:
-        """The reach in time of each result's tuples; None: they can be any time apart."""
+        """How far apart in time the tuples of one result are; None: any time."""
         return next((each for each in self._reaches if isinstance(each, Near)), None)
 
     @property
@@ -123,24 +123,24 @@ class Task:
 
     @property
     def has_state(self) -> bool:
-        """Whether its results depend on more of its inputs than one tuple."""
+        """Whether a result of the task may depend on more than one tuple of its inputs."""
         return any(each is not None for each in self._reaches)
 
     @property
     def tables(self) -> frozenset[str]:
-        """The inputs that it reads as tables: it needs the newest tuple of each key, however
+        """The inputs that the task reads as tables: it needs the newest tuple of each key, however
         old."""
         return frozenset(name for step in self.steps for name in step.tables(self.inputs))
 
     @property
     def recalls(self) -> bool:
-        """Whether it reads its own output, as a table: see
+        """Whether the task reads its own output, as a table: see
         `medusa.engine.operators.totals.step`."""
         return any(step.recalls for step in self.steps)
 
     @property
     def functions(self) -> tuple[UserFunction, ...]:
-        """The functions of users that it calls, in any edition; each once. A task that makes
+        """The functions of users that the task calls, in any edition; each once. A task that makes
         revisions calls the functions of the task whose output it revises."""
         if self.of is not None:
             return self.of.functions
@@ -155,7 +155,7 @@ class Task:
 
     @property
     def sided(self) -> bool:
-        """Whether its inputs are the sides of its first step, and are not merged."""
+        """Whether the task's inputs are the sides of its first step, and are not merged."""
         return bool(self.steps) and self.steps[0].sided
 
 

@@ -281,7 +281,7 @@ def _refuse_mixed(task: Task, changes: frozenset[str]) -> None:
 
 
 def _whole(task: Task, footing: Footing) -> int:
-    """The boundary after which all of its results come from inputs of the present edition."""
+    """The boundary after which all results of a task come from inputs of the present edition."""
     known = max(footing.usable.get(stream, BEGINNING) for stream in task.inputs)
     if known == BEGINNING or task.windows is None:
         return whole_after(task, known)

@@ -71,12 +71,12 @@ class TaskLoad:
 
     @property
     def predicted(self) -> float:
-        """Cores that it would need here now, while another peer computes it."""
+        """Cores that the task would need here now, while another peer computes it."""
         return self._meter.predicted(trio.current_time())
 
     @property
     def cores(self) -> float:
-        """Cores that it takes here now."""
+        """Cores that the task takes here now."""
         return self._meter.load(trio.current_time())
 
     @property

@@ -120,7 +120,7 @@ def is_signed(claim: Claim, keys: Keys) -> bool:
 
 
 RESERVE: Final = 1000
-"""Incarnations reserved on disk ahead of use: one write for a thousand refutations."""
+"""Incarnations that are reserved on disk before their use: one write for a thousand refutations."""
 
 
 class Standing:

@@ -295,7 +295,7 @@ class Detector:
         """Judge no peer for one probe timeout after a time in which this process did not run:
         answers may be waiting to be read.
 
-        Not twice in a row: a peer that is always late would otherwise detect nothing.
+        A second such time in a row gets no pause: a peer that is always late would detect nothing.
         """
         timeout = self._config.probe_timeout_s
         if now - self.next_due() <= LATE * timeout:

@@ -187,7 +187,7 @@ class Digests:
         if not self._keys.verify(author, DIGEST_DOMAIN, payload, signature):
             self._counters.forged += 1
             return None
-        if author == self._me:  # made with our key by another process: our next one outdoes it
+        if author == self._me:  # another process has our key: make a newer digest
             self._incarnation = version[0] + 1
             if self._me in self.contents:
                 self._renew(self.contents[self._me], self._incarnation)

@@ -151,8 +151,8 @@ class Verdicts:
         return [*persist]
 
     def begin(self, incarnation: int, now: float) -> list[Effect]:
-        """Our record has that incarnation now: use a later one, or an earlier one than before if
-        that came from a clock that was ahead."""
+        """Note that our record has this incarnation now: continue with the one after it. This may
+        be an earlier one than before, if the former came from a clock that was ahead."""
         ours = self._standing.incarnation
         if self._standing.left or incarnation <= ours <= self._members.latest():
             return []

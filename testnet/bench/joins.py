@@ -1,11 +1,11 @@
 """Joins of two streams on Medusa and on Structured Streaming, one after the other, over the same
 files: Nexmark's bids, each with the auction that it bids on.
 
-* An interval join: the auction began at most ten seconds before. And a join as of: the newest
-  auction of the bid's id within a hundred seconds, which Structured Streaming has as a join within
-  these bounds, as each auction is there once. And a join with a table, as of the time of the bid:
-  Structured Streaming has it as a join without a bound for the auction's age, of which it keeps all
-  auctions and no bid.
+* An interval join finds the auction if it began at most ten seconds before the bid. A join as of
+  finds the newest auction of the bid's id within a hundred seconds; Structured Streaming computes
+  it as a join within these bounds, because each auction occurs once. A join with a table finds the
+  auction as of the time of the bid; Structured Streaming computes it as a join without a bound for
+  the auction's age, and keeps all auctions and no bids.
 * Catch-up: a million events, 2,500 a second of stime, as four epochs; the median of three rounds on
   a warm JVM. Small epochs: 2,500 events, a second of stime.
 * State: of Medusa, the epoch files of both inputs that the next epoch reads again; of Structured

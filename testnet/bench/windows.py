@@ -31,7 +31,8 @@ SPAN_S: Final = 700
 LARGE_S: Final = 600
 CLOSES: Final = 3
 CLOSE_SPEED: Final = 40
-"""Times real time, so that the peer keeps up until the window closes."""
+"""The speed of the traffic, as a multiple of real time: the peer keeps up until the window
+closes."""
 EPOCH_S: Final = EngineConfig().epoch_s
 
 DAY_S: Final = 86_400

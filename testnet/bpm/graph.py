@@ -1,8 +1,8 @@
 """The random graph of contracts, the initial load, and the least number of moves.
 
-The least number is a minimum-cost flow, computed with full knowledge. The Brains' moves are judged
-by it: load that must pass full nodes takes more than one move for a task with any mechanism, and
-how many depends on the graph.
+The least number of moves is a minimum-cost flow, computed with full knowledge. The Brains' moves
+are compared with it: load that must pass full nodes takes more than one move for a task with any
+mechanism, and how many it takes depends on the graph.
 """
 
 from __future__ import annotations

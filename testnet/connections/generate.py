@@ -109,7 +109,8 @@ class _Traffic:
         return [self.flow(network, at, source) for at, source in zip(times, sources, strict=True)]
 
     def scans(self, rows: float) -> list[tuple[int, Flow]]:
-        """Scanners try the ports of a host at one network, some fast, some at one a second."""
+        """Scanners try the ports of a host at one network: some try many a second, some one a
+        second."""
         flows: list[tuple[int, Flow]] = []
         while len(flows) < rows:
             source = f"203.0.113.{self.rng.randint(1, 254)}"

@@ -6,7 +6,7 @@ async with (
 ):
     mit, utah = await federation.found("mit.edu"), await federation.admit("utah.edu")
     ...
-    await links.split([[mit], [utah]])  # nothing gets through, and nobody is told
+    await links.split([[mit], [utah]])  # nothing gets through; no peer is notified
     await links.cut(mit, utah, both=False)  # and now also from mit to utah
     await links.heal()
 """

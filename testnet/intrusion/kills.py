@@ -278,7 +278,7 @@ class Killer:
     async def _until_answers_go_on(self, peer: Peer, died: float, board: Board) -> None:
         try:
             async with while_moving("until answers go on", still_s=FAILOVER_S):
-                # once all rows are posted, no later answer can show it
+                # once all rows are posted, no later answer may come
                 await until(
                     lambda: board.answered_since(died + IN_FLIGHT_S) or board.all_posted, MOMENT_S
                 )
@@ -300,10 +300,10 @@ async def _is_up_within(peer: Peer, seconds: float) -> bool:
 
 
 FIRST_S: Final = 60.0
-"""Seconds over which posting is stretched until the first answers, which the kills wait for, and"""
+"""Seconds over which posting is stretched until the first answers, for which the kills wait."""
 SECONDS_A_KILL: Final = 10.0
-"""for each kill: more than it takes on a busy machine, so that connections flow during all of them.
-The rest is posted at once after the last kill."""
+"""Seconds of posting for each kill: more than a kill takes on a busy machine, so that connections
+flow during all of them. The rest is posted at once after the last kill."""
 
 
 class KillsResult(Result, frozen=True, kw_only=True):

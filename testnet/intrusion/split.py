@@ -26,10 +26,9 @@ from medusa.testnet.kit.peers import CONFIG, Federation, Peer, participant_name,
 from medusa.tools.client.async_client import open_medusa
 
 FIRST_S: Final = 60.0
-"""Seconds over which posting is stretched until the first answers, for which the split waits,
-and"""
+"""Seconds over which posting is stretched until the first answers, for which the split waits."""
 BEHIND_S: Final = 30.0
-"""after the split. The rest is then posted at once."""
+"""Seconds over which posting is stretched after the split. The rest is then posted at once."""
 
 LOOK_S: Final = 0.5
 

@@ -24,7 +24,7 @@ class Check(Struct, frozen=True):
 
     @property
     def certain(self) -> bool:
-        """Whether it must hold; otherwise noise may contradict it."""
+        """Whether the claim must hold in every run; if not, noise may contradict it."""
         return True
 
 

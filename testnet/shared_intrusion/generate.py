@@ -67,7 +67,7 @@ LISTED: Final = tuple(f"198.51.100.{host}" for host in range(1, 9))
 ADDED: Final = "198.51.100.200"
 """The address that is put on the list at `UPDATE_US`."""
 REMOVED: Final = "198.51.100.201"
-"""The address that is removed from the list then."""
+"""The address that is removed from the list at `UPDATE_US`."""
 CALLED_BY_BOTH: Final = "203.0.113.77"
 """The address that beacons of both laboratories call."""
 

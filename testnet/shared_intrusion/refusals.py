@@ -29,8 +29,8 @@ class Attempt(Struct, frozen=True):
 
     Attributes:
         way: read, or another one in `_WAYS`.
-        allowed: whether it got it. right: whether it may.
-        said: the error, if it was refused.
+        allowed: whether the participant got tuples. right: whether it may get them. said: the
+            error, if it was refused.
     """
 
     who: str

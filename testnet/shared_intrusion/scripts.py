@@ -20,7 +20,7 @@ CERT: Final = "cert.example"
 
 @dataclass(frozen=True)
 class Step:
-    """A participant's script, and the queries in it, which are started then."""
+    """A participant's script, and the queries in it that are started once it is created."""
 
     participant: str
     script: str

@@ -56,7 +56,7 @@ CPU_LIMIT_S: Final = 120.0
 """CPU seconds of one seed: some tens of times the usual."""
 
 STILL_SHARE: Final = 4.0
-"""Wall time of a seed as a multiple of that: other processes use the processor too."""
+"""Wall time of a seed as a multiple of its CPU limit: other processes use the processor too."""
 
 WATCH_S: Final = 0.5
 

@@ -24,7 +24,7 @@ IMMUTABLE: Final = (".parquet",)
 """Suffixes of files that never change under this name: a copy may be a link."""
 
 SYNCED_BELOW_PYTHON: Final = (".sqlite", ".sqlite-journal", ".sqlite-wal", ".sqlite-shm")
-"""Suffixes of SQLite's files: SQLite syncs below Python, and is believed to do so."""
+"""Suffixes of SQLite's files: SQLite syncs them without Python, so they count as synced."""
 
 _OPERATIONS: Final = ("replace", "rename", "unlink", "truncate", "ftruncate")
 

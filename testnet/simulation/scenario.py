@@ -82,8 +82,8 @@ LOOK_S: Final = 0.25
 """Seconds between two looks at the peers' internal states."""
 
 LONGEST_LOOK_S: Final = 4.0
-"""The longest such interval, seconds, while they do not agree: each look asks all peers for
-everything."""
+"""The longest interval, seconds, between two looks while the peers do not agree: each look asks all
+peers for everything."""
 
 SET_UP_S: Final = 120.0
 """Longest time for the definitions, seconds."""

@@ -50,8 +50,7 @@ YOUNG_S: Final = 60.0
 
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """A folder, removed after the block. It is locked; the lock ends with its owner, however that
-    ends."""
+    """A folder that is removed after the block. It is locked, until its owner ends in any way."""
     within = MEMORY_DISK if MEMORY_DISK.is_dir() else None
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=within))
     try:
@@ -158,7 +157,7 @@ def run_simulation(
 
 
 def _only(error: BaseException) -> BaseException:
-    """The error itself, if a group has only that one."""
+    """The only error in a group, instead of the group; any other error is returned as it is."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     return error

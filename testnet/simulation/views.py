@@ -84,7 +84,7 @@ def _accounts(path: Path) -> tuple[tuple[AccountView, ...], str]:
 
 
 def _unsigned(entry: Settled, receipt: Receipt, keys: Mapping[bytes, bytes]) -> str:
-    """The party that has not signed it; "": both have."""
+    """The party that has not signed the receipt; "": both have."""
     signed = (
         (receipt.payee, RECEIPT_DOMAIN, entry.payee_signature),
         (receipt.payer, COUNTERSIGN_DOMAIN, entry.payer_signature),
@@ -147,8 +147,8 @@ def _primaries(engine: Engine) -> tuple[PrimaryView, ...]:
 
 
 async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
-    """By stream, its producer by that peer's catalog: "peer term worker"; or the reason that it is
-    not known."""
+    """The producer of each stream, as the peer's catalog names it: "peer term worker"; or the
+    reason why it is not known."""
     found: dict[str, str] = {}
     for stream in streams:
         try:

@@ -106,8 +106,8 @@ class Testbed(Protocol):
         """The tasks with a bound, if visible."""
 
     async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
-        """By running peer, by stream: its producer by that peer's catalog, if it can be asked. See
-        `PeerView.producers`."""
+        """For each running peer that can be asked: the producer of each stream, as the peer's
+        catalog names it. See `PeerView.producers`."""
 
 
 PATIENCE_S: Final = 4.0
@@ -353,7 +353,7 @@ async def persist(
 
 
 EARLIER_S: Final = 60.0
-"""Seconds for which it is already in force, because clocks differ."""
+"""Seconds for which a new contract is already in force, because clocks differ."""
 
 VALID_S: Final = 86_400.0
 

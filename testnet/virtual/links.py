@@ -97,7 +97,7 @@ class Links:
                 self.cut(source, target, both=False)
 
     def clog(self, source: str, target: str, until: float) -> None:
-        """Let packets sent, or now under way, arrive only after that time."""
+        """Delay packets that are under way, or are sent later, until that time."""
         self._clogs[source, target] = until
 
     def is_cut(self, source: str, target: str) -> bool:

@@ -203,12 +203,13 @@ class Node:
         self.settlement = Settlement(desk, ContractsConfig())
 
     def crash_soon(self, transactions: int, *, after: bool = False) -> None:
-        """Die at that transaction from now, before or after its commit; 0 means not at all."""
+        """Let the peer die at the transaction with that number from now, before or after its
+        commit; 0: never."""
         self.connection.countdown = transactions
         self.connection.when = "after" if after else "before"
 
     def restart(self) -> None:
-        """Start again; the driver repeats the events that it had not finished."""
+        """Start the peer again; the driver repeats the events that it had not finished."""
         self.start()
         for placed in self.world.placed:
             if self.own in placed.chain:

@@ -73,7 +73,7 @@ def test_the_life_of_a_contract(mit: Book, utah: Book, members: Membership) -> N
     end = revoke(MIT, members.federation, id_, NOW)
     for book in (mit, utah):
         assert book.merge(end, NOW + 5).startswith("revoked contract")
-        # it counts from its arrival: the time in it may be dated back
+        # the revocation counts from its arrival: its signer may have dated it back
         assert book.get(id_).revoked_at == NOW + 5
         assert book.merge(end, NOW + 9) == ""
         book.reload()
@@ -259,7 +259,7 @@ def test_two_processes_have_it_open(mit: Book, members: Membership, tmp_path: Pa
     other.reload()
     assert other.get(id_).revocation
     assert other.all() == mit.all()
-    # a book that learns it by a merge without news has it, too
+    # a book also reads a document that another book wrote, if a merge brings no news
     third = Book(tmp_path / "mit", members, "mit.edu")
     fresh = proposed(members)
     other.merge(fresh, NOW)

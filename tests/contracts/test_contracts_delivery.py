@@ -159,12 +159,12 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             assert one.states() == {id_: State.OUR_PROPOSAL}
             assert two.states() == four.states() == {id_: State.THEIR_PROPOSAL}
             assert two.events.told("with mit.edu, by mit.edu")
-            # the peer that brought it does not get it back
+            # the peer that brought the proposal does not get it back
             bringer = two.overlay.peers.get(one.overlay.identity.peer_id)
             assert bringer is not None
             assert two.contracts._outbox.missing(bringer, two.book.all()) == ()
-            # accepted at the other peer, by its own client; both parties get it, and so does the
-            # sibling
+            # a client of the other party accepts: the peers of both parties get the contract, the
+            # sibling too
             answer = await two.deliver(accept(UTAH, data))
             assert {holder.peer for holder in answer.holders} == {one.id, four.id}
             for peer in (one, two, four):
@@ -178,7 +178,7 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
         assert Holder("utah.edu", two.id) in answer.holders
         assert two.states() == {id_: State.REVOKED}
         assert two.changes[-1] == 0
-        async with second.run(one) as four:  # the peer was away, and gets it now
+        async with second.run(one) as four:  # the peer was away, and gets the revocation now
             await four.has(id_, State.REVOKED)
 
 
@@ -344,7 +344,7 @@ def test_waits_grow_and_end_growing() -> None:
         now = outbox.wake_at
     assert all(LONGEST_WAIT_S / 2 <= wait <= LONGEST_WAIT_S for wait in waits[-10:])
     assert all(FIRST_WAIT_S * 2**at / 2 <= wait for at, wait in enumerate(waits[:8]))
-    # a person waits, so it is called all the same; a restart of the peer counts as well
+    # if a person waits, the peer is called before its time; so is a peer that has restarted
     assert outbox.due(wanted, now - 1, 4, hurry=True) == [peer]
     outbox.done(peer, now, ok=False)
     assert outbox.due({record(0, 2): (ONE,)}, now, 4) == [record(0, 2)]

@@ -136,7 +136,7 @@ def test_deals_are_kept_until_they_are_forgotten(tmp_path: Path) -> None:
         (standing,) = ledger.deals()
         assert (standing.deal, standing.billed, standing.end) == (deal, 0, 70 * S)
         assert (standing.tail, standing.ended_at, standing.paid) == ((0, 77), AT, False)
-        assert ledger.open_deal(deal).billed == 0  # it is not the start again: 0 is a boundary, too
+        assert ledger.open_deal(deal).billed == 0  # 0 is a boundary, and does not mean the start
         ledger.end_deal(standing, 0, AT + 1)
         assert (standing.paid, standing.tail, standing.ended_at) == (True, None, AT)
         ledger.forget_deal(standing)

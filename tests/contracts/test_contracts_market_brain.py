@@ -222,7 +222,7 @@ def test_a_bid_within_the_range_is_paid_and_no_higher_one() -> None:
     ((_, again),) = offers(made.handle(Received(B, Answer(offer.number, (), 900_000)), 19))
     assert again.price == 900_000
     ((_, last),) = offers(made.handle(Received(B, Answer(again.number, (), HIGH + 1)), 20))
-    # the partner is asked to make room for no more than that
+    # the price is at most the contract's highest
     assert (last.price, last.hops) == (HIGH, 1)
 
 
@@ -251,7 +251,7 @@ def test_late_and_strange_answers_move_nothing() -> None:
         Received(peer, Answer(offer.number + 1, accepted)),
     ):
         assert not [e for e in made.handle(event, 13) if isinstance(e, Move)]
-    assert offers(wait(made, 30))  # it timed out, and the next partner was asked
+    assert offers(wait(made, 30))  # the offer timed out, and the next partner was asked
     late = made.handle(Received(peer, Answer(offer.number, accepted)), 30)
     assert not [e for e in late if isinstance(e, Move)]
 

@@ -1,5 +1,5 @@
-"""Every example of docs/reference in SQL compiles, is the query of the XML beside it, and what the
-pages say is refused is refused."""
+"""Every example of docs/reference in SQL compiles, is the query of the XML beside it, and is
+refused if the pages say so."""
 
 from __future__ import annotations
 

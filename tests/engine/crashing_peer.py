@@ -2,8 +2,8 @@
 
 Its failpoints are armed before it imports anything else. A test gives an `Order` for one of them
 with `arm`: a file in the peer's home, looked for at every failpoint, and removed before the peer
-dies, so that it lives when it is started again. It has the intervals of the environment, see
-`peer_intervals`.
+dies, so that the peer lives when it is started again. The peer's intervals come from the
+environment: see `peer_intervals`.
 """
 
 from __future__ import annotations

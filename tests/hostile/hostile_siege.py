@@ -34,7 +34,7 @@ from medusa.tools.home.folder import Home
 MEMORY_BYTES = 384 * 2**20
 """The setting overlay.memory_bytes of the honest peers."""
 SLACK_BYTES = 64 * 2**20
-"""The bytes by which the resident memory of a process may exceed that setting."""
+"""The bytes by which the resident memory of a process may exceed `MEMORY_BYTES`."""
 P99_S = 1.0
 """Seconds within which 99 of 100 honest posts are answered."""
 MEASURED_S = 10.0

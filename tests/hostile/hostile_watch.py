@@ -1,9 +1,9 @@
 """Honest clients in a process of their own, so that an attacker's work is not in what they measure.
 
-`python hostile_watch.py POSTING_HOME READING_HOME STREAM FIRST` reads the stream at one peer. Told
-to `begin`, a line of its standard input, it posts tuples to it at the other, from the number FIRST
-on, and says `ready` once the first are read; told to `end`, it prints a `Seen` as JSON. At the end
-of a `brief` attack it first posts on until the `Seen` suffices.
+`python hostile_watch.py POSTING_HOME READING_HOME STREAM FIRST` reads the stream at one peer. When
+its standard input has the line `begin`, it posts tuples to the stream at the other peer, from the
+number FIRST on, and prints `ready` once it has read the first; at the line `end` it prints a `Seen`
+as JSON. At the end of a `brief` attack it first continues to post until the `Seen` suffices.
 """
 
 from __future__ import annotations

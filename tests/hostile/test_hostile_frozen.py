@@ -21,8 +21,8 @@ LOOK_S = 0.1
 
 
 class Freezer:
-    """Freezes every peer of the federation in turn: homes of streams, the primary of the query, its
-    secondary."""
+    """Freezes every peer of the federation in turn: leaders of streams, the primary of the query,
+    its secondary."""
 
     def __init__(self, seconds: float, peers: int | None = None) -> None:
         self._seconds = seconds

@@ -158,8 +158,8 @@ def test_a_clock_that_others_contradict_is_named_with_both_times(machine: Machin
 
 @pytest.mark.parametrize("wrong_s", [-7200.0, 7200.0])
 def test_two_differing_clocks_do_not_show_which_is_wrong(wrong_s: float) -> None:
-    """Both peers say so, with the same two times, and use their own; neither is kept from
-    irrevocable steps for ever."""
+    """Both peers report the difference, with the same two times, and each uses its own time;
+    neither waits for ever before irrevocable steps."""
     one, other = Machine(), Machine(wrong_s)
     for _ in range(3 + int(TIMING.clock_hold_s / FRESH_S)):
         one.clock.receive("other.edu", other.true + wrong_s)

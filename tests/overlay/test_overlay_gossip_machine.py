@@ -224,8 +224,7 @@ def test_two_that_collude_kill_nobody() -> None:
     pinged = network.sent[Kind.PING, peer(victim)] - before
     believed = {change[3] for change in network.changes if change[1] < peer(victim)}
     assert believed <= {Health.ALIVE, Health.SUSPECT}
-    # the peer's share of the round of each of the 26 peers, and one more ping of each peer that had
-    # to check by itself
+    # each of the 26 peers pings the victim in its rounds, and once more if it must check by itself
     assert pinged < 30 * (1 + 26 / 25) + 3 * 26
     network.run(60.0)
     assert set(network.health(victim)) == {Health.ALIVE}

@@ -8,7 +8,7 @@ from rich.console import Console
 
 
 def text_of(shown: object, width: int, height: int = 40) -> str:
-    """The text of a screen; none of its lines is too long."""
+    """Return the text of a screen; check that no line is longer than `width`."""
     console = Console(width=width, height=height, file=io.StringIO(), color_system=None)
     console.print(shown)
     text = said(console)
@@ -17,7 +17,7 @@ def text_of(shown: object, width: int, height: int = 40) -> str:
 
 
 def words_of(shown: object, width: int) -> str:
-    """Its words, each after one space: lines break where they do."""
+    """The words of a screen, with one space between two: the breaks of lines do not matter."""
     return " ".join(text_of(shown, width).split())
 
 

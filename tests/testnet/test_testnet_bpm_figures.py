@@ -14,7 +14,7 @@ SEEDS = range(1, 21)
 HARD = 10
 """A seed that is hard to settle. `test_all_seeds` runs every seed, easy ones as well."""
 MOST_MOVES = 1.3
-"""Moves per unit of initial excess, wherever load need not pass more peers than that by itself."""
+"""The most moves per unit of initial excess, except where the graph of contracts demands more."""
 
 
 def settled(load: float, range_tasks: int, seed: int, **options: str) -> Result:

@@ -182,7 +182,7 @@ def test_books_hold_whatever_happens(seed: int) -> None:
 def test_every_event_reaches_the_brains() -> None:
     world = simple_world(12, 3)
     busiest = max(range(12), key=lambda node: len(world.tasks.owned(node)))
-    # The node that it would ask first is gone, and it does not know that yet.
+    # The partners of the busiest node leave, before that node learns of it.
     gone = sorted(world.graph[busiest])
     for node in gone:
         world.leave(node)

@@ -62,13 +62,13 @@ def loads(*pairs: tuple[float, float], grain: float = 2.0) -> tuple[Load, ...]:
     [
         (loads((15, 15), (10, 15), (0, 15)), True, False),
         (loads((15.4, 15), (10, 15)), True, False),  # noise
-        # one peer is above its capacity, another has room
+        # one peer is above its capacity although another one has room
         (loads((16, 15), (10, 15)), False, False),
         (loads((20, 15), (16, 15), (15, 15)), True, True),
         (loads((20, 15), (16, 15), (13.5, 15)), True, True),  # no peer has room for a task of 2
         (loads((30, 15), (16, 15), (12.5, 15)), False, True),  # one peer has room for a task
         (loads((17, 15), (13.5, 15)), True, True),
-        # not all are above, and there is no overload
+        # one peer is below its capacity, so the system is not overloaded
         (loads((16.5, 15), (13.5, 15)), False, False),
         ((), True, False),
     ],
@@ -235,7 +235,7 @@ async def test_a_slow_peer_is_not_pushed() -> None:
 
 
 def test_the_cast_can_do_what_the_steps_want() -> None:
-    """In tasks: A has too many for B or C alone; with D there is room for all after the rise."""
+    """A has too many tasks for B or C alone; with D there is room for all tasks after the rise."""
     a, b, c, d = places.EVERYBODY
     excess = a.tasks - a.room
     assert excess > max(b.room - b.tasks, c.room - c.tasks)

@@ -446,7 +446,8 @@ async def test_a_query_is_printed_in_each_language(
 async def test_a_quota_that_is_nearly_used_up_is_in_all_lists_of_troubles(
     cluster: Cluster, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """It is a warning: the peer is well. It disappears once there is room."""
+    """The trouble is a warning, with which the peer counts as well. It disappears once there is
+    room."""
     mit = await cluster.settle("mit.edu")
     prompt = Prompt(mit.home.folder, capfd)
     client = await cluster.client(mit)

@@ -1,6 +1,6 @@
 """`medusa try`: a query over recorded files, at a temporary peer.
 
-Answers are compared by both engines. How files are read and mistakes are told is tried by the
+Both engines compute the compared answers. The tests of reading files and of mistakes use the
 reference alone, which starts in a tenth of the time.
 """
 

@@ -25,7 +25,8 @@ _STEP: Final = re.compile(r"(?P<stream>.+)\.(?P<step>[a-z]+)(_\d+)?")
 
 
 def clause_of(box: str) -> str:
-    """`WHERE of made`; `stream made` of the box that makes the stream itself."""
+    """The clause that made a box, as `WHERE of made`; `stream made` if it made the stream
+    itself."""
     found = _STEP.fullmatch(box)
     if found is None or found["step"] not in _CLAUSES:
         return f"stream {box[:64]}"

@@ -69,7 +69,7 @@ Arguments = dict[exp.Expr | None, Argument]
 """The arguments of calls, by call."""
 
 INSTANT: Final = Window("TUMBLE", 1, 1)
-"""A window of the tuples of one stime, such as the results of a window, which all have its end."""
+"""A window of the tuples of one stime. All results of another window have one stime: its end."""
 
 
 @dataclass(slots=True)
@@ -219,7 +219,7 @@ class Grouping:
             return
         if isinstance(node, exp.Paren) and isinstance(node.this, exp.Column):
             column = self._relation.find(node.this, self._source)
-            # parentheses make it a field, even if it is a time
+            # a name in parentheses means a field, even if the name is that of a time
             self._groups.append((node.this, column.name, column.text))
             return
         if isinstance(node, exp.Literal):

@@ -61,7 +61,7 @@ class Boxes:
         return tuple(self._boxes)
 
     def note_typed(self, known: TypedBoxes) -> None:
-        """Add to the known ones the boxes as they were typed here."""
+        """Add the boxes, as they were typed here, to `known`."""
         for box in self._boxes:
             typed = self._typed.get(box.outputs[0])
             if typed is not None:

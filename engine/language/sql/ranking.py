@@ -347,7 +347,7 @@ def _at_the_end(column: Column, size_us: int) -> Column:
 
 
 def names_place(node: exp.Select, rest: Sequence[exp.Expr], place: str) -> bool:
-    """Whether a SELECT uses the place beyond the condition that bounds it.
+    """Whether a SELECT uses the place elsewhere than in the condition that bounds the place.
 
     Args:
         rest: its other conditions.

@@ -9,7 +9,7 @@ from medusa.engine.operators.shared.panes import LIMIT_PANES, LONG, OVERLAP, has
 
 
 def why(box: Aggregate, width: int | None) -> str:
-    """Why its windows are folded from panes, or not. width: of its panes, microseconds."""
+    """Why the box's windows are folded from panes, or not. width: of the panes, microseconds."""
     overlap = -(-box.size_us // box.advance_us)
     if width is None:
         return f"made of its tuples: {_why_not(box, overlap)}"

@@ -18,7 +18,7 @@ from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fi
 
 
 def counts_values(step: AggregateStep) -> bool:
-    """Whether it reads tuples, and counts how often values occur."""
+    """Whether the step reads tuples, and counts how often values occur."""
     counted = any(isinstance(each.function, OfBag) for each in step.functions)
     return step.form is Form.WHOLE and counted
 

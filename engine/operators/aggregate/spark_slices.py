@@ -1,5 +1,5 @@
 """Slices: joins the panes of the windows that one job makes. Panes of a group that are in the same
-windows become one, before that is copied for each of the windows."""
+windows become one pane, which is then copied for each of the windows."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def in_slices(
 
 
 def has_values(step: AggregateStep) -> bool:
-    """Whether it reads panes that have rows for values."""
+    """Whether the step reads panes that have rows for values."""
     return step.form is Form.COMBINED and bool(layout(step.group_by, step.functions).values)
 
 

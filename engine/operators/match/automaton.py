@@ -40,7 +40,7 @@ def moves(variables: Sequence[Variable], place: int) -> tuple[Move, ...]:
 
 
 def _entered(variables: Sequence[Variable], place: int) -> Iterator[int | None]:
-    """The variables that may take the next tuple, if variables that need none are skipped."""
+    """The variables that may take the next tuple: variables that may take no tuple are skipped."""
     if place == len(variables):
         yield None
         return

@@ -33,7 +33,7 @@ MAX_STATES: Final = 256
 """States of a pattern's automaton: that many partial matches may be examined for one tuple."""
 
 MAX_TUPLES: Final = 1_024
-"""Tuples of its partition, from its first one on, among which a match is searched. A job holds so
+"""Tuples of its partition, from its first one on, among which a match is searched. A job holds that
 many in memory for each tuple."""
 
 ANY_TUPLE: Final = PatternStep("").condition

@@ -33,14 +33,14 @@ class BoxClass(StrEnum):
     """Which tuples a box emits after a restart; each class contains the classes before it."""
 
     REPEATABLE = "repeatable"
-    """Restarted empty at any earlier point of its input, it emits the same tuples."""
+    """A box that restarts empty at any earlier point of its input emits the same tuples."""
     CONVERGENT = "convergent"
-    """Convergent-capable: restarted so, it emits the same tuples after a while."""
+    """Convergent-capable: a box that restarts so emits the same tuples after a while."""
     DETERMINISTIC = "deterministic"
-    """From the same state and the same sequence of input tuples, it emits the same tuples."""
+    """From the same state and the same sequence of input tuples the box emits the same tuples."""
     ARBITRARY = "arbitrary"
-    """Its tuples depend on the order or the time in which tuples of several streams arrive, or on
-    other things that a user's function reads."""
+    """The box's tuples depend on the order or the time in which tuples of several streams arrive,
+    or on other things that a user's function reads."""
 
 
 class State(Enum):
@@ -177,7 +177,7 @@ class Operator(ABC, Generic[B, S_co]):
 
     @abstractmethod
     def check(self) -> None:
-        """Check its parameters, as far as the check needs no schema.
+        """Check the box's parameters, as far as the check needs no schema.
 
         Raises:
             InvalidInputError: names the mistake.
@@ -261,43 +261,45 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def tables_read(self) -> tuple[str, ...]:
-        """The streams that it reads as tables."""
+        """The streams that the box reads as tables."""
         return ()
 
     @property
     def changes_read(self) -> tuple[str, ...]:
-        """The streams whose single tuples it reads, even if the streams are tables."""
+        """The streams whose single tuples the box reads, even if the streams are tables."""
         return tuple(each for each in self.box.inputs if each not in self.tables_read)
 
     def makes_table(self, tables: Collection[str]) -> bool:
-        """Whether its output is a table: only the newest tuple of each key counts. tables: the
-        tables among the streams before it."""
+        """Whether the box's output is a table: only the newest tuple of each key counts. tables:
+        the tables among the streams before the box."""
         del tables
         return False
 
     def unchanged(self, field: str) -> str | None:
-        """The field of its output that has the values of this input field; None: no field has."""
+        """The field of the box's output that has the values of this input field; None: no field has
+        them."""
         del field
         return None
 
     @property
     def fields_made(self) -> int:
-        """Return how many expressions make the fields of its output."""
+        """Return how many expressions make the fields of the box's output."""
         return 0
 
     @property
     def gap(self) -> str:
-        """Return the length of its windows and their distance, if tuples fall between them."""
+        """Return the length of the box's windows and their distance, if tuples fall between
+        them."""
         return ""
 
     @property
     def panes_us(self) -> int | None:
-        """The best width of panes for its output, microseconds; None: it is better computed from
-        tuples."""
+        """The best width of panes for the box's output, microseconds; None: the output is better
+        computed from tuples."""
         return None
 
     def check_panes(self, width_us: int) -> None:
-        """Check that its output can be folded from panes of a width.
+        """Check that the box's output can be folded from panes of a width.
 
         Raises: InvalidInputError: it cannot; the message has the reason.
         """
@@ -305,7 +307,7 @@ class Operator(ABC, Generic[B, S_co]):
         raise InvalidInputError(f"panes of {self.box.name[:64]!a}, no aggregate")
 
     def explained(self, width_us: int | None) -> ExplainedWindow | None:
-        """Whether its windows are folded from panes, and why. width_us: the panes' width."""
+        """Whether the box's windows are folded from panes, and why. width_us: the panes' width."""
         del width_us
         return None
 

@@ -13,8 +13,8 @@ group.
 
 Results of functions that need one tuple a pane and group cannot stand beside values that make
 several. Then the tuples of a pane are in parts: part 0 has those functions, part n the values of
-the nth argument. So it is with several arguments whose values are counted, and with several ways to
-count them, too: all combinations of their values could be as many as the tuples.
+the nth argument. Several arguments whose values are counted have parts of their own, too, and so
+have several ways to count them: all combinations of their values could be as many as the tuples.
 
 A window of tuples that counts how often values occur is computed as if it had one pane: so equal
 values are one before they are put in order.
@@ -49,8 +49,8 @@ _WIDTHS_US: Final = tuple(_SECOND_US * s for s in (10, 60, 600, 3_600, 21_600, 8
 that takes no longer than an epoch that catches up."""
 
 MOST_PANES: Final = 1_440
-"""If a window had more panes than this, they are made wider, where the advance allows it: the
-minutes of a day. All are read when the window closes."""
+"""The panes of a window are made wider if there were more than this, where the advance allows it:
+as many as a day has minutes. All panes are read when the window closes."""
 
 LIMIT_PANES: Final = 100_000
 """The most panes of a window: if it had more, it would have few tuples in each."""

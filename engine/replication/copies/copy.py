@@ -216,7 +216,7 @@ class Copy:
 
     @property
     def running(self) -> bool:
-        """Whether it was started, and its output has not ended."""
+        """Whether the copy was started, and its output has not ended."""
         return self._scope is not None
 
     async def catch_up(self) -> None:

@@ -169,7 +169,7 @@ class Follower:
 
     @property
     def _position(self) -> int:
-        """The boundary that it reads from: a log that has begun goes on."""
+        """The boundary to read from: that of the copy, if it has begun."""
         boundary = self._state.log.boundary
         return boundary if boundary > BEGINNING else self._after
 

@@ -113,7 +113,8 @@ class VoterLogs:
     def hold_for_a_while(self) -> None:
         """Keep the tuples for one lease more.
 
-        The next leader does not know the readers of the last one; no lease of theirs is longer.
+        The next leader does not know the readers of the last one, whose leases are no longer than
+        that.
         """
         expires = trio.current_time() + self._store.lease_s
         for log in self.leader.logs.all:

@@ -248,12 +248,13 @@ class QueryHost:
         running.start()
 
     async def call_back(self, running: QueryCopy) -> None:
-        """Place the tasks of a query that does not run at this peer, and publish that."""
+        """Place the tasks of a stopped query at this peer, and publish that."""
         for task in self.place_back(running):
             await self.name_worker(task)
 
     def place_back(self, running: QueryCopy) -> list[Copy]:
-        """Store that its tasks are at this peer; returns those that were not. Blocking."""
+        """Store that the query's tasks are at this peer; returns the tasks that were elsewhere.
+        Blocking."""
         away = [task for task in running.tasks if task.current.term.holder]
         for task in away:
             self.place(task, Placement(task.next_term(NO_PEER, since=task.boundary)))

@@ -4,9 +4,9 @@ The order of preference is Borealis' (TODS 2008, section 4.4), with one change: 
 that corrects earlier tuples has no time for new ones, so one that is still failing is better. Here
 a producer gives both (`medusa.engine.streams.reading.feed`), so the one that corrects is better.
 
-Among versions as good, Borealis stays with the one that is read. Here one is preferred: the peer at
-work, from which the others have their tuples. A reader that had to leave that peer, or could not
-reach it once, returns when it has been well for a while.
+Among equally good versions Borealis stays with the one that is read. Here one of them is preferred:
+the peer at work, from which the others have their tuples. A reader that had to leave that peer, or
+could not reach it once, returns when it has been well for a while.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Feeding:
         self._job = Job()
 
     async def open(self) -> StreamState:
-        """Open the stream that it shows; later tuples are kept for it from now on.
+        """Open the stream that the view shows; its later tuples are kept for the view from now on.
 
         Raises:
             MedusaError: it cannot be opened.

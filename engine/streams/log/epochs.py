@@ -74,8 +74,8 @@ class EpochFile:
     lost: bool = field(default=False)
 
     def holds(self, after: int, upto: int) -> bool:
-        """Whether it has, or may have, rows with after < stime <= upto, by its least and greatest
-        stime."""
+        """Whether the file has, or may have, rows with after < stime <= upto, by its least and
+        greatest stime."""
         if self.lost:
             return self.after < upto and self.upto > after
         if self.low is None or self.high is None:

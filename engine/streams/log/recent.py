@@ -54,7 +54,7 @@ class Epoch:
         self._parts = tuple(found)
 
     def part(self, after: int, taken: int, limit_rows: int | None = None) -> Part:
-        """The part that follows a boundary within the epoch and the rows that the reader has
+        """The part that follows a boundary within the epoch, without the rows that the reader has
         already."""
         passed = 0
         for part in self._parts:
@@ -79,7 +79,7 @@ class LastParts:
         self._parts: dict[tuple[Recent, int, int], Part] = {}
 
     def get(self, log: Recent, after: int, taken: int) -> Part | None:
-        """The kept part of that log that follows a boundary and the rows that the reader has
+        """The kept part of a log that follows a boundary, without the rows that the reader has
         already."""
         return self._parts.get((log, after, taken))
 

@@ -111,7 +111,7 @@ class Suffix:
 
     @property
     def first_stime(self) -> int | None:
-        """The least stime in it; None without rows."""
+        """The least stime in the suffix; None without rows."""
         return (
             None
             if self.boundary == BEGINNING or self._run is None

@@ -62,7 +62,7 @@ class Subscriber:
             after,
             self._name,
             term_number,
-            # The producer alone knows where a view begins: what says nothing is not sent.
+            # The producer alone knows where a view begins, so a `keep` of `after` is left out.
             keep=self.acknowledged if self.acknowledged < after else None,
             tentative=self._incoming.seen if self._tentative else None,
         )

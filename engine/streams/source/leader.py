@@ -65,7 +65,7 @@ class Leader:
 
     @property
     def boundary(self) -> int:
-        """The source's boundary; `advance` moves the log's after it."""
+        """The source's boundary; `advance` then moves the log's boundary there."""
         return self.source.boundary
 
     @property

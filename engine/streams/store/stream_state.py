@@ -139,12 +139,12 @@ class StreamState:
 
     @property
     def is_at_leader(self) -> bool:
-        """Whether it is a source stream whose leader this peer is."""
+        """Whether this is a source stream whose leader this peer is."""
         return self.role is Role.SOURCE
 
     @property
     def is_beside_a_source(self) -> bool:
-        """Whether it is the late tuples of a source stream, or its revisions."""
+        """Whether this stream has the late tuples, or the revisions, of a source stream."""
         beside = base_of(self.name) != self.name
         return self.role in {Role.LATE, Role.REVISIONS} or (self.role is Role.REPLICA and beside)
 

@@ -1,8 +1,9 @@
 """Flink's answers, and the right ones.
 
-Flink's event time has no more than milliseconds. So it gets times cut to these, and so does the
-oracle. Of events in one millisecond, which there are at more than 1,000 in a second, q18 and q19
-take the order in which they come: there the oracle has the exact times, and its answer is cut.
+Flink's event time has milliseconds only. So Flink and the oracle get times cut to milliseconds. If
+there are more than 1,000 events in a second, some have the same millisecond: q18 and q19 order
+these by their arrival. For these two queries the oracle gets the exact times, and the times in its
+answer are cut.
 """
 
 from __future__ import annotations

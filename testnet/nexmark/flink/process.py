@@ -1,5 +1,5 @@
 """A program that runs queries in Flink's Table API, one after the other, in a cluster of its own in
-this process, which stays: one that each job starts for itself costs it half a second.
+this process. The cluster stays for all queries: to start one for each job would cost half a second.
 
     python -m medusa.testnet.nexmark.flink.process FOLDER
 
@@ -8,7 +8,8 @@ is a report as JSON: `{"start_s": ...}` first, then one for each query, as
 `medusa.testnet.nexmark.flink.work` reads them. A query runs twice: first its rows are dropped, and
 the time counts; then they are written, for the comparison.
 
-Flink is in an environment of its own: of Medusa it imports what needs the standard library alone.
+Flink is in an environment of its own: the program imports only modules of Medusa that need no
+package.
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ async def test_only_writers_may_post(cluster: Cluster) -> None:
 
 
 async def test_bad_posts_are_refused_where_they_enter(cluster: Cluster) -> None:
-    """The client refuses a bad post before it sends it, and the leader whoever sends it; nothing is
-    stored."""
+    """The client refuses a bad post before it sends it, and the leader refuses it from any sender;
+    nothing is stored."""
     mit, utah, client, other, stream = await cluster.owner_and_guest(writers=("*",))
     wrong = rows([(1, 1)]).set_column(2, "value", pa.array(["one"]))
     null = rows([(1, 1), (2, 2)]).set_column(2, "value", pa.array([1, None], pa.int32()))

@@ -107,7 +107,7 @@ async def test_a_deleted_query_makes_room_for_another(cluster: Cluster) -> None:
     await pass_time(client, mit, source, range(10))
     assert await received(client.subscribe(utah.name("out")), 5) == odd_rows(range(10))
     await other.delete_query(utah.name("q"))
-    # the stream's home keeps no rows for the mirror that is gone
+    # the stream's leader keeps no rows for the mirror that is gone
     for first in (10, 20, 30):
         await pass_time(client, mit, source, range(first, first + 10))
     await until(lambda: mit.state(source).log.start >= 29)

@@ -215,7 +215,7 @@ WIDE |= {
     for row in family.rows
     if f"{row.name}(" not in _CALLED
 }
-"""A function that no text above calls has its example here."""
+"""The examples of the functions that no text above calls."""
 
 REPEATING = {
     "floor",
@@ -231,7 +231,7 @@ REPEATING = {
 REPEATING |= {"hash64", "xxhash64", "regexp_like", "rlike", "regexp_extract", "regexp_replace"}
 REPEATING |= {"ip_in_cidr", "ip_prefix", "json_value", "json_double", "date_trunc", "date_format"}
 REPEATING |= {"ceiling", "cast"}
-"""Operations whose operands Spark's form repeats, or that are many in it."""
+"""Operations whose form in Spark repeats an operand, or has many operations."""
 
 SHALLOW = REPEATING - {"floor", "ceil"} | {"the function sign"}
 """Kinds of nesting that are refused at a small depth."""

@@ -153,7 +153,8 @@ def test_labels_let_read_whom_every_owner_on_the_way_lets(
     last: tuple[str, ...] | None,
 ) -> None:
     """Two steps: a union of sources gives x, and a filter of x gives out, within one query or two.
-    For each source the model keeps the readers that its owner permits, and drops lifted ones."""
+    For each source the model keeps the readers that its owner permits, and drops policies that an
+    owner has lifted."""
     x, out = f"medusa://{owner}/x", f"medusa://{owner}/out"
     entries = [
         source(f"medusa://{of}/s{n}", readers, declassify)

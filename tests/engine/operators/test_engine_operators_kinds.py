@@ -19,7 +19,8 @@ WHERE: Final = ("objects.query", "operators.")
 
 MOST_FUNCTIONS: Final = 5
 MOST_FILES: Final = 5
-"""The greatest numbers of such functions, and of files with them: they may only decrease."""
+"""The greatest numbers of functions that ask for a kind, and of files with such functions: they may
+only decrease."""
 
 
 def names_in(node: ast.AST) -> set[str]:
@@ -78,7 +79,7 @@ def is_room(path: Path) -> bool:
 
 
 def test_few_functions_ask_for_a_kind() -> None:
-    """The registry does, and so do few others outside the rooms."""
+    """The registry asks for a kind, and outside the rooms few other functions do."""
     found = {
         path.relative_to(ROOT): asking
         for folder in FOLDERS

@@ -1,4 +1,4 @@
-"""A script's box is handed on as it was typed, unless what it was typed by has changed."""
+"""A script's box is handed on as it was typed, unless its inputs or its functions have changed."""
 
 from __future__ import annotations
 

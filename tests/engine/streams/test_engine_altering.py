@@ -150,7 +150,8 @@ async def test_a_home_that_is_away_is_said(cluster: Cluster) -> None:
 
 
 async def test_the_next_home_goes_by_it(cluster: Cluster) -> None:
-    """The journal carries the alteration, in order with the posts, so slack changes with it."""
+    """The journal has the alteration, in order with the posts: at the next leader, too, it counts
+    from its place on."""
     peers = await cluster.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)

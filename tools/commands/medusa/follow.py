@@ -55,8 +55,9 @@ Post = Callable[[Rows, Position], Awaitable[Position]]
 class Successors:
     """The files that come to a path, one after the other.
 
-    Each is held open from when it is seen. So it is read to its end though it is renamed, moved to
-    another folder, compressed or deleted meanwhile, and though others have followed it.
+    Each file is held open from the moment when the command finds it. So it is read to its end even
+    if it is renamed, moved to another folder, compressed or deleted meanwhile, and even if further
+    files have come to its path.
     """
 
     def __init__(self, path: Path) -> None:
@@ -141,8 +142,8 @@ class Growing:
     _seen: tuple[int, bytes] = (0, b"")
 
     async def watch(self) -> None:
-        """Return when another file has its place, or it was truncated; its reader then reads it to
-        its end."""
+        """Return when another file has this file's place, or this file was truncated; its reader
+        then reads it to its end."""
         while True:
             await trio.sleep(LOOK_S)
             if self._truncated():
@@ -285,9 +286,9 @@ def _copy(path: Path, reading: Reading, reached: Position) -> Path | None:
 
 
 def _rotated(path: Path) -> list[Path]:
-    """Files that may have been rotated from it, the latest first: `conn.log.1`, `conn.log-2018.gz`,
-    `conn.2018-03-24.log`, `conn-2018-03-24.log`; in folders named after a day, as Zeek's
-    `2018-03-24`, `conn.log` too."""
+    """Files that may be this one under another name after a rotation, the latest first:
+    `conn.log.1`, `conn.log-2018.gz`, `conn.2018-03-24.log`, `conn-2018-03-24.log`; in folders named
+    after a day, as Zeek's `2018-03-24`, `conn.log` too."""
     name, stem, suffix = (re.escape(each) for each in (path.name, path.stem, path.suffix))
     like = rf"{name}[.-].+|{stem}(\.|-\d).+{suffix}(\.(gz|zst|zstd))?"
     found = [each for each in path.parent.iterdir() if re.fullmatch(like, each.name)]

@@ -117,8 +117,8 @@ def post(  # noqa: PLR0917 - click passes by keyword
     declares as key="...". For a DELETION only the key counts; a REPLACEMENT gives the whole tuple
     as it should have been. Rows that find no tuple change nothing, and are named.
 
-    The newest rows wait until no earlier one can come; the last line counts them. --end lets them
-    out. Without FILE it ends the stream, and posts nothing.
+    The newest rows wait until no earlier one can come; the last line counts them. --end makes them
+    visible. Without FILE it ends the stream, and posts nothing.
     """
     of_rows = (kind, names, speed != "max", producer, again, all_or_nothing, ignore_extra)
     if file is None and not end:

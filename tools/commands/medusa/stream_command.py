@@ -177,7 +177,7 @@ def delete(name: str, home: str | None, as_json: bool) -> None:
 def reopen(name: str, home: str | None, as_json: bool) -> None:
     """Reopen STREAM, which has ended.
 
-    Refused if a reader was told of its end.
+    Refused if a reader has received its end.
     """
     from medusa.tools.client.at_prompt import ask
 

@@ -77,9 +77,9 @@ def try_query(  # noqa: PLR0917 - click passes by keyword
 ) -> None:
     """Try QUERY, a file of SQL or XML, over recorded files, and show its answers.
 
-    A peer of the moment computes it, with Spark or, without Java, in plain Python; nothing of it
-    stays. Names without a participant are of the participant whose home there is, or of `you`. Of a
-    script that begins with EXPLAIN the plan alone is shown.
+    A temporary peer computes it, with Spark or, without Java, in plain Python, and leaves nothing
+    behind. Names without a participant belong to the participant of the home, or to `you` if there
+    is no home. Of a script that begins with EXPLAIN the plan alone is shown.
     """
     from medusa.tools.commands.command_line import read_text
     from medusa.tools.commands.medusa import trying

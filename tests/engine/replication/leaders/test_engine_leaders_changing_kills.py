@@ -1,5 +1,5 @@
 """Streams with replicas at three real peers are reopened or deleted: kill -9 ends leaders before or
-during the call; after another call it is done at every peer."""
+during the call; after another call the stream is reopened or deleted at every peer."""
 
 from __future__ import annotations
 

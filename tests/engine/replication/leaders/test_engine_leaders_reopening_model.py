@@ -141,8 +141,8 @@ def test_a_stream_is_not_reopened_while_a_voter_is_away(k: int) -> None:
     away = world.nodes["abcde"[2 * k]]
     world.crash(away)
     term_number = home.election.number
-    # the next leader asks before any voter has noticed: the peer is asked for its vote, and refuses
-    # it
+    # the leader asks before any voter has noticed the absence; the voter that is away does not
+    # answer
     world.reopen(home)
     assert home.election.number == term_number + 1
     world.settle(4 * QUIET_S, down=away)

@@ -43,7 +43,7 @@ from medusa.testnet.kit.peers import Federation, Peer, open_federation
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 PARTICIPANT = "mit.edu"
-# Without a history the source's home drops the rows that the owner has acknowledged. So a worker
+# Without a history the source's leader drops the rows that the owner has acknowledged. So a worker
 # gets the rows of an open window from the owner.
 SOURCE = msgspec.structs.replace(stream(PARTICIPANT), history_us=0)
 QUERY = query(PARTICIPANT, SOURCE.name)

@@ -246,7 +246,7 @@ async def test_the_owner_dies_while_it_drops_its_copy(
 
 
 async def survive(scene: Scene, order: Order) -> None:
-    """Let the owner die of the order; after its start the task returns to it."""
+    """Let the owner die as `order` says, and start it again; the task returns to the owner."""
     process = scene.owner.process
     assert process is not None
     arm(scene.owner.home.folder, order)
