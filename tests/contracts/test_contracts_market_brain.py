@@ -43,7 +43,7 @@ from medusa.contracts.market.events import (
 from medusa.contracts.market.messages import Answer, Offer
 
 
-def test_takes_what_fits_and_keeps_room_for_it() -> None:
+def test_a_brain_takes_tasks_that_fit_and_keeps_room_for_them() -> None:
     made = brain(partner(B), tasks=77)
     items = [item(f"x{n}", 1) for n in range(5)]
     said = answer(made, offer_of(*items))
@@ -62,7 +62,7 @@ def test_no_price_takes_it_above_its_capacity() -> None:
     assert answer(made, offer_of(*items, price=50 * HIGH)).accepted == ("x0",)
 
 
-def test_takes_nothing_below_what_it_costs() -> None:
+def test_a_brain_takes_no_task_below_its_cost() -> None:
     said = answer(brain(partner(B), tasks=79), offer_of(item("x", 1), price=LOW))
     assert not said.accepted
     assert LOW < said.bid < HIGH
@@ -123,7 +123,7 @@ def test_bad_offers_are_refused_with_a_reason(bad: Offer, why: str) -> None:
     assert answer(made, offer_of(item("good", 1), number=9)).accepted == ("good",)
 
 
-def test_no_more_than_we_said_we_would_run() -> None:
+def test_a_brain_takes_no_more_than_the_contract_allows() -> None:
     made = brain(partner(B, most_taken=2))
     assert len(answer(made, offer_of(*[item(f"x{n}", 1) for n in range(5)])).accepted) == 2
 
@@ -136,7 +136,7 @@ def test_a_refused_partner_is_notified_of_room() -> None:
     assert not made.handle(TaskGone("t1"), 201)
 
 
-def test_a_full_peer_passes_its_own_on_for_who_pays_more() -> None:
+def test_a_full_peer_passes_its_own_task_on_for_a_partner_that_pays_more() -> None:
     made = brain(partner(B), partner(C), tasks=80)
     answer(made, offer_of(item("x", 1), number=7, hops=1))
     assert made.offer is not None
@@ -372,7 +372,7 @@ def test_recalled_when_it_is_clearly_cheaper_at_home() -> None:
     assert not wait(full, 1000)
 
 
-def test_guests_go_home_when_nobody_else_takes_anything() -> None:
+def test_guests_go_home_when_no_other_peer_takes_them() -> None:
     made = brain(partner(B), tasks=79)
     made.handle(TaskHere(item("g", 1), B, "with 1", LOW), 0)
     made.handle(TaskHere(item("t0", 0, 4.0)), 50)

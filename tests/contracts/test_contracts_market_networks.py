@@ -44,7 +44,7 @@ def test_a_fixed_price_leaves_excess() -> None:
     assert settled(0.95, 0, 1)[0].excess() > 100
 
 
-def test_load_flows_through_those_that_are_dear_until_they_have_passed_some_on() -> None:
+def test_load_flows_through_dear_peers_once_they_have_passed_some_on() -> None:
     # b is too dear for its contract with a from 78 of 80 tasks on, but has a cheaper one with c
     world = World()
     for node in range(3):

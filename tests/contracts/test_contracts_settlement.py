@@ -226,7 +226,7 @@ def test_a_dispute_stands_when_its_number_went_to_another_receipt() -> None:
     world.both_ledgers_agree()
 
 
-def test_a_stubborn_liar_fills_nobody_s_ledger() -> None:
+def test_a_stubborn_liar_fills_no_ledger() -> None:
     world = World()
     _, proposal = billed(world)
     rows = read_receipt(proposal.payload).rows

@@ -12,7 +12,7 @@ from medusa.overlay.errors import InvalidInputError, NotFoundError, UnavailableE
 from medusa.overlay.names import ObjectName
 
 
-async def test_published_here_found_there(world: World) -> None:
+async def test_an_object_published_at_one_peer_is_found_at_another(world: World) -> None:
     async with three(world) as (mit, utah, cmu):
         assert await mit.catalog.publish(THING, NAME, Thing("a")) == 3
         for home in (mit, utah, cmu):
@@ -64,7 +64,9 @@ async def test_a_withdrawal_outlives_what_it_withdraws(world: World) -> None:
         assert mit.catalog._store.publications() == []
 
 
-async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(world: World) -> None:
+async def test_a_large_body_comes_from_the_publisher_or_from_a_peer_that_looked_it_up(
+    world: World,
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
@@ -73,7 +75,7 @@ async def test_a_large_body_comes_from_the_publisher_or_from_who_looked_it_up(wo
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
 
 
-async def test_a_large_body_that_nobody_has_is_unavailable(world: World) -> None:
+async def test_a_large_body_that_no_peer_has_is_unavailable(world: World) -> None:
     async with three(world) as (mit, utah, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         world.network.down.add(mit.address)
@@ -123,7 +125,9 @@ async def test_another_peer_of_the_participant_takes_an_object_over(world: World
             await other.lookup(THING, NAME)
 
 
-async def test_names_of_all_that_answer_and_who_does_not(world: World) -> None:
+async def test_a_listing_has_the_names_of_peers_that_answer_and_the_ids_of_the_others(
+    world: World,
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, Thing("a"))
         await mit.catalog.publish(MAKER, NAME, Maker("m"))

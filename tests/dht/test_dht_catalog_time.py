@@ -47,7 +47,9 @@ async def test_records_are_renewed_while_the_publisher_lives_and_expire_after(wo
             await utah.catalog.lookup(THING, NAME)
 
 
-async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: World) -> None:
+async def test_in_a_partition_remembered_records_still_answer_even_expired_ones(
+    world: World,
+) -> None:
     async with three(world) as (mit, utah, cmu):
         await mit.catalog.publish(THING, NAME, LARGE)
         await utah.catalog.lookup(THING, NAME)
@@ -59,7 +61,7 @@ async def test_in_a_partition_what_was_seen_still_answers_even_expired(world: Wo
             await utah.catalog.lookup(THING, NAME.child("never-seen"))
 
 
-async def test_a_restart_keeps_own_objects_and_tells_them_again(world: World) -> None:
+async def test_a_restart_keeps_own_objects_and_publishes_them_again(world: World) -> None:
     mit, utah = world.home("mit.edu"), world.home("utah.edu")
     async with mit.running() as catalog:
         assert await catalog.publish(THING, NAME, LARGE) == 1

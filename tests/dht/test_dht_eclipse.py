@@ -120,7 +120,7 @@ async def test_nodes_that_fill_a_victims_table_leave_room_for_others(around: str
         assert len(neighbours & {member.peer_id for member in siege.honest}) >= COPIES - 1
 
 
-async def test_nodes_that_come_later_push_nobody_out() -> None:
+async def test_nodes_that_come_later_push_no_node_out() -> None:
     async with besieged(Lie.EACH_OTHER, first=False) as siege:
         await all_can_be_found(siege, COPIES - share_of(COPIES))
 
@@ -154,7 +154,7 @@ NAME = ObjectName.parse("medusa://mit.edu/thing")
 
 
 @pytest.mark.parametrize("lie", [Lie.OLD, Lie.NEWER, Lie.RUBBISH])
-async def test_an_old_version_is_shown_to_nobody_and_a_new_one_published(
+async def test_an_old_version_is_not_shown_and_a_new_one_is_published(
     network: Network, tmp_path: Path, lie: Lie
 ) -> None:
     """The gang returns an old, validly signed version; the lookup must not end with it."""

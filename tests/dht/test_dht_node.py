@@ -113,7 +113,7 @@ async def test_refusals_keep_their_class_and_reason(network: Network) -> None:
         assert await members[0].node.put(KEY, b"v") == 1
 
 
-async def test_ids_of_nodes_that_nobody_knows_are_not_followed(network: Network) -> None:
+async def test_ids_of_unknown_nodes_are_not_followed(network: Network) -> None:
     """A liar may name any ids; nodes take addresses from the peer table alone."""
     async with open_members(network, 3) as (reader, liar, _):
         made_up = [bytes([n]) * 20 for n in range(20)]
@@ -165,7 +165,7 @@ async def test_a_peer_that_stores_too_often_is_refused_and_the_others_are_not(
 
 
 @pytest.mark.parametrize("copies", [1, 2, 5, 20])
-async def test_a_newcomer_is_handed_what_is_nearest_to_us_and_falls_to_it(
+async def test_a_newcomer_gets_our_records_that_it_should_hold(
     network: Network, copies: int
 ) -> None:
     rng = Random(copies)

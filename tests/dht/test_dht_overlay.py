@@ -144,7 +144,9 @@ async def test_a_large_body_is_fetched_and_checked(
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE
 
 
-async def test_the_publisher_goes_and_what_was_seen_still_answers(tmp_path: Path) -> None:
+async def test_remembered_records_still_answer_after_their_publisher_is_gone(
+    tmp_path: Path,
+) -> None:
     async with three(tmp_path) as (mit, utah, cmu, _):
         await mit.catalog.publish(THING, NAME, LARGE)
         assert (await utah.catalog.lookup(THING, NAME)).value == LARGE

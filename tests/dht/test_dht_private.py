@@ -60,7 +60,7 @@ async def met(world: World, *participants: str) -> AsyncIterator[list[Home]]:
         yield homes
 
 
-async def test_only_who_may_have_it_is_given_it(world: World) -> None:
+async def test_only_permitted_participants_get_a_body(world: World) -> None:
     async with met(world, "mit.edu", "utah.edu", "evil.org") as (mit, utah, evil):
         await mit.catalog.publish(THING, NAME, SECRET)
         assert (await mit.catalog.lookup(THING, NAME)).value == SECRET
@@ -122,7 +122,7 @@ async def test_only_the_owner_reads_a_private_object_without_a_guard(world: Worl
             await utah.catalog.lookup(odd, NAME)
 
 
-async def test_a_body_that_makes_no_sense_is_for_nobody_else(world: World) -> None:
+async def test_only_its_owner_gets_a_malformed_body(world: World) -> None:
     async with met(world, "mit.edu", "evil.org") as (mit, _):
         odd = ({"private": 7}, {"private": "thing", "text": 7}, {"private": "another"})
         for body in (*map(encode, odd), b"\x81\xa7private"):

@@ -115,7 +115,7 @@ def test_an_allowance_is_a_burst_and_then_a_rate_each_for_itself() -> None:
     assert [allowances.take(b"a", 100.0) for _ in range(4)] == [True, True, True, False]
 
 
-def test_an_allowance_forgets_who_does_not_ask_any_more() -> None:
+def test_an_allowance_forgets_peers_that_no_longer_ask() -> None:
     allowances = Allowances(per_s=2.0, burst=3)
     for number in range(100):
         assert allowances.take(bytes([number]), 0.01 * number)

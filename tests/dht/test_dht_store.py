@@ -282,7 +282,9 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_damaged_file_is_put_aside_and_said(tmp_path: Path, clock: Clock, damage: str) -> None:
+def test_a_damaged_file_is_put_aside_and_reported(
+    tmp_path: Path, clock: Clock, damage: str
+) -> None:
     path = tmp_path / "catalog.sqlite"
     with open_database(path, undamaged) as database:
         store = RecordStore(database, HERE, publisher_of, clock)
@@ -314,7 +316,7 @@ def test_the_wal_beside_a_lost_file_is_ignored(tmp_path: Path, clock: Clock) -> 
         assert RecordStore(database, HERE, publisher_of, clock).publications() == []
 
 
-def test_records_of_the_future_hold_no_place_and_answer_nobody(
+def test_records_of_the_future_hold_no_place_and_answer_no_request(
     store: RecordStore, clock: Clock
 ) -> None:
     """The record of a sibling whose clock is 100 days ahead was stored while ours was, too, or by

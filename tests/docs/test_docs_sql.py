@@ -65,7 +65,7 @@ class Reader:
         return document
 
 
-def test_every_example_compiles_on_those_before_it() -> None:
+def test_every_example_compiles_after_the_earlier_examples() -> None:
     reader = Reader()
     for text in EXAMPLES:
         document = reader.read(text)

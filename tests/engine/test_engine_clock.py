@@ -100,7 +100,7 @@ async def test_a_lone_peer_knows_its_own_objects_whatever_its_clock_says(
 
 
 @pytest.mark.parametrize("wrong_s", [-50 * MINUTE, 100 * DAY, 45.0])
-async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_said_and_changes_nothing(
+async def test_a_clock_that_is_set_wrong_and_back_while_peers_run_is_reported_and_changes_nothing(
     cluster: Cluster, wrong_s: float
 ) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")

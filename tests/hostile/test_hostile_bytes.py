@@ -111,7 +111,7 @@ async def test_messages_that_are_announced_and_never_end(siege: Siege, seconds: 
     watch.check()
 
 
-async def test_errors_that_nobody_reads(siege: Siege, seconds: float) -> None:
+async def test_errors_without_a_reader(siege: Siege, seconds: float) -> None:
     """The member calls methods that do not exist, as fast as it can, and reads no answer."""
     async with siege.watched(seconds) as watch, trio.open_nursery() as nursery:
 

@@ -173,7 +173,7 @@ def test_a_sponsor_that_takes_its_word_back_takes_a_member_out_unless_enough_sta
 # -- changes of the policy
 
 
-def test_a_policy_is_changed_by_those_whom_it_names_and_nobody_is_lost() -> None:
+def test_the_named_sponsors_change_a_policy_and_no_member_is_lost() -> None:
     membership = founded(ANY)
     membership.admit(MIT, UTAH.certificate, NOW)
     membership.admit(UTAH, BROWN.certificate, NOW)
@@ -234,7 +234,7 @@ def test_an_older_policy_never_wins_and_of_two_made_apart_all_choose_one() -> No
         assert str(Membership(base.charter, order).tally.policy.policy) == loser
 
 
-def test_a_former_sponsor_admits_nobody() -> None:
+def test_a_former_sponsor_admits_no_participant() -> None:
     membership = sponsored()
     stale = copy(membership)
     for signer in (MIT, UTAH):

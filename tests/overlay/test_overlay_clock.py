@@ -94,7 +94,7 @@ def test_a_clock_that_leaps_and_is_set_back_changes_nothing(
 
 
 @pytest.mark.parametrize("leap_s", [-3000.0, 100 * DAY])
-def test_a_leap_that_nobody_contradicts_is_believed_in_the_end(
+def test_a_leap_that_no_peer_contradicts_is_believed_in_the_end(
     machine: Machine, leap_s: float
 ) -> None:
     machine.off = leap_s

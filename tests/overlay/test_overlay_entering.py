@@ -85,7 +85,7 @@ async def test_a_refused_peer_receives_the_reason(tmp_path: Path) -> None:
     assert "mit.edu refuses this peer: utah.edu has been revoked by mit.edu on " in reason
 
 
-async def test_whose_name_another_root_has_hears_that(tmp_path: Path) -> None:
+async def test_a_newcomer_learns_that_another_root_has_its_name(tmp_path: Path) -> None:
     _, told = invited()
     founder = Membership(told.charter)
     founder.admit(MIT, SECOND.certificate, NOW)
@@ -119,7 +119,7 @@ def _entry(founder: Membership, told: Membership) -> bytes:
     return entry
 
 
-async def test_an_invitation_that_ended_lets_nobody_in(tmp_path: Path) -> None:
+async def test_an_invitation_that_ended_lets_no_peer_in(tmp_path: Path) -> None:
     founder, told = invited()
     later = NOW + 2 * DAY
     folder = tmp_path / "mit"

@@ -194,7 +194,7 @@ def test_awareness_stretches_the_next_probe() -> None:
     assert (second.peer, SUSPECT) in lone.changes
 
 
-def test_a_late_tick_is_our_own_fault_and_nobody_is_judged_by_it() -> None:
+def test_a_late_tick_is_our_own_fault_and_no_peer_is_judged_by_it() -> None:
     lone = Lone()
     ping = lone.next_ping()
     lone.now += 5.0  # our process did not run; the answer waits in the socket
@@ -217,7 +217,7 @@ def test_a_peer_that_is_always_late_still_finds_the_dead() -> None:
 # -- Lifeguard: buddy system
 
 
-def test_a_suspect_hears_of_it_with_the_next_ping() -> None:
+def test_a_suspect_receives_the_suspicion_with_the_next_ping() -> None:
     lone = Lone()
     lone.hear(2, word(2, Word.SUSPECT, 1))
     lone.until(20.0)
@@ -382,7 +382,7 @@ def test_confirmations_shorten_a_suspicion() -> None:
     assert ends == pytest.approx([longest - half * (longest - shortest), shortest, shortest])
 
 
-def test_a_lone_stranger_cannot_kill_who_answers_us() -> None:
+def test_a_lone_stranger_cannot_kill_a_peer_that_answers_us() -> None:
     lone = Lone("abcde")
     lone.hear(1, word(1, Word.DEAD, 2), word(1, Word.SUSPECT, 2))
 
@@ -627,7 +627,7 @@ def test_a_stopped_peer_comes_back_without_accusing_the_others() -> None:
     assert by_it == []
 
 
-def test_keys_of_the_tests_tell_forgeries() -> None:
+def test_keys_of_the_tests_detect_forgeries() -> None:
     keys = HashKeys(peer(1))
     assert keys.verify(peer(1), "d", b"x", keys.sign("d", b"x"))
     assert not keys.verify(peer(2), "d", b"x", keys.sign("d", b"x"))

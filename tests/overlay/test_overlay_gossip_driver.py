@@ -215,7 +215,7 @@ async def test_a_killed_peer_that_restarts_is_alive_again(tmp_path: Path) -> Non
         await believed(peers, peers[2], ALIVE)
 
 
-async def test_digests_reach_everybody_and_newer_ones_replace_them(tmp_path: Path) -> None:
+async def test_digests_reach_all_peers_and_newer_ones_replace_them(tmp_path: Path) -> None:
     async with federation(tmp_path, 3) as (peers, _):
         said: list[tuple[bytes, bytes]] = []
         peers[0].overlay.gossip.digest_changed.add(

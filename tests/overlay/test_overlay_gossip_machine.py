@@ -183,7 +183,7 @@ def test_lost_datagrams_make_no_peer_dead(loss: float) -> None:
     assert [change for change in network.changes if change[3] is Health.DEAD] == []
 
 
-def test_one_hostile_participant_kills_nobody() -> None:
+def test_one_hostile_participant_kills_no_peer() -> None:
     """Three of ten peers belong to it, and accuse all others, again and again, with every
     incarnation that they learn."""
     network = Network("abcdefgzzz", seed=9)
@@ -205,7 +205,7 @@ def test_one_hostile_participant_kills_nobody() -> None:
         assert set(network.health(number)) == {Health.ALIVE}
 
 
-def test_two_that_collude_kill_nobody() -> None:
+def test_two_participants_that_collude_kill_no_peer() -> None:
     """Two participants have five peers each, which claim the death of one peer, twenty times a
     second, for every incarnation that they learn, to everybody."""
     honest = [f"h{n // 2}" for n in range(16)]
@@ -230,7 +230,7 @@ def test_two_that_collude_kill_nobody() -> None:
     assert set(network.health(victim)) == {Health.ALIVE}
 
 
-def test_two_who_believe_that_the_other_has_left_find_each_other() -> None:
+def test_two_peers_that_each_believe_that_the_other_left_find_each_other() -> None:
     """Each learns of the other's leaving after its own return, and its refutation was lost."""
     network = Network("ab", seed=2)
     network.cut = lambda one, other: True

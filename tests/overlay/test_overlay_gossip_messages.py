@@ -75,7 +75,7 @@ def test_any_fields_are_a_packet_or_a_decode_error(fields: tuple[object, ...]) -
 
 
 @given(st.sampled_from(Kind), st.integers(0, 2**32 - 1), st.lists(st.binary(max_size=400)))
-def test_packets_survive_the_wire_and_tell_their_size(
+def test_packets_survive_the_wire_and_know_their_size(
     kind: Kind, number: int, items: list[bytes]
 ) -> None:
     about = peer(3) if kind is Kind.PING_REQUEST else b""
@@ -340,7 +340,7 @@ def test_roster_against_a_dict(steps: list[tuple[bool, int]]) -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 2**32))
-def test_a_round_visits_everybody_once(size: int, seed: int) -> None:
+def test_a_round_visits_every_peer_once(size: int, seed: int) -> None:
     members = Members(peer(0), roster_of("a" * size))
     order = Round(members, peer(0), random.Random(seed))
     for _ in range(3):

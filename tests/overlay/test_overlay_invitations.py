@@ -84,7 +84,7 @@ def test_two_that_were_invited_do_not_let_each_other_in() -> None:
     assert not any(knows(membership, name, NOW + 2 * DAY) for name, _ in pairs)
 
 
-def test_a_newcomer_that_has_not_entered_admits_nobody() -> None:
+def test_a_newcomer_that_has_not_entered_admits_no_participant() -> None:
     membership = founded(ANY)
     membership.admit(MIT, UTAH.certificate, NOW, NOW + DAY)
     with pytest.raises(UntrustedError, match="has not entered yet"):
@@ -128,7 +128,7 @@ def test_an_invitation_that_ended_is_made_anew() -> None:
     assert not knows(copy(membership), "utah.edu", NOW + 18 * DAY)
 
 
-def test_a_name_that_is_taken_is_said_at_once() -> None:
+def test_a_name_that_is_taken_is_refused_at_once() -> None:
     membership = founded(FOUNDER)
     membership.admit(MIT, UTAH.certificate, NOW)
     with pytest.raises(ConflictError, match="not admitted with a second root"):
@@ -138,7 +138,7 @@ def test_a_name_that_is_taken_is_said_at_once() -> None:
         membership.admit(MIT, UTAH.certificate, NOW)
 
 
-def test_a_witness_that_is_revoked_later_takes_nobody_with_it() -> None:
+def test_a_witness_that_is_revoked_later_takes_no_member_with_it() -> None:
     membership = founded(FOUNDER)
     membership.admit(MIT, BROWN.certificate, NOW)
     membership.admit(MIT, UTAH.certificate, NOW, NOW + DAY)

@@ -21,7 +21,7 @@ def test_all_listeners_hear_in_the_order_in_which_they_came() -> None:
     assert heard == [("first", 7), ("second", 7)]
 
 
-def test_a_listener_of_a_block_hears_nothing_after_it() -> None:
+def test_a_listener_of_a_block_is_not_called_after_it() -> None:
     heard: list[int] = []
     news: Listeners[[int]] = Listeners()
     with news.listening(heard.append):
@@ -59,7 +59,7 @@ def test_an_error_of_a_listener_goes_to_the_one_with_the_news() -> None:
         news.tell()
 
 
-def test_a_decision_is_the_default_until_somebody_makes_it_and_nobody_takes_it_over() -> None:
+def test_a_decision_is_the_default_until_one_part_makes_it_and_no_other_part_can() -> None:
     admits: Decision[[str], bool] = Decision(lambda _: False)
     assert not admits("mit.edu")
     admits.made_by(lambda name: name == "mit.edu")

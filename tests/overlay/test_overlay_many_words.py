@@ -85,7 +85,7 @@ def test_a_peer_that_witnessed_an_entry_is_revoked_with_its_word() -> None:
     assert membership.holder("guest.org").digest not in membership.tally.entered
 
 
-def test_a_membership_is_said_to_end_so_many_times() -> None:
+def test_a_membership_has_a_limited_number_of_revocations() -> None:
     membership = cluster()
     member = membership.holder("evil.org").digest
     texts = []

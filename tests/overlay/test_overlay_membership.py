@@ -146,7 +146,7 @@ def test_admitting_again_changes_nothing() -> None:
     assert membership.statements() == before
 
 
-def test_outsiders_admit_nobody() -> None:
+def test_outsiders_admit_no_participant() -> None:
     membership = chain()
     with pytest.raises(UntrustedError, match=r"evil\.org is no member"):
         membership.admit(EVIL, OREGON.certificate, NOW)
@@ -227,7 +227,7 @@ def test_one_peer_is_revoked_and_its_siblings_stay() -> None:
     ("signer", "leaves", "ended"),
     [(UTAH, True, "has left"), (UTAH, False, "was revoked"), (MIT, True, "was revoked")],
 )
-def test_a_peer_that_left_by_its_own_participants_word_is_said_to_have_left(
+def test_the_reason_says_whether_a_revoked_peer_has_left(
     signer: Root, leaves: bool, ended: str
 ) -> None:
     membership = chain()
@@ -277,14 +277,14 @@ def test_the_stricter_of_two_revocations_counts() -> None:
         assert not believes(view, BROWN_PEER)
 
 
-def test_a_revocation_must_be_signed_by_whom_it_says() -> None:
+def test_a_revocation_must_be_signed_by_the_signer_that_it_names() -> None:
     membership = chain()
     body = open_statement(revocation_of(membership, MIT, "utah.edu", ()))[0]
     assert isinstance(refused(membership, seal_statement(EVIL.private_key, body)), UntrustedError)
     assert believes(membership, UTAH_PEER)
 
 
-def test_a_name_set_free_is_taken_by_whom_was_refused() -> None:
+def test_a_refused_participant_gets_the_name_once_it_is_free() -> None:
     """A participant was refused for a name whose holder turns out to be void: it gets the name in
     the end."""
     membership = chain()
@@ -462,7 +462,7 @@ def test_a_revocation_with_a_wrong_peer_id() -> None:
     assert isinstance(refused(membership, seal_statement(MIT.private_key, body)), DecodeError)
 
 
-def test_missing_is_what_the_other_has_not() -> None:
+def test_missing_returns_the_statements_that_the_other_lacks() -> None:
     one, two = chain(), None
     two = founded_like(one)
     sent = one.missing(two.have())
@@ -472,7 +472,7 @@ def test_missing_is_what_the_other_has_not() -> None:
     assert one.pick([digest_of(sent[1]), b"unknown"]) == (sent[1],)
 
 
-def test_the_file_keeps_what_either_side_wrote(tmp_path: Path) -> None:
+def test_the_file_keeps_the_statements_of_both_sides(tmp_path: Path) -> None:
     daemon = chain()
     save_membership(tmp_path, daemon, NOW)
     command = load_membership(tmp_path)

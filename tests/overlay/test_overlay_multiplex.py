@@ -377,7 +377,7 @@ def test_a_message_counts_until_its_reader_takes_the_next() -> None:
     assert right._account.held == idle
 
 
-def test_answers_that_nobody_reads_count() -> None:
+def test_unread_answers_count() -> None:
     left, right = pair()
     idle = right._account.held
     for _ in range(100):

@@ -148,7 +148,7 @@ async def test_a_revoked_guest_is_out_at_once(founder: Home) -> None:
                 await one.connect(two.identity.peer_id)
 
 
-async def test_a_revoked_peer_that_nobody_has_refused_yet_does_not_leave(founder: Home) -> None:
+async def test_a_revoked_peer_that_no_member_has_refused_yet_does_not_leave(founder: Home) -> None:
     async with founder.run(preset=Preset.WAN) as one:
         utah, by = guest(founder, one, UTAH)
         async with utah.run(by, preset=Preset.WAN) as two:

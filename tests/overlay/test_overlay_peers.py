@@ -112,7 +112,7 @@ def test_a_record_made_with_our_key_is_outdone_whatever_it_says() -> None:
         assert others.addresses_of(ONE.peer_id) == (HERE,)
 
 
-def test_records_taken_while_our_clock_was_ahead_give_way_to_those_of_now() -> None:
+def test_records_taken_while_our_clock_was_ahead_give_way_to_present_ones() -> None:
     peers = table()
     peers.announce([HERE], NOW)
     wild, right = record_of(TWO, THERE, NOW + 100 * 86_400), record_of(TWO, HERE, NOW)
@@ -272,7 +272,7 @@ def test_any_bytes_are_refused(data: bytes) -> None:
     assert isinstance(refused(table(), signed_junk), DecodeError)
 
 
-def test_missing_is_what_is_newer_or_unknown() -> None:
+def test_missing_returns_newer_and_unknown_records() -> None:
     peers = table()
     own = peers.announce([HERE], NOW)
     two = record_of(TWO)

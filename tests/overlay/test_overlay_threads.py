@@ -126,7 +126,7 @@ def test_work_that_pauses_as_asked_takes_no_more_than_its_share(
         now += idle_s
 
 
-def test_whoever_sends_little_never_waits() -> None:
+def test_a_participant_that_sends_little_never_waits() -> None:
     pace = Pace()
     for step in range(1000):
         assert pace.pause_s(step / 10) == 0

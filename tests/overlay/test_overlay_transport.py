@@ -140,7 +140,7 @@ async def test_both_ways_over_one_connection(federation: Federation) -> None:
         assert await mit.transport.dial(utah.transport.address) is there
 
 
-async def test_dial_learns_who_answers(federation: Federation) -> None:
+async def test_a_dial_learns_the_identity_of_the_peer_that_answers(federation: Federation) -> None:
     async with two(federation) as (mit, utah):
         assert (await mit.transport.dial(utah.transport.address)).remote == utah.identity.name
         with pytest.raises(InvalidInputError, match="our own address"):
@@ -343,7 +343,7 @@ async def test_a_cut_connection_breaks_its_calls_and_is_dialled_again(
 
 
 @pytest.mark.parametrize("noise", [b"", b"\x00" * 1000, b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
-async def test_noise_on_the_port_harms_nobody(federation: Federation, noise: bytes) -> None:
+async def test_noise_on_the_port_does_no_harm(federation: Federation, noise: bytes) -> None:
     async with two(federation) as (mit, utah):
         stream = await trio.open_tcp_stream(*mit.transport.address)
         await stream.send_all(noise)
@@ -356,7 +356,7 @@ async def test_noise_on_the_port_harms_nobody(federation: Federation, noise: byt
 
 
 @pytest.mark.parametrize("greeted", [False, True])
-async def test_noise_after_tls_harms_nobody(federation: Federation, greeted: bool) -> None:
+async def test_noise_after_tls_does_no_harm(federation: Federation, greeted: bool) -> None:
     async with two(federation) as (mit, utah):
         other = Identity.issue(federation.utah, NOW)
         stream = await trio.open_tcp_stream(*mit.transport.address)

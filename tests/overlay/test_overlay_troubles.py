@@ -15,7 +15,7 @@ FOUND = st.sets(st.tuples(REASONS, st.sampled_from("abc")), max_size=6)
 
 
 @given(st.lists(FOUND, max_size=12))
-def test_a_trouble_is_as_old_as_the_first_look_in_a_row_that_found_it(
+def test_a_trouble_begins_with_the_first_of_the_consecutive_looks_that_found_it(
     looks: list[set[tuple[Reason, str]]],
 ) -> None:
     now = 0.0

@@ -17,7 +17,7 @@ FEW = Shape("few", 5, 500, 20)
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_pairs_are_those_of_a_join(tmp_path: Path, name: str) -> None:
+def test_pairs_equal_a_join(tmp_path: Path, name: str) -> None:
     write(tmp_path, FEW)
     files = sorted((tmp_path / "few").glob("*.parquet"))
     assert len(files) == len(list((tmp_path / "few/auction").glob("*-500.parquet"))) == 5

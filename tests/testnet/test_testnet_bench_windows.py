@@ -35,7 +35,7 @@ def test_the_measured_windows_are_folded(size_s: int) -> None:
 
 
 @pytest.mark.parametrize("queries", [filters(40), many_windows(200)])
-def test_a_crowd_of_queries_is_of_different_ones_that_check(queries: list[Query]) -> None:
+def test_a_crowd_has_different_valid_queries(queries: list[Query]) -> None:
     for query in queries:
         check_query(query, {STREAM.name: SCHEMA})
     assert len({query.name for query in queries}) == len(queries)

@@ -242,7 +242,7 @@ def test_without_contracts_nothing_moves() -> None:
     assert not result.acceptable
 
 
-def test_one_node_has_nobody_to_trade_with() -> None:
+def test_one_node_has_no_partner_to_trade_with() -> None:
     result = run(Options(nodes=1, load=2))
     assert (result.excess_initial, result.excess_final, result.moves) == (80, 80, 0)
 
@@ -333,7 +333,7 @@ def test_bad_options_are_one_line(arguments: list[str], said: str) -> None:
     assert said in result.stderr
 
 
-def test_ctrl_c_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_ends_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -170,7 +170,7 @@ def test_crashed_peers_say_and_learn_nothing() -> None:
     assert world.tally.unknown == 0
 
 
-def test_books_are_what_the_detectors_say() -> None:
+def test_the_books_equal_the_detectors_beliefs() -> None:
     world = world_of(30, loss=0.05, slow=0.1)
     for number in range(3):
         world.clock.at(5.0 + number, world.crash_one)
@@ -281,7 +281,7 @@ def test_command_fails_where_a_check_does(monkeypatch: pytest.MonkeyPatch, plain
     assert "taken for dead" in outcome.output
 
 
-def test_picture_that_cannot_be_written_is_said(tmp_path: Path, plain: Result) -> None:
+def test_a_picture_that_cannot_be_written_is_reported(tmp_path: Path, plain: Result) -> None:
     with pytest.raises(InvalidInputError, match="cannot be written"):
         draw([plain], tmp_path / "no" / "folder.png")
 

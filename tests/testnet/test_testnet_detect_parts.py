@@ -136,7 +136,7 @@ def test_a_peer_that_believes_a_crashed_one_alive_must_learn_the_crash_again() -
     assert tally.crashes[0].known == 5.0
 
 
-def test_slow_ones_are_not_waited_for_to_know_when_the_healthy_do() -> None:
+def test_the_time_until_healthy_peers_know_does_not_wait_for_slow_peers() -> None:
     tally = Tally(4)
     tally.healthy[3] = 0
     tally.crash(0, 1.0)

@@ -78,7 +78,7 @@ def test_each_server_is_one_task_and_reads_what_the_one_before_puts_out() -> Non
 @given(
     st.lists(st.tuples(st.integers(0, 3_000_000), st.integers(1, 60)), max_size=40, unique_by=tuple)
 )
-def test_the_expected_answers_are_those_of_a_batch_run(rows: list[tuple[int, int]]) -> None:
+def test_the_expected_answers_equal_a_batch_run(rows: list[tuple[int, int]]) -> None:
     readings = [Reading(at_us, number) for at_us, number in rows]
     with duckdb.connect() as database:
         database.register("readings", readings_table(readings))

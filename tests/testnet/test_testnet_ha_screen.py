@@ -161,7 +161,7 @@ def test_the_board_estimates_the_rest_from_the_runs_so_far() -> None:
     ("seconds", "words"),
     [(0.0, "half a minute"), (50.0, "about 1 minute"), (770.0, "about 13 minutes")],
 )
-def test_times_that_nobody_knows_exactly(seconds: float, words: str) -> None:
+def test_times_that_are_not_known_exactly(seconds: float, words: str) -> None:
     assert about(seconds) == words
 
 

@@ -83,7 +83,7 @@ def entries() -> dict[str, StreamEntry]:
     return known
 
 
-def test_each_stream_is_for_those_whom_the_scripts_mean() -> None:
+def test_each_stream_has_the_readers_that_the_scripts_intend() -> None:
     known, rights = entries(), Readers()
     assert {name for name in readers() if not name.endswith("/late")} <= known.keys()
     for name, entry in known.items():
@@ -205,7 +205,9 @@ def check(result: Result) -> None:
 
 
 @pytest.mark.process
-async def test_three_peers_give_the_oracles_answers_and_nobody_sees_the_others_rows() -> None:
+async def test_three_peers_give_the_oracles_answers_and_no_participant_sees_the_others_rows() -> (
+    None
+):
     options = Options(connections=400, seed=3)
     result = await run_shared_intrusion(options, Stages(STAGES), Interpreting())
     check(result)

@@ -55,7 +55,7 @@ def with_kills(*faults: str, exact: bool = True) -> KillsResult:
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_screen_says_how_many_and_who_is_down(width: int) -> None:
+def test_the_screen_shows_the_number_of_kills_and_the_peers_that_are_down(width: int) -> None:
     board = Board(seconds=lambda: 1.0)
     board.posting = {"mit.edu": Posting(1, 2)}
     board.answers = {"busy": 17, "scan": 4, "cluster": 0}
@@ -126,7 +126,7 @@ async def test_a_history_with_a_fault_is_not_exact(
     assert result.longest_pause_seconds == 1.0
 
 
-async def test_a_failure_tells_who_was_killed_when(
+async def test_a_failure_names_the_killed_peers_and_the_times(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     async def run(

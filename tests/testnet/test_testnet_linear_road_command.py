@@ -24,7 +24,7 @@ SMALL: Final = ("--minutes", "6", "--cars-per-minute", "1500", "--seed", "2")
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("own_spark")
-def test_the_answers_are_those_of_the_validator() -> None:
+def test_the_answers_equal_the_validators() -> None:
     found = json_of("linear-road", *SMALL)
     outcomes = {each["query"]: each for each in found["outcomes"]}
     assert list(outcomes) == [

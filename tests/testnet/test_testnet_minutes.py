@@ -65,7 +65,7 @@ def run_with(gaps: dict[int, float], acts: list[Act], began: float = 1_000.0) ->
 ACTS = [Act.WARM_UP, Act.OUT, Act.HOME, Act.QUIET, Act.OUT, Act.HOME, Act.QUIET]
 
 
-def test_a_stall_is_what_a_gap_is_longer_than_in_quiet_minutes() -> None:
+def test_a_stall_is_the_excess_of_a_gap_over_quiet_minutes() -> None:
     gaps = {0: 5.0, 1: 3.5, 2: 2.0, 3: 1.5, 4: 2.5, 5: 1.25, 6: 1.5}
     run = run_with(gaps, ACTS)
     assert run.gap_s == EPOCH_S

@@ -100,7 +100,7 @@ def test_times_are_a_steady_rate_and_each_is_of_one_event(large: Events) -> None
         assert (column[:-1] < column[1:]).all()
 
 
-def test_hot_ones_have_their_share(large: Events) -> None:
+def test_hot_items_have_their_share(large: Events) -> None:
     auction = np.asarray(large.bid.column("auction")) - FIRST_AUCTION
     bidder = np.asarray(large.bid.column("bidder")) - FIRST_PERSON
     seller = np.asarray(large.auction.column("seller")) - FIRST_PERSON

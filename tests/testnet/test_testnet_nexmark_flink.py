@@ -121,7 +121,7 @@ def lines(*changes: tuple[str, dict[str, Any]]) -> bytes:
     )
 
 
-def test_an_answer_is_what_came_without_what_went(tmp_path: Path) -> None:
+def test_an_answer_has_the_inserted_rows_without_the_retracted_ones(tmp_path: Path) -> None:
     (tmp_path / "part-0").write_bytes(
         lines(("c", row(1, "0.908")), ("d", row(1, "0.908")), ("c", row(1, "90800000.1")))
     )
@@ -327,5 +327,5 @@ def test_flink_answers_as_the_oracle_does() -> None:
             assert 0 < each.job_s < each.seconds
 
 
-def test_the_sink_keeps_what_goes(tmp_path: Path) -> None:
+def test_the_sink_keeps_retractions(tmp_path: Path) -> None:
     assert f"'path' = 'file://{tmp_path}', 'format' = 'debezium-json'" in written(tmp_path)

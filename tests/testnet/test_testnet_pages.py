@@ -19,7 +19,7 @@ def known() -> dict[str, limits.Place]:
     return limits.places(ROOT)
 
 
-def test_the_lock_is_what_the_code_says(known: dict[str, limits.Place]) -> None:
+def test_the_lock_equals_the_code(known: dict[str, limits.Place]) -> None:
     text = LOCK.read_text()
     found = limits.chosen(limits.read_lock(text), known)
     assert len(found) > 300

@@ -136,7 +136,9 @@ def test_the_result_is_shown_beside_the_original(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.spark
-def test_a_real_split_is_borne_and_corrected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_continue_through_a_real_split_and_are_corrected(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for name, seconds in (("WARM_S", 1.0), ("STEADY_S", 2.0), ("WATCH_S", 1.0)):
         monkeypatch.setattr(f"medusa.testnet.partition.run.{name}", seconds)
     options = ["--seconds", "4", "--chain", "1", "--corrections", "revisions", "--missing", "0.01"]

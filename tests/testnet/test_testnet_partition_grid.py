@@ -35,7 +35,7 @@ def split(*options: str, seconds: int) -> dict[str, object]:
 @pytest.mark.parametrize("corrections", ["undo", "revisions"])
 @pytest.mark.parametrize("seconds", [2, 10, 30, 60])
 @pytest.mark.parametrize("chain", [1, 2, 3, 4])
-def test_a_split_of_any_length_is_borne_by_any_chain(
+def test_any_chain_survives_a_split_of_any_length(
     chain: int, seconds: int, corrections: str
 ) -> None:
     result = split("--chain", str(chain), "--corrections", corrections, seconds=seconds)

@@ -43,7 +43,7 @@ async def test_as_long_as_something_moves_it_may_take_any_time(
     assert trio.current_time() == 10_000.0
 
 
-async def test_when_nothing_moves_it_is_said_what_was_waited_for(
+async def test_when_nothing_moves_the_error_names_the_awaited_state(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_time(monkeypatch)

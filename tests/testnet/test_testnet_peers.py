@@ -176,7 +176,7 @@ async def test_keep_leaves_homes_and_logs(tmp_path: Path) -> None:
     assert peer.tail() == "mode normal"
 
 
-async def test_a_command_that_fails_says_what_it_said() -> None:
+async def test_the_error_of_a_failed_command_has_its_output() -> None:
     with pytest.raises(UnavailableError, match=r"`medusa-peer dance` ended with 1: what is dance"):
         await run_command("dance")
 

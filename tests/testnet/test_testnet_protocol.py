@@ -17,13 +17,13 @@ from medusa.testnet.protocol.words import describe, type_words
 LOCK: Final = Path(__file__).parents[2] / "docs/protocol.lock"
 
 
-async def test_the_lock_is_what_the_types_give() -> None:
+async def test_the_lock_equals_the_types() -> None:
     made, there = write_lock(await read_methods()), LOCK.read_text()
     differing = list(difflib.unified_diff(there.splitlines(), made.splitlines(), n=0, lineterm=""))
     assert differing == [], "run `make protocol`"
 
 
-async def test_the_page_tells_of_every_call_and_message_and_wraps() -> None:
+async def test_the_page_describes_every_call_and_message_and_wraps() -> None:
     methods = await read_methods()
     page, lock = write(methods), write_lock(methods)
     messages = set(re.findall(r"^message ([^,]+),", lock, re.MULTILINE))

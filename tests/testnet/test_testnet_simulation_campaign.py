@@ -108,7 +108,7 @@ async def test_a_campaign_stops_at_the_first_seed_that_fails() -> None:
     assert summary.seeds == 1
 
 
-async def test_a_seed_that_failed_is_said_at_once() -> None:
+async def test_a_failed_seed_is_reported_at_once() -> None:
     console = Console(file=io.StringIO(), width=200, color_system=None)
     campaign = Campaign(1, 50)
     async with open_progress(campaign, console):
@@ -133,7 +133,7 @@ def test_a_trace_is_shown_line_by_line_when_asked_for() -> None:
     assert "0.1 a" not in shown(render_result(result, trace=False))
 
 
-def test_the_command_runs_a_manifest_and_tells_by_its_exit_code() -> None:
+def test_the_command_runs_a_manifest_and_reports_by_its_exit_code() -> None:
     done = CliRunner().invoke(command, [str(THIN), "--seed", "2", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.stdout)["rows"] == 180

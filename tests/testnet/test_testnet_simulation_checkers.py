@@ -118,7 +118,7 @@ def test_a_row_in_doubt_may_be_there_or_not() -> None:
     assert streams(doubt, SOURCE, ANSWER) == []
 
 
-def test_a_row_that_is_among_the_late_ones_is_not_lost_and_both_is_twice() -> None:
+def test_a_late_row_is_not_lost_and_a_row_in_both_streams_is_doubled() -> None:
     late = [*DONE[:2], Late(2.0, S, (source(POSTED[-1]),))]
     answer = whole(OUT, [counted(0, 10), counted(10, 9)])
     assert streams(late, whole(S, map(source, POSTED[:-1])), answer) == []
@@ -222,7 +222,7 @@ def test_admissions_and_lookups_that_differ_are_found() -> None:
     assert "lookups" in text
 
 
-def test_a_member_that_nobody_invited_is_found() -> None:
+def test_a_member_without_an_invitation_is_found() -> None:
     view = peer("mit.edu/0", A, members=("mit.edu", "rice.edu"))
     (text,) = found_by(Check.MEMBERSHIP, view)
     assert "nobody invited" in text

@@ -103,7 +103,7 @@ async def test_a_round_trip_takes_two_delays(net: Net) -> None:
 
 
 @on_a_net
-async def test_where_nobody_listens_a_living_machine_refuses_and_a_dead_one_is_silent(
+async def test_without_a_listener_a_living_machine_refuses_and_a_dead_one_is_silent(
     net: Net,
 ) -> None:
     start = trio.current_time()
@@ -147,7 +147,7 @@ async def test_closing_with_data_unread_resets(net: Net) -> None:
 
 
 @on_a_net
-async def test_closing_wakes_who_waits_on_this_side(net: Net) -> None:
+async def test_closing_wakes_the_waiting_tasks_on_this_side(net: Net) -> None:
     near, _far = await net.pair()
 
     async def wait() -> None:

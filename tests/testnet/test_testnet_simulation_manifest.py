@@ -113,7 +113,7 @@ def test_seeds_differ_in_kinds_of_faults_and_availability() -> None:
     assert {stream.k_safety for each in manifests for stream in each.streams} == {0, 1}
 
 
-def test_a_quarter_of_the_seeds_trade_and_some_of_those_end_a_contract() -> None:
+def test_a_quarter_of_the_seeds_trade_and_some_end_a_contract() -> None:
     manifests = [generate(seed) for seed in range(400)]
     trading = [each for each in manifests if each.contracts]
     assert 60 < len(trading) < 140
@@ -124,7 +124,7 @@ def test_a_quarter_of_the_seeds_trade_and_some_of_those_end_a_contract() -> None
 
 
 @given(st.integers(0, 2**32), st.floats(1.0, 60.0))
-def test_a_schedule_heals_all_it_breaks_and_kills_nobody_twice(seed: int, span_s: float) -> None:
+def test_a_schedule_heals_all_it_breaks_and_kills_no_peer_twice(seed: int, span_s: float) -> None:
     rng = random.Random(seed)
     faults = schedule(rng, PEERS, draw_rates(rng), span_s, spared=PEERS[:1])
     down_until: dict[str, float] = {}

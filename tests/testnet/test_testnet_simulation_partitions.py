@@ -176,7 +176,7 @@ async def define(world: World, peer: str, path: str) -> str:
     return name
 
 
-def test_each_side_defines_what_it_has_all_owners_of_and_both_are_found_afterwards() -> None:
+def test_each_side_defines_names_whose_owners_it_has_and_both_are_found_afterwards() -> None:
     found: dict[tuple[str, str], int] = {}
 
     async def main(world: World) -> None:

@@ -126,7 +126,7 @@ def named(name: str, **more: Any) -> tuple[tarfile.TarInfo, bytes]:
         ([named("data/x"), named("data/x")], "twice"),
     ],
 )
-def test_archives_that_nobody_of_ours_wrote(
+def test_archives_that_no_peer_of_ours_wrote(
     tmp_path: Path, members: list[tuple[tarfile.TarInfo, bytes]], reason: str
 ) -> None:
     path = tmp_path / "hostile"

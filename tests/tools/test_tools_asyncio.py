@@ -151,7 +151,7 @@ def test_an_error_in_the_block_comes_out_as_itself(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
-def test_no_peer_is_said_at_once_and_leaves_no_thread(tmp_path: Path) -> None:
+def test_a_missing_peer_is_reported_at_once_and_leaves_no_thread(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path):
             raise AssertionError

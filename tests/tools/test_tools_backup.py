@@ -84,7 +84,7 @@ def watch(place: Place, source: str) -> Query:
 
 
 @pytest.mark.parametrize("sibling", [True, False], ids=["sibling", "other participant"])
-async def test_a_restored_peer_never_tells_another_tuple(
+async def test_a_restored_peer_never_sends_another_tuple(
     cluster: Cluster, tmp_path: Path, sibling: bool
 ) -> None:
     mit = await cluster.settle("mit.edu")
@@ -143,7 +143,7 @@ async def test_a_backup_has_the_peers_that_were_met_a_moment_ago(
 
 
 @pytest.mark.parametrize("others", [(), ("utah.edu",)], ids=["it dials", "it is named"])
-async def test_a_restored_peer_asks_those_that_joined_after_the_backup(
+async def test_a_restored_peer_asks_peers_that_joined_after_the_backup(
     cluster: Cluster, tmp_path: Path, others: tuple[str, ...]
 ) -> None:
     mit, *rest = await cluster.settle_all("mit.edu", *others)

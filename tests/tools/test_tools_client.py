@@ -91,7 +91,7 @@ async def test_a_producer_that_comes_back_posts_only_the_rest(
     assert peer.stored["loader"] == [(n, 1) for n in range(1, 6)]
 
 
-async def test_a_busy_peer_is_borne(peer: FakePeer, tmp_path: Path) -> None:
+async def test_a_client_waits_for_a_busy_peer(peer: FakePeer, tmp_path: Path) -> None:
     async with open_medusa(tmp_path) as client:
         peer.refuse = [BusyError("full"), UnavailableError("its home is away"), BusyError("full")]
         await send_rows(client, STREAM, rows(0, 5))

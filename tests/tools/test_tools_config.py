@@ -26,7 +26,7 @@ def test_an_empty_or_missing_file_gives_the_defaults(tmp_path: Path) -> None:
     assert missing.client.listen == ("127.0.0.1", 0)
 
 
-def test_a_home_is_missed_sooner_where_peers_are_near(tmp_path: Path) -> None:
+def test_a_leader_is_missed_sooner_where_peers_are_near(tmp_path: Path) -> None:
     def silence_s(text: str) -> float:
         return load_config(_home(tmp_path, text)).engine.leader_silence_s
 

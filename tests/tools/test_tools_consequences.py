@@ -119,7 +119,7 @@ def test_the_departure_of_a_peer_ends_its_streams_queries_and_tasks(home: Home, 
     ]
 
 
-def test_a_policy_that_nobody_could_meet_any_more() -> None:
+def test_a_policy_that_no_sponsors_could_meet_any_more() -> None:
     roots = [Root.create(name, NOW) for name in ("mit.edu", "utah.edu", "brown.edu")]
     for policy, name, is_told in [
         ("founder", "mit.edu", True),

@@ -326,7 +326,7 @@ def test_a_revoked_or_taken_name_is_not_invited(cast: Cast) -> None:
     assert "its name stays taken" in told
 
 
-def test_the_policy_is_changed_by_those_who_may(cast: Cast) -> None:
+def test_the_policy_is_changed_by_permitted_participants(cast: Cast) -> None:
     cast.make("utah.edu", policy="any")
     cast.enter("mit.edu", "utah.edu")
     _meet(cast, "mit.edu", "utah.edu")
@@ -345,7 +345,7 @@ def test_the_policy_is_changed_by_those_who_may(cast: Cast) -> None:
     assert cast.members("utah.edu")["utah.edu"] == "member"
 
 
-def test_revoking_says_who_is_meant_and_what_ends_and_asks(
+def test_revoking_names_the_member_and_the_consequences_and_asks(
     cast: Cast, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cast.make("utah.edu")

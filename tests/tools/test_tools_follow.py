@@ -105,7 +105,7 @@ def test_an_interrupted_follower_reports_its_posted_rows(
     assert (value["rows"] + value["under_way"], value["before"]) == (1, 3)
 
 
-def test_json_of_a_pipe_needs_no_word_for_it(peer: FakePeer) -> None:
+def test_json_of_a_pipe_needs_no_option(peer: FakePeer) -> None:
     with posting(peer, "-") as process:
         assert process.stdin is not None
         for number in range(3):

@@ -38,7 +38,7 @@ def test_a_function_is_shown_by_each_of_its_names() -> None:
     )
 
 
-def test_an_unknown_function_is_refused_with_those_alike() -> None:
+def test_an_unknown_function_is_refused_with_similar_names() -> None:
     with pytest.raises(NotFoundError, match="no function 'sbstring'; alike are substring"):
         functions_shown.one("sbstring")
 

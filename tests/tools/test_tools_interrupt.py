@@ -12,7 +12,7 @@ from medusa.overlay.errors import ClosedError, NotFoundError
 from medusa.tools.client.interrupt import run_interruptible
 
 
-def test_ctrl_c_is_what_comes_out_whatever_fails_meanwhile() -> None:
+def test_ctrl_c_is_the_outcome_even_if_a_task_fails_meanwhile() -> None:
     tidied: list[str] = []
 
     async def background() -> None:

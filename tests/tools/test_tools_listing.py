@@ -361,7 +361,7 @@ def _readers(stream: StreamDefinition, owner: str = "utah.edu") -> list[str]:
     return [line.removeprefix("who may read").strip() for line in lines[first:last]]
 
 
-def test_readers_of_what_is_made_from_others_streams_are_those_that_all_let() -> None:
+def test_a_stream_made_of_others_streams_has_the_readers_that_all_owners_permit() -> None:
     def named(*readers: str, path: str = "conns") -> Policy:
         return Policy(f"medusa://mit.edu/{path}", readers)
 

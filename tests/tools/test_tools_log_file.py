@@ -76,7 +76,7 @@ def test_a_fault_is_found_by_its_id_with_its_traceback(tmp_path: Path) -> None:
 
 @given(st.text(), st.text())
 @settings(max_examples=200)
-def test_nothing_that_is_said_makes_a_second_line(text: str, field: str) -> None:
+def test_no_text_makes_a_second_line(text: str, field: str) -> None:
     for form in (ConsoleLines(), JsonLines()):
         line = form.format(record(text, stream=field))
         assert len(line.splitlines()) == 1

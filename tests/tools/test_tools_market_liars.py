@@ -284,7 +284,7 @@ async def test_bills_that_are_lies_are_not_paid(trade: Trade) -> None:
     trade.work.check()
 
 
-async def test_an_offer_is_what_it_was_first(trade: Trade) -> None:
+async def test_a_repeated_offer_keeps_its_first_form(trade: Trade) -> None:
     """The partner sends the same number again, with another price, before the answer: the accepted
     offer counts."""
     admission = trader(trade.utah)._admission
@@ -301,7 +301,7 @@ async def test_an_offer_is_what_it_was_first(trade: Trade) -> None:
     assert admission._accepted[item.task].price == PRICE
 
 
-async def test_a_flood_of_offers_holds_nobody_up(trade: Trade) -> None:
+async def test_a_flood_of_offers_delays_no_other_partner(trade: Trade) -> None:
     admission = trader(trade.utah)._admission
     inputs = tuple(trade.mit.name(f"{n:03}" * 30) for n in range(100))
     items = tuple(
@@ -352,7 +352,7 @@ async def test_a_guest_whose_inputs_fill_the_disk_goes_home(
     trade.work.check()
 
 
-async def test_an_altered_contract_binds_nobody(cluster: Cluster, loads: Loads) -> None:
+async def test_an_altered_contract_binds_no_party(cluster: Cluster, loads: Loads) -> None:
     """utah signs another document than the one that mit proposed, and delivers it as the
     contract."""
     mit = await settle(cluster, "mit.edu", 80, timing=IMPATIENT)

@@ -96,7 +96,7 @@ async def test_lines_are_written_only_when_something_has_changed(
             await lines(some=False)
 
 
-def test_nothing_is_said_where_that_is_asked_for(
+def test_no_progress_is_shown_if_the_user_wants_none(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "f.csv"

@@ -97,7 +97,7 @@ def test_a_file_may_be_posted_again_on_purpose(peer: FakePeer, tmp_path: Path) -
     assert post(peer, csv(file, rows(5, 10)), again=True).rows == 10
 
 
-def test_a_row_that_the_home_refuses_is_named_by_its_place_in_the_file(
+def test_a_row_that_the_leader_refuses_is_named_by_its_place_in_the_file(
     peer: FakePeer, tmp_path: Path
 ) -> None:
     peer.refuse_at[2] = InvalidInputError("row 5: ts is a year ahead of the clock")
@@ -177,7 +177,7 @@ VALUES = st.lists(
 
 @settings(max_examples=50)
 @given(VALUES, st.lists(st.integers(0, 12), max_size=4), VALUES)
-def test_a_position_tells_rows_and_nothing_else(
+def test_a_position_depends_on_the_rows_alone(
     values: list[dict[str, object]], cuts: list[int], others: list[dict[str, object]]
 ) -> None:
     """The cut of the rows makes no difference; other rows have another position."""
@@ -197,7 +197,7 @@ def test_a_position_tells_rows_and_nothing_else(
 
 @settings(max_examples=50)
 @given(VALUES, st.integers(0, 12), st.integers(1, 5))
-def test_the_rest_is_what_follows_a_position(
+def test_the_rest_begins_after_the_position(
     values: list[dict[str, object]], passed: int, width: int
 ) -> None:
     table = pa.Table.from_pylist(values, schema=EVERY_TYPE)

@@ -82,7 +82,7 @@ def test_a_secondary_speaks_where_the_primary_does_not() -> None:
 
 
 @pytest.mark.parametrize("how", [{"state": "unreachable"}, {"health": "dead"}, {"health": "left"}])
-def test_a_standby_that_is_gone_is_said_so(how: dict[str, str]) -> None:
+def test_a_standby_that_is_gone_is_shown_as_gone(how: dict[str, str]) -> None:
     assert told(peer(A, replica()), peer(B, **how)) == [("a1", "secondary gone")]
 
 

@@ -85,7 +85,7 @@ async def test_a_peer_renews_its_own_certificate_long_before_it_ends(tmp_path: P
         assert record.expires == overlay.identity.expires
 
 
-async def test_a_clock_that_nobody_confirms_renews_nothing(tmp_path: Path) -> None:
+async def test_a_clock_that_no_peer_confirms_renews_nothing(tmp_path: Path) -> None:
     home = made(tmp_path)
     async with running(home, lambda: NOW + YEAR - DAY) as overlay:
         before = overlay.identity.expires
@@ -286,7 +286,7 @@ def test_any_bytes_are_a_request_or_one_error(junk: bytes, at: int, flip: int) -
         assert name.participant == "mit.edu"
 
 
-def test_a_membership_forgets_nobody_whose_certificate_is_renewed() -> None:
+def test_a_membership_keeps_members_whose_certificates_are_renewed() -> None:
     membership = Membership.found(ROOT, NOW)
     identity = Identity.issue(ROOT, NOW)
     again = Identity.issue(ROOT, NOW + YEAR - DAY, identity.private_key)

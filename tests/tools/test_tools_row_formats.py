@@ -182,7 +182,7 @@ def test_how_many_rows_there_are_is_known_of_parquet(tmp_path: Path) -> None:
         assert rows.dropped == ["uid"]
 
 
-def test_a_directory_is_said_to_be_one(tmp_path: Path) -> None:
+def test_the_error_says_that_a_directory_is_one(tmp_path: Path) -> None:
     with (
         pytest.raises(InvalidInputError, match=r"is a directory: give one of the files in it"),
         open_rows(tmp_path, Reading(SCHEMA)),
@@ -233,7 +233,7 @@ def test_pieces_of_a_text_are_cut_anywhere(text: str, encoding: str, widths: lis
     assert b"".join(iter(read, b"")) == ("{}" + text).encode()
 
 
-def test_utf_16_that_breaks_off_is_said_to() -> None:
+def test_the_error_says_that_utf_16_is_incomplete() -> None:
     with pytest.raises(InvalidInputError, match=r"f: it begins as UTF-16.* and does not go on so"):
         tuples(opened("ts,src_ip\n1,a".encode("utf-16") + b"\x00"))
 
@@ -294,7 +294,7 @@ def test_fields_that_nothing_fills_are_known() -> None:
     assert rows.columns.unfilled == ["dst_port", "note"]
 
 
-def test_the_process_that_reads_tells_of_columns(tmp_path: Path) -> None:
+def test_the_reading_process_reports_the_columns(tmp_path: Path) -> None:
     for text, dropped, unfilled in (
         (TSV.replace("\tnote\n", "\tother\n"), ["uid", "other"], ["note"]),
         ("".join(JSON.splitlines(True)[1:]), ["tags"], ["dst_port"]),

@@ -151,7 +151,7 @@ FLOATS: Final = (LAST_FLOAT, NEAR_LAST, NEXT_FLOAT)
         (Format.PARQUET, parquet_of, FLOATS),
     ],
 )
-def test_the_last_moments_are_taken_and_those_beyond_refused_in_one_way(
+def test_the_last_moments_are_accepted_and_later_ones_refused_in_one_way(
     sign: int, kind: Format, write: Callable[[list[Any]], bytes], ends: tuple[Any, int, Any]
 ) -> None:
     last, moment, beyond = ends

@@ -194,7 +194,7 @@ def test_lines_that_are_no_rows_are_named(row: bytes, told: str) -> None:
     assert told in str(caught.value)
 
 
-def test_an_array_that_breaks_off_is_said_to() -> None:
+def test_the_error_says_that_an_array_is_incomplete() -> None:
     for text, told in (
         (b'[{"at":1,"name":"a","n":1}', "it breaks off: its end is missing"),
         (b'[{"at":1,"name":"a","n":1}] 1', "more after the array: 1"),

@@ -72,7 +72,7 @@ async def test_breaks_far_apart_are_borne_though_nothing_came_between() -> None:
     ],
     ids=["broken in a row", "answered"],
 )
-async def test_failures_in_a_row_end_it(stands_s: float, error: MedusaError) -> None:
+async def test_consecutive_failures_end_a_subscription(stands_s: float, error: MedusaError) -> None:
     link = Breaking(stands_s, error)
     failed = subscription(link)
     with trio.fail_after(2 * PATIENCE_S):

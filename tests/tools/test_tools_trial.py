@@ -164,7 +164,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         schema_of(tmp_path, "medusa://a/s", None)
 
 
-def test_columns_that_cannot_be_fields_are_left_out_and_said_why(tmp_path: Path) -> None:
+def test_columns_that_cannot_be_fields_are_left_out_with_the_reason(tmp_path: Path) -> None:
     odd = {"day": [time(1)], "parts": [[1]], "a-b": [1], "stime": [7], "id.orig_h": ["x"]}
     pq.write_table(pa.table({"at": [MOMENT], **odd}), tmp_path / "x.parquet")
     made = recording_of(tmp_path / "x.parquet", "medusa://a/s", None)
@@ -197,7 +197,7 @@ def test_a_query_of_a_column_without_a_fields_name_gets_a_remark(
     assert "order id=order_id" in str(raised.value).replace("Order_ID", "order_id") or " " in asked
 
 
-def test_times_in_texts_are_those_that_are_read(tmp_path: Path) -> None:
+def test_times_in_texts_are_read_as_written(tmp_path: Path) -> None:
     text = "ts,clock,n,at\n2026-01-01T00:00:00z,10:00:00,1,\n2026-01-02,11:00:00,2026-01-03,\n"
     (tmp_path / "x.csv").write_text(text)
     (tmp_path / "x.json").write_text(
@@ -216,7 +216,7 @@ def test_times_in_texts_are_those_that_are_read(tmp_path: Path) -> None:
     [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string())],
 )
 @pytest.mark.parametrize("name", ["x.parquet", "x.arrow", "stream.arrow"])
-def test_times_in_texts_of_binary_files_are_those_of_csv(
+def test_times_in_texts_of_binary_files_equal_those_in_csv_files(
     tmp_path: Path, kind: pa.DataType, name: str
 ) -> None:
     columns = {
@@ -351,7 +351,7 @@ SELECT s.n, t.kind FROM s JOIN mit.edu.t FOR SYSTEM_TIME AS OF s.at AS t ON t.n 
 """
 
 
-def test_a_table_of_others_has_the_key_that_is_said(rows: Path, tmp_path: Path) -> None:
+def test_a_table_of_others_has_the_given_key(rows: Path, tmp_path: Path) -> None:
     kinds = tmp_path / "kinds.csv"
     kinds.write_text("at,n,kind\n2026-01-01T00:00:00Z,1,a\n")
     table = "medusa://mit.edu/t"
@@ -394,7 +394,7 @@ def test_files_of_answers_are_recordings(tmp_path: Path) -> None:
     )
 
 
-def test_remarks_of_a_document_are_those_of_its_trial(rows: Path) -> None:
+def test_a_document_has_the_remarks_of_its_trial(rows: Path) -> None:
     text = """<borealis><input stream="s" schema="t"/>
       <schema name="t"><field name="a" type="double"/></schema>
       <query name="q"><box name="b" type="aggregate"><in stream="s"/><out stream="o"/>

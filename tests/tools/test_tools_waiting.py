@@ -107,7 +107,7 @@ async def test_a_subscriber_reads_once_why_nothing_comes(
     assert told.count("medusa: medusa://mit.edu/minutes: the window") == 1
 
 
-def test_names_are_those_that_commands_take() -> None:
+def test_commands_take_the_shown_names() -> None:
     """A stream of panes is named by its window, because no person has made it."""
     for stream, named in (
         ("medusa://mit.edu/conns", "medusa://mit.edu/conns"),

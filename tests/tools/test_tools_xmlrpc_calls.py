@@ -161,7 +161,7 @@ async def test_both_protocols_see_the_same(stock: OpenStock, cluster: Cluster) -
     assert stream in (await known(native))["stream"]
 
 
-async def test_a_pull_waits_and_tells_that_there_is_nothing(
+async def test_a_pull_waits_and_reports_that_there_is_nothing(
     stock: OpenStock, cluster: Cluster
 ) -> None:
     mit = await settled(cluster)
@@ -328,7 +328,7 @@ async def test_each_scope_allows_what_it_allows_by_the_other_protocol(
             assert refused is (scope not in SCOPES[made]), (scope, method)
 
 
-async def test_tokens_are_those_of_every_client(stock: OpenStock, cluster: Cluster) -> None:
+async def test_xmlrpc_accepts_every_clients_tokens(stock: OpenStock, cluster: Cluster) -> None:
     mit = await settled(cluster)
     file = TokenFile(mit.home)
     secret = file.add("ci", EVERY_SCOPE, None, time.time())
@@ -356,7 +356,7 @@ async def test_tokens_are_those_of_every_client(stock: OpenStock, cluster: Clust
     assert (number, text) == (4, str(told.value))
 
 
-async def test_there_is_no_port_unless_it_is_said(cluster: Cluster) -> None:
+async def test_there_is_no_port_unless_the_settings_name_one(cluster: Cluster) -> None:
     mit = await cluster.settle("mit.edu")
     assert mit.up.running.xmlrpc is None
     configure(mit, '[xmlrpc]\nsinks = ["10.0.0.0/33"]\n')

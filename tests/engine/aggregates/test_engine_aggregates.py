@@ -106,7 +106,7 @@ TEXTS = st.text(max_size=5) | st.sampled_from(["", '"', "\\", "\x00\x1f\n", "é"
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=30), st.integers(1, 5))
-def test_texts_are_what_they_should_be(values: list[str], k: int) -> None:
+def test_texts_equal_the_definition(values: list[str], k: int) -> None:
     assert of_values("top_k", [*values], k) == top(values, k)
     assert of_values("array_agg", [*values], None) == array(values)
     assert of_values("string_agg", [*values], ", ") == ", ".join(sorted(values))

@@ -78,7 +78,7 @@ async def test_a_refused_request_leaves_nothing_behind(cluster: Cluster) -> None
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.NONE])
-async def test_the_snapshot_says_who_has_a_query_and_who_lives(
+async def test_the_snapshot_names_the_peers_of_a_query_and_their_health(
     cluster: Cluster, mode: Mode
 ) -> None:
     mit, other = await cluster.settle_all("mit.edu", "mit.edu")

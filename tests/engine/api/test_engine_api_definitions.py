@@ -128,7 +128,7 @@ async def test_ten_callers_at_once_define_an_object_once(cluster: Cluster) -> No
     assert [task.query for task in snapshot.peers[0].tasks] == [query.name]
 
 
-async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
+async def test_only_a_participants_own_clients_define_its_names(cluster: Cluster) -> None:
     mit, utah, client, stranger, source = await cluster.owner_and_guest()
     query = passing(mit, "q", source, mit.name("out"))
     await client.create_query(query)
@@ -163,7 +163,7 @@ async def test_only_ones_own_names_and_by_ones_own(cluster: Cluster) -> None:
         await client.lookup_object(stream.name)
 
 
-async def test_a_sibling_carries_it_out(cluster: Cluster) -> None:
+async def test_a_sibling_carries_the_call_out(cluster: Cluster) -> None:
     """Any of two peers of one participant takes the call, and the one that keeps the object carries
     it out."""
     one, two = await cluster.settle_all("mit.edu", "mit.edu")

@@ -57,7 +57,7 @@ async def post_one(
         return (await duplex.receive(Posted))[0]
 
 
-async def test_a_post_is_handed_on_to_the_streams_home(cluster: Cluster) -> None:
+async def test_a_post_is_passed_on_to_the_streams_leader(cluster: Cluster) -> None:
     _mit, utah, client, other, stream = await cluster.owner_and_guest(writers=("utah.edu",))
     await other.post_event(stream, rows([(3, 2), (5, 1), (9, 3)]))
     await send_rows(other, stream, [(12, 4)], end=True)

@@ -35,7 +35,9 @@ async def seen(cluster: Cluster, by: Place, other: Place) -> PeerStatus:
     return next(peer for peer in snapshot.peers if peer.peer == other.id)
 
 
-async def test_a_peer_is_believed_neither_who_it_is_nor_what_is_anothers(cluster: Cluster) -> None:
+async def test_a_peer_is_not_believed_about_its_identity_or_about_other_peers(
+    cluster: Cluster,
+) -> None:
     mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")
     lie = PeerStatus(
         "mit.edu",
@@ -78,7 +80,7 @@ async def test_nonsense_is_called_so(cluster: Cluster, lie: bytes | PeerStatus) 
     assert (told.participant, told.peer, told.state) == ("evil.org", evil.id, "nonsense")
 
 
-async def test_a_long_answer_crowds_out_nobodys(cluster: Cluster) -> None:
+async def test_a_long_answer_crowds_out_no_other_answer(cluster: Cluster) -> None:
     mit, utah = await cluster.settle("mit.edu"), await cluster.settle("utah.edu")
     async with mit.client() as client:
         await make_stream(client, mit, "s")

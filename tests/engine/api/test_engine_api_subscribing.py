@@ -53,7 +53,7 @@ async def test_a_subscription_begins_at_a_boundary_unless_it_is_too_old(cluster:
             await anext(reader.subscribe(stream, subscriber="x" * 129))
 
 
-async def test_a_stream_that_begins_late_is_read_from_there_by_who_asked_before(
+async def test_an_early_subscriber_reads_a_stream_that_begins_late_from_its_beginning(
     cluster: Cluster,
 ) -> None:
     mit, client, stream = await cluster.founder_with_stream()
@@ -161,7 +161,7 @@ async def test_a_subscription_goes_on_when_peers_come_back(cluster: Cluster) -> 
 
 
 @pytest.mark.cluster(recent_bytes=2**20)
-async def test_a_slow_reader_holds_nobody_up_and_fills_no_memory(cluster: Cluster) -> None:
+async def test_a_slow_reader_delays_no_other_and_fills_no_memory(cluster: Cluster) -> None:
     """The reader receives what its credit allows, and the rest waits on disk; other readers and
     posters continue."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
@@ -221,7 +221,7 @@ async def test_a_named_subscriber_is_waited_for(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("kind", ["task", "bill", "replica", "call"])
-async def test_nobodys_name_is_that_of_what_a_peer_itself_waits_for(
+async def test_no_subscriber_has_the_name_of_a_hold_of_the_peer_itself(
     cluster: Cluster, kind: Kind
 ) -> None:
     """A participant may have the name of a kind of hold, and its subscriber that of a task."""

@@ -217,7 +217,7 @@ def test_a_slack_is_the_source_s() -> None:
     assert (stream.slack_us, stream.idle) == (2_500_000, Idle.CLOCK)
 
 
-def test_a_timeout_is_said_to_be_none() -> None:
+def test_a_remark_says_that_a_timeout_has_no_effect() -> None:
     assert read(document("aggregate", {**WINDOWS, "timeout": "-1"})).remarks == ()
     (remark,) = read(document("aggregate", {**WINDOWS, "timeout": "12.5"})).remarks
     assert "close, whole, once the boundary" in remark

@@ -177,7 +177,7 @@ def test_the_quotes_of_the_tutorial(spark: Spark, tmp_path: Path) -> None:
     assert read_document(QUOTES, BASE).schemas[0].time is None
 
 
-def test_the_fields_of_the_documents_are_those_that_they_declare() -> None:
+def test_the_documents_have_the_fields_that_they_declare() -> None:
     for text in (INTRUSION, TOLLS, QUOTES, monitoring(3, 2)):
         document = read_document(text, BASE)
         made = schemas_of(document)

@@ -314,7 +314,7 @@ def test_any_cut_into_epochs_gives_the_answer_of_duckdb(
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.spark
-def test_a_box_makes_what_it_says(name: str, spark: Spark, tmp_path: Path) -> None:
+def test_each_box_gives_duckdbs_answer(name: str, spark: Spark, tmp_path: Path) -> None:
     text, rows, expected = case(name, seed=1)
     assert len(expected) > 3
     made = by_spark(spark, tmp_path, read(text), rows, CUTS)["out"]

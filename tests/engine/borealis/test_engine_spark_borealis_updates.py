@@ -135,7 +135,7 @@ cut_at = st.sets(
 
 @settings(max_examples=examples(200, soak=2000))
 @given(data=inputs, cuts=cut_at)
-def test_a_row_is_what_its_newest_insert_and_update_say(
+def test_a_row_follows_its_newest_insert_and_update(
     data: dict[str, list[Row]], cuts: set[int]
 ) -> None:
     made = by_interpreted_tasks(read(DOCUMENT), data, [*sorted(cuts), 20 * SECOND])

@@ -220,7 +220,7 @@ def test_every_other_operator(text: str, operator: str) -> None:
     assert operations(parse_expression(text, FIELDS))[0].operator == operator
 
 
-def test_nodes_are_what_they_say() -> None:
+def test_a_parsed_expression_has_typed_nodes() -> None:
     assert parse_expression("n > 2.5", FIELDS) == Operation(
         ">", (Operation("cast", (FieldRef("n", F.INT),), F.DOUBLE), Constant(2.5, F.DOUBLE)), F.BOOL
     )

@@ -181,7 +181,7 @@ def test_sql_refusals(text: str, reason: str) -> None:
         ),
     ],
 )
-def test_boxes_that_cannot_call_them(box: Any, reason: str) -> None:
+def test_boxes_that_cannot_call_functions(box: Any, reason: str) -> None:
     with pytest.raises(InvalidInputError) as raised:
         checked(box)
     assert reason in str(raised.value)

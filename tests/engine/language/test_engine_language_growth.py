@@ -271,7 +271,7 @@ def test_invalid_input_is_refused(name: str) -> None:
     check_growth(lambda n: typed(text(n)), 100)
 
 
-def test_every_operator_is_among_them() -> None:
+def test_the_nested_texts_have_every_operator() -> None:
     def names(expression: Expression) -> set[str]:
         if not isinstance(expression, Operation):
             return set()

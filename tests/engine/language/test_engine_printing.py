@@ -301,7 +301,7 @@ def test_a_time_that_is_grouped_by_is_no_window() -> None:
     everywhere(Query(f"{MIT}q", tuple(boxes)), {S: INPUTS[S]})
 
 
-def test_windows_of_tuples_have_no_times_but_those_of_their_groups() -> None:
+def test_windows_of_tuples_have_only_the_times_of_their_groups() -> None:
     newest = AggregateCall("lastval", "stime", "window_time")
     most = AggregateCall("max", "window_start", "window_start")
     of_time = ("window_end", "window_start", "ts")
@@ -667,7 +667,7 @@ def test_so_are_windows_of_tuples() -> None:
     )
 
 
-def test_outputs_are_those_of_each_stream() -> None:
+def test_each_stream_has_its_outputs() -> None:
     split = Filter("s", S, tuple(f"{MIT}{each}" for each in "abc"), ("p", "a > 1"), True)
     reading = [Union(f"u{each}", (f"{MIT}{each}",), f"{MIT}u{each}") for each in "ab"]
     query = Query(

@@ -48,7 +48,7 @@ def who(entry: StreamEntry) -> set[str]:
     return {each for each in PARTICIPANTS if READERS.may_read(entry.stream, each)}
 
 
-def test_a_filter_is_for_whom_its_input_is_for() -> None:
+def test_a_filter_has_the_readers_of_its_input() -> None:
     query = Query("medusa://utah.edu/q", (_keep("medusa://mit.edu/s", "medusa://utah.edu/out"),))
     of = network(query, source("medusa://mit.edu/s", ("utah.edu",)))
     assert who(made(of, "medusa://utah.edu/out")) == {"mit.edu", "utah.edu"}
@@ -146,7 +146,7 @@ some_readers = st.one_of(st.just((ANY,)), lists)
     st.one_of(st.none(), some_readers),
     st.one_of(st.none(), some_readers),
 )
-def test_labels_let_read_whom_every_owner_on_the_way_lets(
+def test_labels_permit_readers_that_every_owner_on_the_way_permits(
     sources: list[tuple[str, tuple[str, ...], tuple[str, ...]]],
     owner: str,
     between: tuple[str, ...] | None,

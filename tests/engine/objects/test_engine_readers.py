@@ -185,7 +185,7 @@ async def test_a_worker_gives_the_output_only_to_its_owner(here: Neighbourhood) 
         assert part.rows == 1
 
 
-async def test_a_start_mends_an_output_that_its_file_says_everybody_may_read(
+async def test_a_start_mends_an_output_whose_file_lets_every_member_read_it(
     here: Neighbourhood,
 ) -> None:
     client, out = here.clients["mit.edu"], here.mit.name("out")

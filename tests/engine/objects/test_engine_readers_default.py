@@ -85,7 +85,7 @@ async def test_a_program_creates_a_stream_for_its_owner_alone_and_opens_it(
         await owner.create_stream(StreamDefinition(stream, schema.name, readers=()))
 
 
-async def test_a_sibling_that_leads_the_stream_says_who_may_read(cluster: Cluster) -> None:
+async def test_a_sibling_that_leads_the_stream_names_its_readers(cluster: Cluster) -> None:
     one, other = await cluster.settle_all("mit.edu", "mit.edu")
     client = await cluster.client(one)
     stream = await make_stream(client, one, "s", leader=other.id, readers=("utah.edu",))

@@ -186,7 +186,7 @@ async def test_a_worker_that_may_not_read_goes_home_and_so_does_its_owners_task(
     assert here.utah.state("q/out").log.boundary == before
 
 
-async def test_a_standby_heeds_it_as_well_and_goes_on_by_it(here: Three) -> None:
+async def test_a_standby_applies_new_readers_and_keeps_them_after_a_takeover(here: Three) -> None:
     sibling = await here.cluster.settle("utah.edu", sibling=True)
     await here.cluster.acquainted(here.mit, here.utah, here.brown, sibling)
     active = Availability(mode=Mode.ACTIVE_STANDBY)

@@ -111,7 +111,7 @@ def test_a_condition_refers_to_the_last_tuple_of_another_variable() -> None:
     assert found(box, 5, 2, 4, 4) == []
 
 
-def test_other_tuples_may_lie_between_those_of_a_sequence() -> None:
+def test_other_tuples_may_lie_between_the_tuples_of_a_sequence() -> None:
     conditions = {"A": "price = 1", "B": "price = 2", "C": "price = 3"}
     assert found(match("A B C", conditions), 1, 7, 2, 2, 7, 3) == []
     assert found(match("A B C", conditions, contiguity=SKIP), 1, 7, 2, 2, 7, 3) == [(50, 3)]

@@ -171,7 +171,7 @@ def test_panes_that_do_not_fit_are_refused(panes: tuple[tuple[str, int], ...], r
         check_query(Query(box.name, box.boxes, panes=panes), {SOURCE.name: SOURCE})
 
 
-def test_panes_are_for_those_who_may_read_the_input() -> None:
+def test_panes_have_the_readers_of_the_input() -> None:
     """Readers that the output declares may read the output alone."""
     box = with_panes(query(600 * S, 10 * S), MAX_BOXES)
     given = StreamDefinition(

@@ -69,7 +69,7 @@ EXAMPLES = [*SCALAR_EXAMPLES, *(row.example for row in AGGREGATES.values())]
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda each: each.text)
-def test_an_example_is_what_the_engines_answer(example: Example) -> None:
+def test_an_example_is_the_answer_of_the_engines(example: Example) -> None:
     found = computed(example)
     assert (type(found), found) == (type(example.result), example.result)
     if example.differs:

@@ -244,7 +244,7 @@ def test_python_and_re2_agree(pattern: str, texts: list[str]) -> None:
                 assert part == (found[group] or ""), (pattern, text, group)
 
 
-def test_the_limits_of_steps_are_what_they_say() -> None:
+def test_the_limits_of_steps_are_exact() -> None:
     for pattern in SLOW:
         longest = longest_text(pattern)
         assert steps_for(pattern, longest) <= MAX_STEPS

@@ -78,7 +78,7 @@ def spark_bucket(number: Column) -> Column:
     return BUCKETS.spark_key(number, FieldType.DOUBLE, None)
 
 
-def test_buckets_are_those_of_the_definition(spark: Spark, tmp_path: Path) -> None:
+def test_buckets_equal_the_definition(spark: Spark, tmp_path: Path) -> None:
     """Near each power of two a logarithm may be wrong."""
     powers = [2.0**n for n in (*range(-1_074, -1_000, 9), *range(-40, 70), 500, 1_023)]
     near = [math.nextafter(power, to) for power in powers for to in (0.0, math.inf)]

@@ -202,7 +202,7 @@ def test_after_a_failure_it_is_tried_again_a_day_later(
     assert runs(archive, made, monkeypatch)
 
 
-def test_disk_is_bounded_and_what_nobody_uses_goes(
+def test_disk_is_bounded_and_unused_archives_are_removed(
     archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     others = [archive.folder / f"{number}.jsa" for number in range(MAX_ARCHIVES)]

@@ -76,7 +76,7 @@ def count(session: SparkSession) -> int:
     return session.range(100).count()
 
 
-def test_a_peer_proves_the_secret_and_shows_it_to_nobody(
+def test_a_peer_proves_the_secret_and_never_shows_it(
     driver: Spark, spark_cluster: SparkCluster
 ) -> None:
     assert driver.run(count) == 100

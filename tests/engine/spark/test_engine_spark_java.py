@@ -110,7 +110,7 @@ def test_the_peer_waits_for_a_jvm_that_makes_progress(tmp_path: Path) -> None:
         process.wait()
 
 
-def test_one_for_which_nobody_waits_is_ended(tmp_path: Path) -> None:
+def test_a_jvm_for_which_no_caller_waits_is_ended(tmp_path: Path) -> None:
     given_up = threading.Event()
     process = start(STARTING, tmp_path / "hello")
     threading.Timer(0.2, given_up.set).start()

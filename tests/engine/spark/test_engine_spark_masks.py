@@ -121,7 +121,7 @@ def computed(
 
 @pytest.mark.parametrize("functions", FUNCTIONS.values(), ids=FUNCTIONS)
 @pytest.mark.parametrize(("size", "advance"), [(60, 10), (80, 20), (40, 20)])
-def test_windows_of_one_job_are_those_of_the_tuples(
+def test_windows_of_one_job_equal_the_windows_of_the_tuples(
     spark: Spark, tmp_path: Path, functions: Sequence[AggregateCall], size: int, advance: int
 ) -> None:
     """A job makes two windows or more."""
@@ -136,7 +136,9 @@ def test_windows_of_one_job_are_those_of_the_tuples(
     )
 
 
-def test_windows_without_groups_are_those_of_the_tuples(spark: Spark, tmp_path: Path) -> None:
+def test_windows_without_groups_equal_the_windows_of_the_tuples(
+    spark: Spark, tmp_path: Path
+) -> None:
     """A job over no panes makes no window, either."""
     rows = [row for row in rows_of(random.Random(3), 600, 150) if not 200 < row[0] < 400]
     functions = [DISTINCT_N, TUPLES]

@@ -135,7 +135,7 @@ async def test_a_forbidden_alteration_is_refused(cluster: Cluster) -> None:
         await owner.create_stream(again)
 
 
-async def test_a_home_that_is_away_is_said(cluster: Cluster) -> None:
+async def test_the_error_names_a_leader_that_is_away(cluster: Cluster) -> None:
     home, other = await cluster.settle_all("mit.edu", "mit.edu")
     async with home.client() as near:
         stream = await make_stream(near, home, "s")
@@ -149,7 +149,7 @@ async def test_a_home_that_is_away_is_said(cluster: Cluster) -> None:
     assert home.state("s").entry.stream.edition == 0
 
 
-async def test_the_next_home_goes_by_it(cluster: Cluster) -> None:
+async def test_the_next_leader_follows_the_alteration(cluster: Cluster) -> None:
     """The journal has the alteration, in order with the posts: at the next leader, too, it counts
     from its place on."""
     peers = await cluster.siblings(4)

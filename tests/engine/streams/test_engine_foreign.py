@@ -63,7 +63,7 @@ def test_foreign_holds_stay_within_bounds_and_none_goes_without_need(
         assert left == recent
 
 
-def test_when_room_is_short_those_that_keep_most_go_first() -> None:
+def test_when_room_is_short_the_consumers_that_keep_most_go_first() -> None:
     small, large = (
         Held(LogKey("s1"), Hold("task", name), name, size, 0.0)
         for name, size in (("a", 10), ("b", 100))

@@ -140,7 +140,7 @@ async def test_a_damaged_file_without_a_copy_is_named_and_all_else_goes_on(
     assert await received(client.subscribe(stream, 1), 10) == posted[1:]
 
 
-async def test_a_mirror_gets_it_from_its_producer(cluster: Cluster) -> None:
+async def test_a_mirror_gets_a_lost_file_from_its_producer(cluster: Cluster) -> None:
     """The mirror's task computes from the whole input, or not at all."""
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client() as client, utah.client() as other:
@@ -212,7 +212,9 @@ async def test_an_output_is_not_computed_from_what_is_left_of_its_inputs(cluster
 
 
 @pytest.mark.cluster(timing=Timing(), leader_silence_s=QUIET_S)
-async def test_a_home_gets_it_from_a_replica(cluster: Cluster, places: list[Place]) -> None:
+async def test_a_leader_gets_a_lost_file_from_a_replica(
+    cluster: Cluster, places: list[Place]
+) -> None:
     first = places[0]
     client = await cluster.client(first)
     stream = await make_stream(client, first, "s", k_safety=1)
@@ -237,7 +239,7 @@ async def test_a_home_gets_it_from_a_replica(cluster: Cluster, places: list[Plac
 
 
 @pytest.mark.cluster(timing=Timing(), leader_silence_s=QUIET_S)
-async def test_a_home_that_has_lost_a_part_for_good_finds_another_replica(
+async def test_a_leader_that_has_lost_a_part_for_good_finds_another_replica(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The new replica begins behind the lost part."""

@@ -58,7 +58,7 @@ def test_a_participant_with_the_most_producers_loses_its_own_first() -> None:
         state.is_duplicate(Writer("flood-0", "evil.org"), 2)
 
 
-def test_a_replica_forgets_what_its_home_forgets() -> None:
+def test_a_replica_forgets_what_its_leader_forgets() -> None:
     leader, replica = (Acceptance(slack_us=0, arrival=False) for _ in range(2))
     for number in range(MAX_PRODUCERS):
         posted_by(leader, Writer(f"p{number}", ("", "utah.edu", "mit.edu")[number % 3]))

@@ -216,7 +216,7 @@ def test_however_the_flows_interleave_the_client_ends_with_the_stable_tuples(
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(-3, 4))))
-def test_rows_are_repeated_as_often_as_is_said(rows: list[tuple[int, int]]) -> None:
+def test_rows_are_repeated_as_often_as_asked(rows: list[tuple[int, int]]) -> None:
     table = pa.table({"value": pa.array([value for value, _ in rows], pa.int64())})
     times = pa.chunked_array([pa.array([times for _, times in rows], pa.int64())])
     expected = [value for value, times in rows for _ in range(times)]

@@ -113,7 +113,7 @@ async def test_tuples_of_one_stime_come_in_parts_of_one_epoch(tmp_path: Path) ->
         assert assembler.held == 0
 
 
-async def test_older_than_what_is_kept(tmp_path: Path) -> None:
+async def test_a_reader_of_dropped_tuples_is_refused(tmp_path: Path) -> None:
     log = StreamLog.open(tmp_path, LOG, history_us=0)
     for n in range(1, 5):
         log.append(n * 10, logged([(n * 10, n)]))

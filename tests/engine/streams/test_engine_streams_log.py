@@ -201,7 +201,7 @@ async def test_waiting_ends_when_the_boundary_passes(tmp_path: Path) -> None:
     await log.wait_beyond(15)
 
 
-async def test_closing_wakes_who_waits(tmp_path: Path) -> None:
+async def test_closing_wakes_the_waiting_tasks(tmp_path: Path) -> None:
     log = opened(tmp_path)
 
     async def waits() -> None:

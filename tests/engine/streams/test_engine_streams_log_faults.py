@@ -180,7 +180,7 @@ def test_compaction_merges_nothing_that_is_damaged(tmp_path: Path) -> None:
     assert rows_around(log) == [row for row in rows if not 100 < row[0] <= 110]
 
 
-def test_retention_lets_go_of_what_is_lost_in_its_turn(tmp_path: Path) -> None:
+def test_retention_drops_lost_intervals_in_their_turn(tmp_path: Path) -> None:
     filled(tmp_path, 6)
     (tmp_path / "20_30.parquet").unlink()
     (tmp_path / "30_40.parquet").write_bytes(b"PAR1")

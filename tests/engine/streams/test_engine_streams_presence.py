@@ -64,7 +64,7 @@ def producers(tmp_path: Path) -> Iterator[Producers]:
         yield Producers(stream)
 
 
-def test_the_boundary_is_the_least_of_those_that_are_there(producers: Producers) -> None:
+def test_the_boundary_is_the_least_of_the_present_producers(producers: Producers) -> None:
     producers.post(ONE, 10, at=10)
     assert producers.boundary == 10
     producers.post(OTHER, 11, at=11)
@@ -76,7 +76,7 @@ def test_the_boundary_is_the_least_of_those_that_are_there(producers: Producers)
     assert producers.post(ONE, 18, at=21).late == 1, "behind what both have said"
 
 
-def test_a_producer_that_is_done_holds_nobody(producers: Producers) -> None:
+def test_a_producer_that_is_done_holds_no_other(producers: Producers) -> None:
     producers.post(ONE, 10, at=10)
     producers.post(OTHER, 30, at=30)
     producers.leave(ONE, at=31)
@@ -195,7 +195,7 @@ def test_a_flood_of_names_pushes_out_its_own(producers: Producers) -> None:
     assert sum(map(len, presence.state.present.values())) == MAX_PRESENT
 
 
-def test_the_clock_moves_the_boundary_while_nobody_holds_it(tmp_path: Path) -> None:
+def test_the_clock_moves_the_boundary_while_no_producer_holds_it(tmp_path: Path) -> None:
     config = SourceConfig(idle=Idle.CLOCK, idle_timeout_us=IDLE * S, slack_us=2 * S)
     with opened(tmp_path, config) as stream:
         producers = Producers(stream)
@@ -232,7 +232,7 @@ def test_producers_are_there_after_a_restart(tmp_path: Path) -> None:
         assert producers.boundary == 600
 
 
-def test_less_slack_counts_at_once_for_each_of_them(tmp_path: Path) -> None:
+def test_less_slack_counts_at_once_for_each_producer(tmp_path: Path) -> None:
     with opened(tmp_path, SourceConfig(slack_us=5 * S, idle_timeout_us=IDLE * S)) as stream:
         producers = Producers(stream)
         producers.post(ONE, 10, at=10)
@@ -244,7 +244,7 @@ def test_less_slack_counts_at_once_for_each_of_them(tmp_path: Path) -> None:
         assert producers.boundary == 10
 
 
-def test_a_fast_one_leaves_room_for_the_one_that_it_waits_for(tmp_path: Path) -> None:
+def test_a_fast_producer_leaves_room_for_the_producer_that_it_waits_for(tmp_path: Path) -> None:
     config = SourceConfig(idle_timeout_us=IDLE * S, pending_bytes=400_000, slack_us=S)
     with opened(tmp_path, config) as stream:
         producers = Producers(stream)

@@ -37,7 +37,7 @@ POSTS = st.lists(
     crash=st.booleans(),
     cut=st.lists(st.booleans(), min_size=12, max_size=12),
 )
-def test_the_replica_goes_on_where_the_home_was(
+def test_the_replica_continues_where_the_leader_was(
     *,
     tmp_path_factory: pytest.TempPathFactory,
     posts: list[tuple[list[Row], int | None]],
@@ -98,7 +98,7 @@ def test_a_peer_that_does_not_lead_takes_no_posts(tmp_path: Path) -> None:
         replica.source.post(PostRequest(Writer("p"), Post(1), body([(1, 1)])), now=NOW)
 
 
-def test_the_clock_of_the_home_moves_both(tmp_path: Path) -> None:
+def test_the_leaders_clock_moves_both_boundaries(tmp_path: Path) -> None:
     config = replace(CONFIG, idle=Idle.CLOCK)
     leader, replica = Replica(tmp_path / "h", config), Replica(tmp_path / "r", config)
     leader.lead(2)

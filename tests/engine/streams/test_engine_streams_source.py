@@ -409,7 +409,7 @@ def test_tiny_posts_count_for_what_they_take_in_memory(tmp_path: Path) -> None:
         assert posts < 90, "each takes some kilobytes, whatever its 20 bytes of data"
 
 
-def test_the_columns_that_a_home_adds_count_in_the_memory(tmp_path: Path) -> None:
+def test_the_columns_that_a_leader_adds_count_in_the_memory(tmp_path: Path) -> None:
     with opened(tmp_path, SourceConfig(slack_us=10**9, pending_bytes=5 * 2**20)) as s:
         s.post([(i, 1) for i in range(100_000)])
         before = s.source.waiting.pending.bytes

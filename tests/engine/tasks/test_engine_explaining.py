@@ -66,7 +66,7 @@ def test_tables_that_are_read_are_named() -> None:
     )
 
 
-def test_the_first_so_far_and_those_of_windows() -> None:
+def test_the_first_so_far_and_the_first_of_windows() -> None:
     numbered = "SELECT *, ROW_NUMBER() OVER (PARTITION BY {} ORDER BY x DESC, k) AS place FROM {}"
     so_far = plan_of(f"SELECT * FROM ({numbered.format('k', 's')}) WHERE place <= 3")["answer"]
     assert so_far.steps == ("answer: a table of the first 3 so far of each k, by x desc, k",)

@@ -135,7 +135,7 @@ def test_union_of_one_stream_orders_like_any_derived_stream() -> None:
     assert [type(step) for step in tasks["y"].steps] == [MapStep, AggregateStep]
 
 
-def test_sources_can_be_told_from_streams_of_other_queries() -> None:
+def test_sources_are_distinguished_from_streams_of_other_queries() -> None:
     query = Query("q", (Union("u", ("s0", "s1"), "x"),))
     (task,) = plan(query, check_query(query, SOURCES), sources=frozenset({"s1", "other"}))
     assert task.source_inputs == {"s1"}

@@ -159,7 +159,7 @@ async def test_windows_are_given_as_they_seem_and_then_as_they_are(cluster: Clus
     await until(lambda: told[1:] == [("REPLACEMENT", [4])])
 
 
-async def test_a_failure_during_corrections_is_borne(cluster: Cluster) -> None:
+async def test_results_survive_a_failure_during_corrections(cluster: Cluster) -> None:
     """The first input that was missing comes back for a while, and is missing again."""
     mit, utah, poster = await chain(cluster)
     told = ReceivedChanges()

@@ -233,7 +233,7 @@ def test_rows_that_make_no_windows_are_refused(table: str, at: str, reason: str)
     refused(COUNTED.format(table), at, reason)
 
 
-def test_rows_are_grouped_by_what_their_windows_are_of() -> None:
+def test_rows_are_grouped_by_the_groups_of_their_windows() -> None:
     text = "SELECT count(*) AS n FROM TUMBLE(TABLE s PARTITION BY x, 10 ROWS) GROUP BY k"
     refused(text, "k", "group rows by the fields of their PARTITION BY: x")
 

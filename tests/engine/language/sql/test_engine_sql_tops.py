@@ -91,7 +91,7 @@ TOPS = [
 
 @pytest.mark.parametrize(("text", "words"), TOPS)
 @pytest.mark.parametrize("seed", range(5))
-def test_the_first_so_far_are_those_of_the_whole_input_in_the_end(
+def test_the_first_so_far_end_as_the_first_of_the_whole_input(
     text: str, words: str, seed: int
 ) -> None:
     data = rows(seed, 5 * MINUTE)
@@ -100,7 +100,7 @@ def test_the_first_so_far_are_those_of_the_whole_input_in_the_end(
     assert answer
 
 
-def test_a_place_of_one_is_no_field_and_the_order_is_as_it_is_said() -> None:
+def test_the_place_of_a_top_one_is_no_field_and_the_order_is_the_requested_one() -> None:
     text = f"SELECT k, x FROM ({NUMBERED.format('k, x', 'ts DESC, k')}) WHERE place = 1"
     (query,) = Script(text, BASE).complete({S: SCHEMA}, {}).queries
     (top,) = (box for box in query.boxes if isinstance(box, Top))

@@ -112,7 +112,7 @@ def test_a_numbered_select_of_columns_numbers_the_stream_itself() -> None:
         Script(f"SELECT k, x FROM ({inner}) WHERE place = 1", BASE).complete({S: SCHEMA}, {})
 
 
-def test_a_place_that_nobody_reads_is_not_made() -> None:
+def test_a_place_without_a_reader_is_not_made() -> None:
     (query,) = Script(LAST, BASE).complete({S: SCHEMA}, {}).queries
     (rank,) = (box for box in query.boxes if isinstance(box, Rank))
     assert (rank.most, rank.place, rank.size_us) == (1, "", MINUTE)

@@ -126,7 +126,7 @@ async def test_a_successor_is_asked_by_its_own_announcement_though_the_catalog_i
     assert catalog.asked == 1
 
 
-async def test_a_call_that_finds_nobody_waits_for_who_takes_over(
+async def test_a_call_that_finds_no_producer_waits_for_a_takeover(
     autojump_clock: trio.abc.Clock, directory: Directory, network: Network, catalog: SlowCatalog
 ) -> None:
     catalog.say(PRIMARY, 5)
@@ -246,7 +246,7 @@ def test_a_word_of_a_producer_counts_beside_records_of_its_term_and_against_olde
     assert in_order([old], 5, oldest=False) == [PRIMARY]
 
 
-def test_workers_come_before_those_they_work_for_and_secondaries_last() -> None:
+def test_workers_come_before_their_owners_and_secondaries_last() -> None:
     term = Term(STREAM, 5, PRIMARY, (SECONDARY,))
     assert in_order([Rendition(term, READER)], 5, oldest=False) == [READER, PRIMARY, SECONDARY]
     assert in_order([Rendition(term, READER)], 5, oldest=True) == [PRIMARY, READER, SECONDARY]

@@ -136,7 +136,7 @@ async def start(peer: Peer) -> None:
 
 
 @pytest.mark.process
-async def test_homes_that_are_killed_while_they_reopen_and_delete() -> None:
+async def test_leaders_are_killed_while_they_reopen_and_delete() -> None:
     """One leader is killed between the end and the reopening; others at two steps of each
     operation."""
     async with three() as (voters, client):
@@ -146,13 +146,13 @@ async def test_homes_that_are_killed_while_they_reopen_and_delete() -> None:
 
 @pytest.mark.soak
 @pytest.mark.process
-async def test_homes_that_are_killed_wherever_they_delete() -> None:
+async def test_leaders_are_killed_at_every_step_of_a_deletion() -> None:
     async with three() as (voters, client):
         await deleted_while_killing(voters, client, DELETING_LEADERS)
 
 
 @pytest.mark.soak
 @pytest.mark.process
-async def test_homes_that_are_killed_wherever_they_reopen() -> None:
+async def test_leaders_are_killed_at_every_step_of_a_reopening() -> None:
     async with three() as (voters, client):
         await reopened_while_killing(voters, client, REOPENING_LEADERS)

@@ -227,7 +227,7 @@ async def test_a_voter_that_was_away_learns_of_it(
     await none_left(places, stream)
 
 
-async def test_a_home_that_dies_in_the_middle(
+async def test_a_leader_dies_in_the_middle_of_a_deletion(
     cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A quorum has stored that the stream is to be deleted, and no voter knows yet that it is a
@@ -282,7 +282,7 @@ async def _nothing(_folders: StreamFolders, _key: str) -> None:
 
 
 @pytest.mark.cluster(lease_s=2.0)
-async def test_a_new_home_waits_for_whom_the_last_one_knew(
+async def test_a_new_leader_waits_for_the_readers_of_the_last_one(
     cluster: Cluster, places: list[Place]
 ) -> None:
     home = places[0]

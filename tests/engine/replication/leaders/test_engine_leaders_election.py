@@ -93,7 +93,7 @@ def test_a_deletion_that_a_majority_accepted_is_brought_to_its_end(k: int) -> No
     assert all(node.ballot.deleted for node in world.nodes.values())
 
 
-def test_the_model_notices_a_home_that_does_not_wait_for_its_replicas(
+def test_the_model_notices_a_leader_that_does_not_wait_for_its_replicas(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("medusa.engine.replication.leaders.election.may_succeed", lambda *_: True)

@@ -48,7 +48,7 @@ async def test_a_stream_of_k_2_loses_two_peers_at_once(cluster: Cluster) -> None
     await until(lambda: voter(first, stream).election.leader == home.id)
 
 
-async def test_the_next_home_knows_how_far_a_producer_is(
+async def test_the_next_leader_knows_the_position_of_a_producer(
     cluster: Cluster, places: list[Place]
 ) -> None:
     first = places[0]
@@ -64,7 +64,7 @@ async def test_the_next_home_knows_how_far_a_producer_is(
         assert await (await client.poster(stream)).resume() == b"1 row"
 
 
-async def test_a_home_whose_replica_lost_its_disk_goes_on_with_another(
+async def test_a_leader_whose_replica_lost_its_disk_recruits_another(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The peer does not know that it is a voter any more; the two others are a quorum."""
@@ -133,7 +133,7 @@ async def test_posts_go_as_fast_as_a_slow_replica_and_none_is_lost(
     assert await received(client.subscribe(stream), 40) == posted
 
 
-async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_home(
+async def test_a_member_that_lost_a_part_of_its_journal_does_not_become_leader(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """A loss of power without `engine.fsync` leaves such a journal; the old leader has all
@@ -180,7 +180,7 @@ async def test_all_members_are_stopped_at_once_and_come_back(
     assert await received(client.subscribe(stream), 4) == [(1, 1), (2, 2), (2, 3), (9, 4)]
 
 
-async def test_a_founder_that_was_home_alone_is_home_again_with_its_journal(
+async def test_a_founder_that_led_alone_leads_again_with_its_journal(
     cluster: Cluster, places: list[Place]
 ) -> None:
     first = places[0]
@@ -211,7 +211,7 @@ def said(place: Place) -> str:
     return "\n".join(event.text for event in place.up.engine.overlay.events.recent())
 
 
-async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
+async def test_a_leader_whose_journal_is_damaged_gets_the_entry_again(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The damaged entry was settled and not in the log yet, so the rest of the journal is not
@@ -240,7 +240,7 @@ async def test_a_home_whose_journal_is_damaged_gets_the_entry_again(
     assert await received(client.subscribe(stream), 11) == [(n, n) for n in range(11)]
 
 
-async def test_a_home_that_finds_its_journal_damaged_leaves_it_to_another(
+async def test_a_leader_that_finds_its_journal_damaged_lets_another_peer_lead(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader finds the damage when it reads the journal for another replica."""

@@ -77,11 +77,11 @@ async def posted_while_killing(kills: int, posts_between: int) -> list[float]:
 
 
 @pytest.mark.process
-async def test_two_homes_die_one_after_the_other() -> None:
+async def test_two_leaders_die_one_after_the_other() -> None:
     assert max(await posted_while_killing(2, 40)) < 60
 
 
 @pytest.mark.soak
 @pytest.mark.process
-async def test_ten_homes_die() -> None:
+async def test_ten_leaders_die() -> None:
     await posted_while_killing(10, 200)

@@ -83,7 +83,7 @@ async def test_the_replica_takes_over_with_all_that_was_acknowledged(
     assert state_at(first, stream).role is Role.REPLICA
 
 
-async def test_home_after_home_dies_and_everything_is_there_once(cluster: Cluster) -> None:
+async def test_leader_after_leader_dies_and_each_tuple_is_there_once(cluster: Cluster) -> None:
     """The leaders die in turn during posts; the reader's peer is none of the voters."""
     peers = await cluster.siblings(4)
     async with peers[0].client() as client:
@@ -127,7 +127,7 @@ async def test_a_client_whose_peer_dies_posts_through_another(
         assert await received(subscription, 40) == [(n, n) for n in range(1, 41)]
 
 
-async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_home(
+async def test_late_tuples_and_clock_boundaries_are_the_same_at_the_next_leader(
     cluster: Cluster, places: list[Place]
 ) -> None:
     client = await cluster.client(places[2])
@@ -173,7 +173,7 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
         assert await received(client.subscribe(stream), 2) == [(1, 1), (2, 2)]
 
 
-async def test_a_voter_that_claims_a_term_of_the_future_stops_nobody(
+async def test_a_voter_that_claims_a_term_of_the_future_stops_no_election(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """Such a term would leave no room for a later leader; a vote for it does not bind."""
@@ -216,7 +216,7 @@ def read(state: StreamState) -> list[tuple[int, int]]:
     return found
 
 
-async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_home(
+async def test_a_witness_that_reads_the_stream_can_become_its_replica_and_its_leader(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """A witness follows the stream for its own query, apart from its state as a voter."""

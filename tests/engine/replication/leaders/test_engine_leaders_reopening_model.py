@@ -97,7 +97,7 @@ def live_with_ends(world: World, steps: int) -> None:
     assert world.ended(home)
 
 
-def test_the_model_notices_a_home_that_does_not_wait_for_all_votes(
+def test_the_model_notices_a_leader_that_does_not_wait_for_all_votes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(reopening.Reopening, "is_granted", lambda its, _others: its.asked)

@@ -100,7 +100,7 @@ async def known(place: Place, stream: str) -> None:
             await trio.sleep(0.02)
 
 
-async def test_home_after_home_dies_between_revisions(cluster: Cluster) -> None:
+async def test_leader_after_leader_dies_between_revisions(cluster: Cluster) -> None:
     """A query elsewhere, and a client that asks for corrections, follow the present leader."""
     peers = await cluster.siblings(4)
     async with peers[0].client() as client:
@@ -136,7 +136,7 @@ async def test_home_after_home_dies_between_revisions(cluster: Cluster) -> None:
         assert folded(place, stream) == oracle.values
 
 
-async def test_a_retry_at_the_next_home_is_answered_the_same(
+async def test_a_retry_at_the_next_leader_gets_the_same_answer(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """Another leader may have received the journal without the segment that had the revisions."""
@@ -240,7 +240,7 @@ def logged_at(place: Place, stream: str) -> list[tuple[int, str, int, int]]:
     return [] if epoch is None else changes_of(epoch.table)
 
 
-async def test_a_home_that_looks_long_for_a_tuple_stays_home(
+async def test_a_leader_that_looks_long_for_a_tuple_stays_leader(
     cluster: Cluster, places: list[Place], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await cluster.client(places[0])
@@ -260,7 +260,7 @@ async def test_a_home_that_looks_long_for_a_tuple_stays_home(
     assert voter(first, stream).election.number == term_number
 
 
-async def test_a_witness_that_becomes_home_finds_all_of_the_history(
+async def test_a_witness_that_becomes_leader_finds_the_whole_history(
     cluster: Cluster, places: list[Place]
 ) -> None:
     """The leader that recruits the witness sends it the logs, also that of the revisions."""

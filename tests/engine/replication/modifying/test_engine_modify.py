@@ -236,7 +236,7 @@ async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
         await modify(client, query.name, LONGER)
 
 
-async def test_only_who_owns_a_query_modifies_it(cluster: Cluster) -> None:
+async def test_only_its_owner_modifies_a_query(cluster: Cluster) -> None:
     mit, utah, client, stranger, source = await cluster.owner_and_guest()
     query = sieve_and_sums(mit, source)
     await client.create_query(query)

@@ -151,7 +151,7 @@ def test_a_modification_that_is_put_off_was_made_for_then(past: Past, later: int
 
 @settings(max_examples=50)
 @given(pasts(), st.data())
-def test_only_what_nobody_computes_any_more_is_forgotten(past: Past, data: st.DataObject) -> None:
+def test_only_editions_that_no_peer_computes_are_forgotten(past: Past, data: st.DataObject) -> None:
     stored, tasks = past.stored[-1], past.tasks[-1]
     near = [since + by for since in past.since[1:] if since > BEGINNING for by in (-1, 0)]
     some = st.sampled_from([*near, BEGINNING, END])

@@ -112,7 +112,9 @@ def replace_struct(request: Assignment, **changes: Any) -> Assignment:
 
 
 @pytest.mark.parametrize("voter", ["the worker", "a third one"])
-async def test_a_worker_reads_nothing_for_those_who_may_not(cluster: Cluster, voter: str) -> None:
+async def test_a_worker_reads_no_input_for_an_owner_that_may_not_read_it(
+    cluster: Cluster, voter: str
+) -> None:
     """The worker may read the stream; the participant that wants its tuples through a task may
     not."""
     bank = await cluster.settle("bank.com")

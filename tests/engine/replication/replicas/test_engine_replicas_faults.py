@@ -262,7 +262,7 @@ async def test_a_restarted_standby_copies_on_from_where_it_was(
     await until(lambda: boundary() == 199, "it has copied the rest")
 
 
-async def test_a_crash_while_stepping_down_harms_nobody(
+async def test_a_crash_while_stepping_down_does_no_harm(
     cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The query's file is gone, but its logs are not; a query at this peer reads its output."""

@@ -130,9 +130,7 @@ async def test_two_queries_do_not_hold_for_each_others_secondaries(
     assert len([each for each in retention.consumers if each.kind == "secondary"]) == 2
 
 
-async def test_a_secondary_that_is_the_home_of_the_input_lets_go_of_it(
-    cluster: Cluster, made: Made
-) -> None:
+async def test_a_secondary_that_leads_the_input_releases_it(cluster: Cluster, made: Made) -> None:
     home, primary = await cluster.siblings(2)
     poster, owner = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s", history_us=0)

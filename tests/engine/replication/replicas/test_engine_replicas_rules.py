@@ -187,7 +187,7 @@ def test_after_amnesia_every_window_is_whole(sizes: list[int], at: int) -> None:
 PEERS = [bytes([number]) * 20 for number in range(1, 9)]
 
 
-def test_the_one_asked_for_is_preferred_then_those_with_room() -> None:
+def test_the_requested_peer_is_preferred_then_peers_with_room() -> None:
     asked = PEERS[3]
     busy = set(PEERS[:4])
     order = preferred("q", PEERS, asked.hex(), busy.__contains__)

@@ -148,7 +148,7 @@ async def test_the_worker_of_a_dead_primary_is_released_by_its_successor(
 
 
 @pytest.mark.cluster(timing=dataclasses.replace(QUICK, save_s=0.0))
-async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
+async def test_a_secondary_whose_disk_is_full_still_receives_its_primarys_messages(
     cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, primary, secondary = await cluster.siblings(3)
@@ -171,7 +171,7 @@ async def test_a_secondary_whose_disk_is_full_hears_its_primary_all_the_same(
     assert secondary.up.engine.standbys.get(query.name) is not None
 
 
-async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_nobody(
+async def test_a_stream_whose_time_runs_faster_than_the_clock_deposes_no_primary(
     cluster: Cluster, made: Made
 ) -> None:
     """A bound counts by the clock, not by the stream's own time: a client may post a day in a

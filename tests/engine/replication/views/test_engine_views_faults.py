@@ -110,7 +110,7 @@ async def test_a_full_disk_only_delays_a_view(
     assert (len(told), failures) == (1, 0)
 
 
-async def test_half_of_what_was_dropped_is_nothing(cluster: Cluster) -> None:
+async def test_the_remains_of_a_half_deleted_view_are_removed(cluster: Cluster) -> None:
     mit, client, stream = await cluster.founder_with_stream()
     await post(client, mit, stream, 1, 2, 3)
     view = View(mit.name("v"), stream, Last(3), frozen=True)
@@ -129,7 +129,9 @@ async def test_half_of_what_was_dropped_is_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.cluster(leader_silence_s=QUIET_S)
-async def test_a_stream_whose_home_dies_is_shown_from_the_next_one(cluster: Cluster) -> None:
+async def test_a_view_of_a_stream_whose_leader_dies_reads_from_the_next_leader(
+    cluster: Cluster,
+) -> None:
     """The view is at the leader itself, at a voter that becomes the leader, and at another peer."""
     places = await cluster.siblings(4)
     first = places[0]

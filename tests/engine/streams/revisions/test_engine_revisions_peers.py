@@ -144,7 +144,7 @@ async def test_a_remote_client_receives_the_revisions(
         await anext(subscription)
 
 
-async def test_over_restarts_of_the_home_and_of_the_query(cluster: Cluster) -> None:
+async def test_revisions_survive_restarts_of_the_leader_and_of_the_query(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     async with mit.client(producer="me") as client, utah.client() as other:
         stream = await keyed_stream(client, mit)
@@ -272,7 +272,7 @@ async def test_a_dead_primary(tmp_path: Path, made: Made, mode: Mode) -> None:
         assert sorted(told.tuples) == EXPECTED
 
 
-async def test_moved_to_a_worker_and_home(tmp_path: Path, made: Made) -> None:
+async def test_revisions_survive_a_move_to_a_worker_and_back(tmp_path: Path, made: Made) -> None:
     async with (
         cluster_of(tmp_path) as (_, (leader, owner, worker, _)),
         leader.client() as poster,

@@ -94,7 +94,7 @@ async def test_a_peer_that_does_not_lead_revises_nothing(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("replaced", [False, True])
-async def test_a_home_that_is_succeeded_while_it_looks_up(
+async def test_a_leader_is_succeeded_while_it_looks_a_tuple_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, replaced: bool
 ) -> None:
     """Another peer leads while the leader looks the tuple up; this holds even if it leads again by
@@ -136,7 +136,7 @@ def revision(key: int) -> memoryview:
     return encode(pa.Table.from_pylist([{REVISION_KIND: "DELETION", "b": key}], schema=shape))
 
 
-async def test_no_tuple_goes_behind_what_either_log_has(tmp_path: Path) -> None:
+async def test_no_tuple_goes_behind_either_log(tmp_path: Path) -> None:
     """A loss of power has left the journal shorter than the logs."""
     peer = Peer(tmp_path, 1000)
     await peer.open()
