@@ -271,7 +271,7 @@ class Contracts:
     # -- contracts in force -----------------------------------------------------------------------
 
     def _changed(self) -> None:
-        self.changed.tell()
+        self.changed.notify()
         self._wake.ring()
 
     def _review(self) -> None:
@@ -286,10 +286,10 @@ class Contracts:
             return
         for contract in self.book.all():
             if contract.id in before ^ after:
-                self._tell(contract, self.book.state(contract, now))
-        self.changed.tell()
+                self._notify(contract, self.book.state(contract, now))
+        self.changed.notify()
 
-    def _tell(self, contract: Contract, state: State) -> None:
+    def _notify(self, contract: Contract, state: State) -> None:
         other = contract.counterparty(self.book.participant)
         text = f"finds contract {contract.id[:SHORT_ID]} with {other} {state}"
         self._overlay.events.note("warning" if state is State.BARRED else "info", text)

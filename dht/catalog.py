@@ -140,7 +140,7 @@ class Catalog:
         self._publishing = Publishing(local, directory, store, bodies, self._finder, config=config)
         self.yielded: Listeners[[str, ObjectName]] = self._publishing.yielded
         self.keep_told = self._publishing.keep_told
-        self.tell_again = self._publishing.tell_again
+        self.notify_again = self._publishing.notify_again
         self._guards = Guards(local.participant)
         copying = Copying(local.participant, local.peer_id, bodies, self._sources)
         store.taken.add(copying.note)
@@ -410,7 +410,7 @@ async def open_catalog_in(
             nursery.start_soon(catalog.keep_told)
             nursery.start_soon(catalog.keep_copies)
             try:
-                with local.returning(catalog.tell_again):
+                with local.returning(catalog.notify_again):
                     yield catalog
             finally:
                 nursery.cancel_scope.cancel()

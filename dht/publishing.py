@@ -24,7 +24,7 @@ from medusa.overlay.errors import ConflictError, MedusaError, UnavailableError
 from medusa.overlay.listeners import Listeners
 from medusa.overlay.names import ObjectName
 
-TELL_AGAIN_S: Final = 5.0
+NOTIFY_AGAIN_S: Final = 5.0
 """Seconds within which all publications are sent again after a peer's return, and the least time
 between two such times."""
 
@@ -161,7 +161,7 @@ class Publishing:
         """
         publication = self._next(subject, body, beyond=0)
         try:
-            return await self._tell(publication)
+            return await self._notify(publication)
         except ConflictError:
             if self._store.publication(subject) != publication:
                 return 1  # a later declaration of this peer has replaced it
@@ -169,7 +169,7 @@ class Publishing:
             newest = await self._newest(subject)
             if newest is None or newest.version <= publication.version:
                 return 1  # the node that reported a conflict has no newer record
-            return await self._tell(self._next(subject, body, beyond=newest.version))
+            return await self._notify(self._next(subject, body, beyond=newest.version))
 
     def declare_soon(self, subject: Subject, body: bytes) -> None:
         """Publish a body of this peer's own files: on disk on return, sent with the next
@@ -217,7 +217,7 @@ class Publishing:
             self._bodies.release(digest_of(before.body))
         return publication
 
-    async def _tell(self, publication: Publication) -> int:
+    async def _notify(self, publication: Publication) -> int:
         """Store the renewed record here and at the nodes that should hold it."""
         subject, record = publication.subject, self._sealed(publication)
         # tried again soon, unless the put below succeeds
@@ -250,22 +250,22 @@ class Publishing:
         if self._is_of_future(publication):
             publication = self._next(subject, publication.body, beyond=0)
         try:
-            await self._tell(publication)
+            await self._notify(publication)
         except ConflictError:
             await self._yield_to_newer(publication)
         except MedusaError as error:
             self._local.events.note("warning", f"could not renew {subject}: {error}")
 
-    def tell_again(self) -> None:
+    def notify_again(self) -> None:
         """Send all publications again, because a peer is back that may have been on the other side
         of a split. The peers there have not learnt of publications made here meanwhile, or have
         published the same names."""
         now = trio.current_time()
-        if now < self._told_again_at + TELL_AGAIN_S:
+        if now < self._told_again_at + NOTIFY_AGAIN_S:
             return  # after a split many peers come back at about the same time
         self._told_again_at = now
         for number, publication in enumerate(self._store.publications()):
-            wait_s = TELL_AGAIN_S * self._local.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
+            wait_s = NOTIFY_AGAIN_S * self._local.rng.uniform(0.2, 1.0) + number / TOLD_PER_S
             self._schedule.add(publication.subject, now + wait_s)
         self._sooner.ring()
 
@@ -291,7 +291,7 @@ class Publishing:
         self._local.events.note(
             "info", f"left {subject} to another peer of ours, which publishes it now"
         )
-        self.yielded.tell(subject.kind, ObjectName.parse(subject.name))
+        self.yielded.notify(subject.kind, ObjectName.parse(subject.name))
 
     def leave(self, subject: Subject) -> None:
         """Stop publishing the subject without withdrawing it: another peer of ours publishes it

@@ -146,10 +146,10 @@ class RecordStore:
             gone = [each.publisher for each in rivals + self._surplus(record, held)]
             gone += [by for by in void if not record.many or by == record.publisher]
             self._replace(gone, record, value)
-            self.taken.tell(record)
+            self.taken.notify(record)
             own = None if record.many else self.publication(record.subject)
             if own is not None and own.version < record.version:
-                self.superseded.tell(record.subject)
+                self.superseded.notify(record.subject)
 
     def _under(self, key: bytes) -> tuple[list[Record], list[PeerId]]:
         """The records that keep a place under the key, and the publishers of those that keep none:

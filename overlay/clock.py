@@ -50,7 +50,7 @@ gossip."""
 AGREE_S: Final = 60.0
 """Seconds by which clocks that agree may differ: the error allowed for the time in a datagram."""
 
-TELL_S: Final = 600.0
+REPORT_S: Final = 600.0
 """Seconds between two events about others that contradict the clock."""
 
 MEND: Final = "if it is wrong, set it (`timedatectl set-ntp true`)"
@@ -182,7 +182,7 @@ class Clock:
         steady = self._steady()
         self._others[participant] = _Mark(theirs, steady)
         differing = self._differing(steady)
-        if differing and steady - self._told_at >= TELL_S:
+        if differing and steady - self._told_at >= REPORT_S:
             self._told_at = steady
             self._note_contradiction(self(), differing)
 
@@ -230,7 +230,7 @@ class Clock:
         self._mark, self._leap = _Mark(wall, steady), None
         self._believed_at = self._followed_at = steady
         self._events.note("warning", f"believes this machine's clock: it is {shown(wall)}")
-        self.set.tell()
+        self.set.notify()
 
     def _note_leap(self, ours: float, wall: float) -> None:
         self._events.note(

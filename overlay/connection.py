@@ -317,7 +317,7 @@ class Connection:
             self._write_begun.clear()
             await trio.sleep(self._keep_alive.stall_s)
             if trio.current_time() - self._writing_since > self._keep_alive.stall_s:
-                self.doubted.tell()
+                self.doubted.notify()
 
     def _ping(self) -> None:
         self._multiplexer.ping()
@@ -361,7 +361,7 @@ class Connection:
             return
         self._end = (text, closed_here)
         if not closed_here:
-            self.doubted.tell()
+            self.doubted.notify()
         self._multiplexer.break_all(text, closed_here=closed_here)
         for duplex in list(self._calls.values()):
             duplex.notify()

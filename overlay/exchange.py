@@ -194,7 +194,7 @@ class Exchanger:
         service.unary(EXCHANGE, Offer, self._on_offer, limit=MAX_STRUCT_BYTES)
         service.unary(PUSH, Push, self._on_push, limit=3 * MAX_SENT)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Save our own news, and exchange at once."""
         self._learned()
         self.hurry()
@@ -212,7 +212,7 @@ class Exchanger:
         if len(refused) > MAX_TOLD:
             self._events.note("warning", f"refused {len(refused) - MAX_TOLD} more with it")
         if any(change.error is None for change in changes):
-            self.tell()
+            self.notify()
         return changes
 
     async def exchange(self, connection: Connection) -> None:
@@ -230,14 +230,14 @@ class Exchanger:
         if push is not None:
             await connection.call(PUSH, push, Pushed, timeout_s=EXCHANGE_S)
 
-    async def tell_all(
+    async def notify_all(
         self, peers: Sequence[PeerName], connect: Callable[[PeerId], Awaitable[Connection]]
     ) -> tuple[str, ...]:
         """Exchange with all of them at once; returns the participants that have received our
         news."""
         told: set[str] = set()
 
-        async def tell(peer: PeerName) -> None:
+        async def notify(peer: PeerName) -> None:
             reason = ""
             for _ in range(2):  # a peer that has received the news may hang up before it answers
                 try:
@@ -253,7 +253,7 @@ class Exchanger:
 
         async with trio.open_nursery() as nursery:
             for peer in peers:
-                nursery.start_soon(tell, peer)
+                nursery.start_soon(notify, peer)
         return tuple(sorted(told))
 
     async def run(

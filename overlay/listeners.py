@@ -13,7 +13,7 @@ R = TypeVar("R")
 class Listeners(Generic[P]):
     """The functions that are called at one kind of news: any number, in the order they were added.
 
-    The owner of the news has one `Listeners[[PeerId, Health]]` for each kind, and calls `tell`. A
+    The owner of the news has one `Listeners[[PeerId, Health]]` for each kind, and calls `notify`. A
     listener runs within that call: it must not block.
     """
 
@@ -36,7 +36,7 @@ class Listeners(Generic[P]):
         finally:
             self._listeners.remove(listener)
 
-    def tell(self, *args: P.args, **kwargs: P.kwargs) -> None:
+    def notify(self, *args: P.args, **kwargs: P.kwargs) -> None:
         """Call all listeners; an error of one goes to the caller, and the later ones are not
         called."""
         for listener in tuple(self._listeners):

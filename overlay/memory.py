@@ -90,7 +90,7 @@ class Share:
         self.held += size
         self._memory.held += size
         if size < 0:
-            self._memory.freed.tell()
+            self._memory.freed.notify()
 
     def charge(self, size: int) -> None:
         """Charge that many bytes more at a flat rate; fewer if negative."""

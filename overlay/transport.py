@@ -61,7 +61,7 @@ __all__ = [
     "open_transport",
 ]
 
-TELL_FAILURES: Final = 3
+REPORT_FAILURES: Final = 3
 """Failed dials in a row before an event reports them: a single one may fail while a peer starts."""
 
 
@@ -190,9 +190,9 @@ class Transport:
             link.backoff.succeeded()
 
     def failure(self, peer_id: PeerId) -> str:
-        """Why dials of that peer have failed `TELL_FAILURES` times or more; "" if they did not."""
+        """Why the last `REPORT_FAILURES` or more dials of a peer all failed; "" if fewer failed."""
         link = self._links.get(peer_id)
-        if link is None or link.connection is not None or link.backoff.failures < TELL_FAILURES:
+        if link is None or link.connection is not None or link.backoff.failures < REPORT_FAILURES:
             return ""
         return str(link.error)
 
@@ -343,7 +343,7 @@ class Transport:
             keep_alive=self._config.keep_alive,
             memory=self._serving.memory.share(name.participant),
         )
-        connection.doubted.add(lambda: self._tell_doubt(name.peer_id))
+        connection.doubted.add(lambda: self._notify_doubt(name.peer_id))
         self.refusals.accepted(name.participant)
         link = self._links.to(name.peer_id)
         if link.connection is not None:
@@ -356,8 +356,8 @@ class Transport:
     def _is_own(self, name: PeerName) -> bool:
         return name.participant == self._identity.participant
 
-    def _tell_doubt(self, peer_id: PeerId) -> None:
-        self.doubted.tell(peer_id)
+    def _notify_doubt(self, peer_id: PeerId) -> None:
+        self.doubted.notify(peer_id)
 
     async def _drive(self, connection: Connection) -> None:
         try:

@@ -20,9 +20,9 @@ class Watched(Events):
 
     def note(self, level: Level, text: str, *more: Any, **fields: Any) -> None:
         super().note(level, text, *more, **fields)
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the waiting tasks after a change that is not an event."""
         self._noted.set()
         self._noted = trio.Event()

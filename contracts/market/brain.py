@@ -105,7 +105,7 @@ class Brain:
         self.held.lapse(now)
         self._note(event, now, effects)
         self._taker.collect(now, effects)
-        self._taker.tell(self.partners, effects)
+        self._taker.notify(self.partners, effects)
         self._shedder.plan(now, effects)
         self._returner.plan(now, self._shedder.exhausted, effects)
         return effects

@@ -106,7 +106,7 @@ class Taker:
         pressing = [(k, e) for k, e in self.waiting.items() if e.hops and e.until > now]
         return max(pressing, key=lambda e: (e[1].price, e[1].units), default=None)
 
-    def tell(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
+    def notify(self, partners: dict[Key, PartnerState], effects: list[Effect]) -> None:
         """Notify refused partners that there is room now: as many partners as the room suffices
         for."""
         room = self._held.room
@@ -127,7 +127,7 @@ class Taker:
         """Pass the news of another peer's room, which we do not need, on to the partners that we
         refused: they may press us again. Each gets it once, so the news dies out."""
         if self._held.room > SLACK:
-            return  # `tell` reports our own room to them
+            return  # `notify` reports our own room to them
         for key, wait in self.waiting.items():
             effects.append(Send(partners[key].partner.peer, Answer(wait.number, (), NONE)))
         self.waiting.clear()

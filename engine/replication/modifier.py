@@ -173,19 +173,19 @@ class Modifier:
                 )
                 entry = msgspec.structs.replace(entry, altered={**entry.altered, stream: known})
                 self._queries.write(running, entry=entry)
-            await self._tell_secondary(running)
+            await self._notify_secondary(running)
             made = running.entries(running.stored, running.plan)
             await self._queries.announcements.announce_altered(made)
             await running.define_outputs(running.stored, running.plan)
             self._queries.publish_soon(running)  # publish the remaining entries
         self._events.note("info", f"altered {stream}: {alteration.in_words()}")
 
-    async def _tell_secondary(self, running: QueryCopy) -> None:
+    async def _notify_secondary(self, running: QueryCopy) -> None:
         if not running.stored.term.secondary:
             return
         async with self._primaries.secondary_state(running.name).talking:
             try:
-                await self._primaries.tell(running)
+                await self._primaries.notify(running)
             except MedusaError as error:
                 raise UnavailableError(
                     f"{running.name}: it is written down, but its secondary has not heard of it "
@@ -242,7 +242,7 @@ class Modifier:
             if waiting.cancelled_caught or any(task.current.term.holder for task in placed):
                 raise UnavailableError(f"{running.name}: a task of it is being moved; try again")
             for task in placed:
-                await self._mover.teller.until_notified(task)
+                await self._mover.notifier.until_notified(task)
             if running.stored.availability.mode is not Mode.NONE:
                 await stack.enter_async_context(
                     self._primaries.secondary_state(running.name).talking
@@ -272,7 +272,7 @@ class Modifier:
         Meanwhile no task that changes passes that boundary."""
         for _ in range(TRIES):
             try:
-                later = await self._primaries.tell(running)
+                later = await self._primaries.notify(running)
             except MedusaError as error:
                 raise _not_confirmed(running) from error
             if later == BEGINNING:

@@ -118,7 +118,7 @@ class Sources:
                 return await self._reopen_replicated(voter)
             state = self._source(stream)
             assert state.leader is not None, "a source"
-            async with self.store.ends_read.telling(state):
+            async with self.store.ends_read.notifying(state):
                 if state.leader.boundary < END:
                     return False
                 self._check_end_unread(state)

@@ -207,11 +207,11 @@ def _open_session(gateway: JavaGateway, settings: Mapping[str, str]) -> SparkSes
 def _keep_quiet(server: BaseServer) -> None:
     """Stop a server of PySpark from printing that the JVM has broken its connection, as a killed
     one does. Other errors are printed as before."""
-    tell = server.handle_error
+    report = server.handle_error
 
     def handle_error(request: Any, client_address: Any) -> None:  # noqa: ANN401 - as socketserver's
         if not isinstance(sys.exception(), (EOFError, ConnectionError)):
-            tell(request, client_address)
+            report(request, client_address)
 
     server.handle_error = handle_error  # type: ignore[method-assign]
 

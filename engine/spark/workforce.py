@@ -21,12 +21,12 @@ class Patience:
     """How long jobs wait for a first executor, seconds.
 
     Attributes:
-        tell_s: until the peer reports it: an executor takes five seconds to start. anew_s: until
+        report_s: until the peer reports it: an executor takes five seconds to start. anew_s: until
             the application is registered anew. If other applications have all cores, that costs
             seven CPU-seconds each time.
     """
 
-    tell_s: float = 15.0
+    report_s: float = 15.0
     anew_s: float = 60.0
 
 
@@ -74,7 +74,7 @@ class Workforce:
             self._waiting_since = now
         if count:
             self.trouble = ""
-        elif not self.trouble and self._waited(now) >= self._patience.tell_s:
+        elif not self.trouble and self._waited(now) >= self._patience.report_s:
             self.trouble = (
                 f"waits for an executor of {self._master}: none of its workers runs, other "
                 "applications have all of its cores or memory, or executors end as they begin; "

@@ -211,7 +211,7 @@ class Gossip:
                 case Changed(peer, health):
                     self._on_change(peer, health)
                 case DigestChanged(peer, content):
-                    self.digest_changed.tell(peer, content)
+                    self.digest_changed.notify(peer, content)
                 case Reach(peer, number):
                     if self._calls.may_reach(peer):
                         self._nursery.start_soon(self._calls.reach, peer, number)
@@ -244,7 +244,7 @@ class Gossip:
             self._lines.transport.give_up(peer, "gossip says that it is dead")
         if health is Health.ALIVE:
             self._lines.transport.dial_again(peer)
-        self.changed.tell(peer, health)
+        self.changed.notify(peer, health)
 
     # -- datagrams and calls
 

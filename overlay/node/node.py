@@ -126,7 +126,7 @@ class Overlay:
         believe it."""
         record = self.peers.announce_anew([self.address], self.clock())
         self.gossip.begin_anew(record.incarnation)
-        self._learned.tell()
+        self._learned.notify()
         self._exchanger.hurry()
 
     @property
@@ -145,8 +145,8 @@ class Overlay:
         self.membership.authenticate(der(identity.certificate), self.clock())
         self.transport.renew(identity)
         self.peers.renew(identity)
-        self.renewed.tell(identity)
-        self._exchanger.tell()
+        self.renewed.notify(identity)
+        self._exchanger.notify()
         self.events.note(
             "info", f"renewed this peer's certificate: it lasts until {moment(identity.expires)}"
         )
@@ -234,7 +234,7 @@ class Overlay:
         """Take in statements made at this home: save them, and spread them now."""
         return self._exchanger.take(tuple(statements), ())
 
-    async def learn_and_tell(self, statements: Iterable[bytes]) -> tuple[str, ...]:
+    async def learn_and_notify(self, statements: Iterable[bytes]) -> tuple[str, ...]:
         """`learn`, then wait until the connected peers have received the statements or the time is
         over; returns the participants that have received them.
 
@@ -246,7 +246,7 @@ class Overlay:
             raise RefusedError(exclusion)
         listeners = [connection.remote for connection in self.transport.connections()]
         self.learn(statements)
-        return await self._exchanger.tell_all(listeners, self.connect)
+        return await self._exchanger.notify_all(listeners, self.connect)
 
     async def _call_others(self) -> None:
         """If no peer of another participant is connected, dial some: each accepts this peer, or
@@ -297,12 +297,12 @@ async def open_overlay(
     memory = Budgets.of_process(config.memory_bytes)
     keeper = _Keeper(home, membership, peers, config.timing.save_gap_s)
     learned: Listeners[[]] = Listeners()
-    learned.add(keeper.tell)
+    learned.add(keeper.notify)
     exchanger = Exchanger(
         Exchange(membership, peers),
         peers,
         events=events,
-        learned=learned.tell,
+        learned=learned.notify,
         clocks=Clocks(clock, wall, clock.receive),
         rng=rng,
     )
@@ -429,7 +429,7 @@ async def _reachable(config: OverlayConfig) -> Address:
 
 
 class _Keeper:
-    """Saves news in the home. `tell` starts a write.
+    """Saves news in the home. `notify` starts a write.
 
     Args:
         gap_s: between two writes; see `OverlayTiming.save_gap_s`.
@@ -443,7 +443,7 @@ class _Keeper:
         self._news = Bell(rung=True)  # the news of the start must be saved too
         self._writing = trio.Lock()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         self._news.ring()
 
     async def run(self, exchanger: Exchanger, events: Events) -> None:

@@ -63,7 +63,7 @@ class Process:
         if not await self._said.receive_some():
             raise InternalError("the reference's Spark process has ended")
 
-    async def tell(self, checkpoint: str) -> None:
+    async def notify(self, checkpoint: str) -> None:
         """Send a command: start the query from a checkpoint, or stop it ("")."""
         assert self._process.stdin is not None
         await self._process.stdin.send_all(f"{checkpoint}\n".encode())
@@ -91,7 +91,7 @@ class Query:
     async def start(self) -> None:
         """Start it in a first process."""
         self._now = await self._open()
-        await self._now.tell(str(self._checkpoint))
+        await self._now.notify(str(self._checkpoint))
 
     async def prepare(self) -> None:
         """Start the process for the next move."""
@@ -99,12 +99,12 @@ class Query:
 
     async def move(self) -> None:
         """Move it to the prepared process."""
-        await self._now.tell("")
+        await self._now.notify("")
         self.look()
         before = self._checkpoint
         self.moves += 1
         await trio.to_thread.run_sync(copy_checkpoint, before, self._checkpoint)
-        await self._next.tell(str(self._checkpoint))
+        await self._next.notify(str(self._checkpoint))
         await self._now.end()
         self._now = self._next
 

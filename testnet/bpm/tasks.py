@@ -132,7 +132,7 @@ class Tasks:
         counts: list[int],
         peers: list[str],
         *,
-        tell: Callable[[int, events.Event], None],
+        notify: Callable[[int, events.Event], None],
         clock: Clock,
         tally: Tally,
         rng: random.Random,
@@ -140,7 +140,7 @@ class Tasks:
         """
         Args:
             counts: tasks of each node. peers: their ids (hex).
-            tell: gives an event to a node's Brain, if it lives.
+            notify: gives an event to a node's Brain, if it lives.
         """
         self.owner = array("i")
         self.first = [0]
@@ -155,7 +155,7 @@ class Tasks:
         self._moving: dict[int, int] = {}
         self._token = 0
         self._peers = peers
-        self._tell = tell
+        self._notify = notify
         self._clock = clock
         self._tally = tally
         self._rng = rng
@@ -225,15 +225,17 @@ class Tasks:
         self._place(task, target)
         self._tally.moved(move.price)
         name = move.item.task
-        self._tell(target, self._here(task))
-        self._tell(source, events.TaskGone(name))
+        self._notify(target, self._here(task))
+        self._notify(source, events.TaskGone(name))
         if source == self.owner[task]:
-            self._tell(source, events.TaskOut(self.item(task), move.to, move.contract, move.price))
-        self._tell(source, events.MoveEnded(name, ok=True))
+            self._notify(
+                source, events.TaskOut(self.item(task), move.to, move.contract, move.price)
+            )
+        self._notify(source, events.MoveEnded(name, ok=True))
 
     def _end(self, source: int, move: events.Move, reason: str) -> None:
         self._tally.failed += 1
-        self._tell(source, events.MoveEnded(move.item.task, ok=False, reason=reason))
+        self._notify(source, events.MoveEnded(move.item.task, ok=False, reason=reason))
 
     def _come_home(self, task: int) -> None:
         if task not in self.away or not self.running[self.owner[task]]:
@@ -246,9 +248,9 @@ class Tasks:
         self._place(task, owner)
         self._tally.went_home()
         if worker != NOWHERE:
-            self._tell(worker, events.TaskGone(name))
-        self._tell(owner, events.TaskHere(self.item(task)))
-        self._tell(owner, events.TaskBack(name))
+            self._notify(worker, events.TaskGone(name))
+        self._notify(owner, events.TaskHere(self.item(task)))
+        self._notify(owner, events.TaskBack(name))
 
     def reload(self, task: int, load: float) -> None:
         """Change a task's load: its worker measures it, its owner learns of it."""
@@ -260,12 +262,12 @@ class Tasks:
         self._set_chain(task, chain)
         self._place(task, worker)
         if worker != NOWHERE:
-            self._tell(worker, self._here(task))
+            self._notify(worker, self._here(task))
         if not chain:
             return
         first = chain[0]
         out = events.TaskOut(self.item(task), self._peers[first.payee], first.contract, first.price)
-        self._tell(owner, out)
+        self._notify(owner, out)
 
     # -- nodes that leave --------------------------------------------------------------------------
 
@@ -294,7 +296,7 @@ class Tasks:
             self._set_chain(task, ())
             self._place(task, NOWHERE)
             if worker != NOWHERE:
-                self._tell(worker, events.TaskGone(f"{task:x}"))
+                self._notify(worker, events.TaskGone(f"{task:x}"))
 
     def take_home(self, tasks: Iterable[int]) -> None:
         """Take tasks home whose owners have noticed that a node in between is gone."""

@@ -115,7 +115,7 @@ class World(Nodes[BrainLike, events.Event]):
         self.graph = graph
         self.peers = [f"{node:040x}" for node in range(nodes)]
         self.tasks = Tasks(
-            counts, self.peers, tell=self.tell, clock=self.clock, tally=self.tally, rng=rng
+            counts, self.peers, notify=self.notify, clock=self.clock, tally=self.tally, rng=rng
         )
         self._make_brain = make_brain
         self._terms = terms
@@ -129,9 +129,9 @@ class World(Nodes[BrainLike, events.Event]):
         """Let a node join with its own tasks and its present contracts."""
         # offers continue the numbers of any earlier life: each number lasts a microsecond
         self.cores[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
-        self.tell(node, events.PartnersChanged(self.partners(node)))
+        self.notify(node, events.PartnersChanged(self.partners(node)))
         for event in self.tasks.start_node(node):
-            self.tell(node, event)
+            self.notify(node, event)
 
     def partners(self, node: int) -> tuple[events.Partner, ...]:
         """A node's partners, as its Brain gets them."""
@@ -171,7 +171,7 @@ class World(Nodes[BrainLike, events.Event]):
 
     def _contracts_changed(self, nodes: Iterable[int]) -> None:
         for node in sorted(nodes):
-            self.tell(node, events.PartnersChanged(self.partners(node)))
+            self.notify(node, events.PartnersChanged(self.partners(node)))
 
     # -- Brains ------------------------------------------------------------------------------------
 
@@ -201,6 +201,6 @@ class World(Nodes[BrainLike, events.Event]):
 
     def _deliver(self, node: int, to: int, message: Message) -> None:
         if self.cores[to] is None:
-            self.tell(node, events.Unreachable(self.peers[to]))
+            self.notify(node, events.Unreachable(self.peers[to]))
         else:
-            self.tell(to, events.Received(self.peers[node], message))
+            self.notify(to, events.Received(self.peers[node], message))

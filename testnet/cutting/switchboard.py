@@ -65,7 +65,7 @@ class Switchboard:
         self._number = 0
         self._lines: dict[str, _Line] = {}
 
-    async def tell(self, reaches: Mapping[str, Reach], obeyed_s: float = OBEYED_S) -> None:
+    async def notify(self, reaches: Mapping[str, Reach], obeyed_s: float = OBEYED_S) -> None:
         """Set the cuts by IP, even for peers that start later; peers that are not named have none.
 
         Args:
@@ -78,8 +78,8 @@ class Switchboard:
         self._number += 1
         waiting = set(self._lines)
 
-        async def tell(line: _Line) -> None:
-            await self._tell(line)
+        async def notify(line: _Line) -> None:
+            await self._notify(line)
             waiting.discard(line.host)
 
         def stands() -> str:
@@ -88,7 +88,7 @@ class Switchboard:
         what = "until the peers have cut or healed their links"
         async with while_moving(what, stands, obeyed_s), trio.open_nursery() as nursery:
             for line in self._lines.values():
-                nursery.start_soon(tell, line)
+                nursery.start_soon(notify, line)
 
     async def answer(self, listening: trio.socket.SocketType, nursery: trio.Nursery) -> None:
         """Driver: accepts starting peers."""
@@ -100,10 +100,10 @@ class Switchboard:
         with socket:
             host = (await socket.recv(MAX_PACKET)).decode()
             line = self._lines[host] = _Line(host, socket)  # a restarted peer has a new one
-            await self._tell(line)
+            await self._notify(line)
             await trio.sleep_forever()
 
-    async def _tell(self, line: _Line) -> None:
+    async def _notify(self, line: _Line) -> None:
         async with line.turn:
             reach = self._reaches.get(line.host, Reach())
             await line.say(_Order(self._number, reach))
@@ -206,7 +206,7 @@ class LoopbackWires:
             )
             for peer, host in hosts.items()
         }
-        await self._switchboard.tell(reaches)
+        await self._switchboard.notify(reaches)
 
 
 def _check_local(host: str) -> None:

@@ -75,7 +75,8 @@ class FalseAlarms:
     pairs: set[tuple[int, int]] = field(default_factory=set)
 
     def among(self, victims: bytearray, observers: bytearray) -> tuple[int, int]:
-        """(victims, pairs) among the nodes marked with one in these arrays."""
+        """Count the victims, and the pairs, of which both nodes are marked with 1 in these
+        arrays."""
         chosen = [pair for pair in self.pairs if victims[pair[0]] and observers[pair[1]]]
         return len({victim for victim, _ in chosen}), len(chosen)
 
@@ -327,7 +328,7 @@ class World(Nodes[Detector, events.Event]):
             self.clock.after(delay, self._arrive, int.from_bytes(peer), event)
 
     def _arrive(self, node: int, event: events.Event) -> None:
-        self._in_turn(node, self.tell, node, event)
+        self._in_turn(node, self.notify, node, event)
 
     def _changed(self, node: int, subject: int, health: events.Health) -> None:
         match health:
@@ -348,9 +349,9 @@ class World(Nodes[Detector, events.Event]):
         self._count_stream(Knock())
         if self.cores[node] is not None:
             self._count_stream(Here())
-            self._later(asker, self.tell, asker, events.Reached(self._ids[node], number))
+            self._later(asker, self.notify, asker, events.Reached(self._ids[node], number))
         elif self._killed:
-            self._later(asker, self.tell, asker, events.Doubt(self._ids[node], gone=True))
+            self._later(asker, self.notify, asker, events.Doubt(self._ids[node], gone=True))
 
     def _pull(self, node: int, asker: int, state: State) -> None:
         detector = self.cores[node]
@@ -358,8 +359,8 @@ class World(Nodes[Detector, events.Event]):
             return
         answer = detector.state()
         self._count_stream(answer)
-        self._later(asker, self.tell, asker, events.Synced(self._ids[node], answer))
-        self.tell(node, events.Synced(self._ids[asker], state))
+        self._later(asker, self.notify, asker, events.Synced(self._ids[node], answer))
+        self.notify(node, events.Synced(self._ids[asker], state))
 
     def _count_stream(self, message: Struct) -> None:
         self.traffic.sent += len(encode(message)) + FRAME

@@ -238,7 +238,7 @@ class Federation:
         """Make the first participant's peer and start it."""
         peer = await self._make(participant, name)
         await peer.start()
-        self.reports.tell(f"{participant} starts")
+        self.reports.notify(f"{participant} starts")
         await peer.ready()
         return peer
 
@@ -249,7 +249,7 @@ class Federation:
         invited = await trio.to_thread.run_sync(invite, sponsor.home, participant, root)
         assert invited.token is not None, "the founder alone admits"
         await trio.to_thread.run_sync(join, peer.home, invited.token)
-        self.reports.tell(f"{participant} is admitted")
+        self.reports.notify(f"{participant} is admitted")
         await peer.start()
         return peer
 

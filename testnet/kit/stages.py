@@ -92,7 +92,7 @@ class Stages:
         """A stage, from here to the end of the block."""
         stage = self.stages[name]
         stage.state, stage.began = State.RUNNING, self.now
-        self.changed.tell(stage)
+        self.changed.notify(stage)
         finished = False
         try:
             yield stage
@@ -100,7 +100,7 @@ class Stages:
         finally:
             stage.state = State.DONE if finished else State.FAILED
             stage.ended = self.now
-            self.changed.tell(stage)
+            self.changed.notify(stage)
 
     def say(self, name: str, detail: str) -> None:
         """Change a stage's detail."""

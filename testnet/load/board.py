@@ -379,8 +379,8 @@ class Observer:
                 # in the order of the peers, not of their answers
                 known = [name for name in self._clients if name in self._loads]
                 self._board.sampled({name: self._loads[name] for name in known})
-            for teller, move in self._told:
-                self._note(teller, move)
+            for reporter, move in self._told:
+                self._note(reporter, move)
             self._told.clear()
             self._looked.set()
             self._looked = trio.Event()
@@ -400,13 +400,13 @@ class Observer:
             self._loads[participant] = load_of(status, market)
             self._told += [(participant, m) for m in (market.moves if market is not None else ())]
 
-    def _note(self, teller: str, move: MoveStatus) -> None:
+    def _note(self, reporter: str, move: MoveStatus) -> None:
         """Record each move once. The task's owner reports it repeatedly, and so does a peer that
         passed it on. The owner knows the stall, the giver the price."""
         for position, noted in enumerate(self._noted):
             if is_same(move, noted):
                 known = self._board.moves[position]
-                price = move.price if teller == known.origin else known.price
+                price = move.price if reporter == known.origin else known.price
                 stall_ms = max(move.stall_ms, known.stall_ms)
                 merged = msgspec.structs.replace(known, price=price, stall_ms=stall_ms)
                 self._board.moves[position] = merged

@@ -247,7 +247,7 @@ class Campaign:
                     # workers finish their lower seeds, because the first failed seed counts
                     result = await worker.run(Request(seed), self.cpu_limit_s)
                     self.results.append(result)
-                    self.done.tell(result)
+                    self.done.notify(result)
                     self._stopped = self._stopped or not (result.good or self.go_on)
                     seed = next(left, None)
 

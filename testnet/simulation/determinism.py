@@ -274,7 +274,7 @@ def _cancellation() -> list[Any]:
     def number(_: object) -> int:
         return next(numbers)
 
-    def tell(task: _run.Task) -> None:
+    def notify(task: _run.Task) -> None:
         if told is None:
             deliver(task)
         else:
@@ -282,7 +282,7 @@ def _cancellation() -> list[Any]:
 
     return [
         mock.patch.object(_run.CancelStatus, recalculate.__name__, in_order),
-        mock.patch.object(_run.Task, deliver.__name__, tell),
+        mock.patch.object(_run.Task, deliver.__name__, notify),
         mock.patch.object(_run, "id", number, create=True),
     ]
 

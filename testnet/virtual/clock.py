@@ -94,7 +94,7 @@ class VirtualTime(Clock):
 
     def _stall(self, why: str) -> None:
         self.stalled = why
-        self.stalls.tell()
+        self.stalls.notify()
 
     def _advance(self) -> None:
         """Move to the next moment and run the network's events: all tasks are waiting."""

@@ -59,7 +59,7 @@ class Nodes(ABC, Generic[C, V]):
         self.cores[node] = None
         self._wakes[node] = inf
 
-    def tell(self, node: int, event: V) -> None:
+    def notify(self, node: int, event: V) -> None:
         """Pass an event to a node."""
         core = self.cores[node]
         if core is None:
@@ -84,7 +84,7 @@ class Nodes(ABC, Generic[C, V]):
             self._schedule(node, core)
             return
         for _ in range(MOST_TICKS):
-            self.tell(node, self._tick_event)
+            self.notify(node, self._tick_event)
             if self._due(core) > now:
                 return
         raise InternalError(f"node {node}: its core wants the tick of {now} s again and again")

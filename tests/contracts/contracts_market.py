@@ -92,14 +92,14 @@ class World:
             partners[name(other)].append(Partner(name(one), contract, low, high))
         for peer, found in partners.items():
             self.partners[peer] = tuple(found)
-            self.tell(peer, PartnersChanged(tuple(found)))
+            self.notify(peer, PartnersChanged(tuple(found)))
 
     def load(self, node: int, count: int, load: float = 1.0) -> None:
         for _ in range(count):
             task = f"{node}/{len(self.items)}"
             self.items[task] = item(task, node, load)
             self.placed[task] = (name(node), "", "", 0)
-            self.tell(name(node), TaskHere(self.items[task]))
+            self.notify(name(node), TaskHere(self.items[task]))
 
     def restart(self, node: int) -> None:
         """Kill the Brain and start it again with the tasks that it runs; it forgets its
@@ -113,14 +113,14 @@ class World:
         self.moving = {entry for entry in self.moving if entry[1] != old.peer}
         for task, (worker, giver, contract, price) in self.placed.items():
             if worker == old.peer:
-                self.tell(worker, TaskHere(self.items[task], giver, contract, price))
+                self.notify(worker, TaskHere(self.items[task], giver, contract, price))
             if self.items[task].owner == old.peer and task in self.out:
-                self.tell(old.peer, TaskOut(self.items[task], *self.out[task]))
-        self.tell(old.peer, PartnersChanged(self.partners[old.peer]))
+                self.notify(old.peer, TaskOut(self.items[task], *self.out[task]))
+        self.notify(old.peer, PartnersChanged(self.partners[old.peer]))
 
     # -- running -----------------------------------------------------------------------------------
 
-    def tell(self, peer: str, event: Event) -> None:
+    def notify(self, peer: str, event: Event) -> None:
         brain = self.brains.get(peer)
         if brain is None:
             return
@@ -137,10 +137,10 @@ class World:
             if what is None:
                 brain = self.brains.get(peer)
                 if brain is not None and brain.wake_at <= self.now:
-                    self.tell(peer, Tick())
+                    self.notify(peer, Tick())
                     assert brain.wake_at > self.now, "a Brain that never sleeps"
             elif isinstance(what, Received):
-                self.tell(peer, what)
+                self.notify(peer, what)
             else:
                 self._finish(peer, what)
         self.now = until
@@ -185,16 +185,16 @@ class World:
         self.moving.discard((task, peer))
         elsewhere = self.placed[task][0] != peer or move.to not in self.brains
         if elsewhere or self.refuse_move(move):
-            self.tell(peer, MoveEnded(task, ok=False, reason="refused"))
+            self.notify(peer, MoveEnded(task, ok=False, reason="refused"))
             return
         self.moves += 1
         self.placed[task] = (move.to, peer, move.contract, move.price)
-        self.tell(move.to, TaskHere(self.items[task], peer, move.contract, move.price))
-        self.tell(peer, TaskGone(task))
+        self.notify(move.to, TaskHere(self.items[task], peer, move.contract, move.price))
+        self.notify(peer, TaskGone(task))
         if self.items[task].owner == peer:
             self.out[task] = (move.to, move.contract, move.price)
-            self.tell(peer, TaskOut(self.items[task], *self.out[task]))
-        self.tell(peer, MoveEnded(task, ok=True))
+            self.notify(peer, TaskOut(self.items[task], *self.out[task]))
+        self.notify(peer, MoveEnded(task, ok=True))
 
     def home(self, task: str) -> None:
         """Let the owner take the task home."""
@@ -205,9 +205,9 @@ class World:
         self.moves += 1
         self.placed[task] = (owner, "", "", 0)
         self.out.pop(task)
-        self.tell(worker, TaskGone(task))
-        self.tell(owner, TaskHere(self.items[task]))
-        self.tell(owner, TaskBack(task))
+        self.notify(worker, TaskGone(task))
+        self.notify(owner, TaskHere(self.items[task]))
+        self.notify(owner, TaskBack(task))
 
     # -- the outcome
     # --------------------------------------------------------------------------------

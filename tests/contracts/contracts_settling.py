@@ -309,10 +309,10 @@ class World:
             self.node(peer).agree(placed)
         return placed
 
-    def end(self, placed: Placed, *tell: bytes) -> None:
-        """End the placement. The owner knows at once. tell: the other peers that learn of it."""
+    def end(self, placed: Placed, *notify: bytes) -> None:
+        """End the placement. The owner knows at once. notify: the other peers that learn of it."""
         placed.end = placed.delivered
-        for peer in (placed.chain[0], *tell):
+        for peer in (placed.chain[0], *notify):
             self.node(peer).end(placed)
 
     def run(self, seconds: float) -> None:

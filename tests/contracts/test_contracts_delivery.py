@@ -123,7 +123,7 @@ class Peer:
 
             def changed() -> None:
                 running.changes.append(len(running.book.in_force(overlay.clock())))
-                events.tell()
+                events.notify()
 
             contracts.changed.add(changed)
             yield running

@@ -136,7 +136,7 @@ class Market(RuleBasedStateMachine):
                 known = world.items[task]
                 if 0.2 <= known.load * factor <= 3:
                     world.items[task] = item(task, int(known.owner, 16), known.load * factor)
-                    world.tell(worker, TaskHere(world.items[task], giver, contract, price))
+                    world.notify(worker, TaskHere(world.items[task], giver, contract, price))
 
     @rule(seconds=st.sampled_from([0.1, 1, 5, 30, 300]))
     def time_passes(self, seconds: float) -> None:

@@ -17,10 +17,10 @@ MOVES: Final[dict[tuple[At, At], list[Order]]] = {
         *both(Failpoint.MOVE_READ_INPUT),
         *both(Failpoint.QUERY_PLACE),
         *both(Failpoint.MOVE_SEND_SUBSCRIBERS),
-        *both(Failpoint.MOVE_TELL_PRODUCER),
+        *both(Failpoint.MOVE_NOTIFY_PRODUCER),
         *both(Failpoint.LOG_COMMIT, call=3),
     ],
-    ("owner", "owner"): [*both(Failpoint.QUERY_PLACE), *both(Failpoint.MOVE_TELL_PRODUCER)],
+    ("owner", "owner"): [*both(Failpoint.QUERY_PLACE), *both(Failpoint.MOVE_NOTIFY_PRODUCER)],
     ("worker", "worker"): [
         *both(Failpoint.MOVE_ASSIGN),
         *both(Failpoint.ASSIGNMENT_SAVE),
@@ -40,7 +40,7 @@ elsewhere."""
 MODIFYING: Final[list[tuple[Role, Order]]] = [
     *(("primary", order) for order in both(Failpoint.MODIFICATION_DECIDE)),
     *(("primary", order) for order in both(Failpoint.QUERY_WRITE)),
-    *(("primary", order) for order in both(Failpoint.PRIMARY_TELL)),
+    *(("primary", order) for order in both(Failpoint.PRIMARY_NOTIFY)),
     *(("secondary", order) for order in both(Failpoint.STANDBY_TAKE_VERSION)),
     *(("secondary", order) for order in both(Failpoint.STANDBY_ADOPT)),
     *(("primary", order) for order in both(Failpoint.CATALOG_PUBLISH_QUERY)),

@@ -28,7 +28,7 @@ def kill() -> None:
     raise Killed
 
 
-WRITE, SEND = Failpoint.LOG_COMMIT, Failpoint.PRIMARY_TELL
+WRITE, SEND = Failpoint.LOG_COMMIT, Failpoint.PRIMARY_NOTIFY
 
 
 class Ledger:

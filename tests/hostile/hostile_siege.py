@@ -152,31 +152,31 @@ class Siege:
         watch = Watch(attack_s)
         try:
             with trio.fail_after(DEADLINE_S):
-                said = await self._tell_honest(BEGIN)
+                said = await self._send_honest(BEGIN)
             assert said == "ready\n", f"the honest clients say {said!r}"
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._look, watch)
                 yield watch
                 with trio.fail_after(DEADLINE_S):
-                    said = await self._tell_honest(END_OF_BRIEF if watch.is_brief else END)
+                    said = await self._send_honest(END_OF_BRIEF if watch.is_brief else END)
                 nursery.cancel_scope.cancel()
         except BaseException:
             self.release()  # the honest clients may wait for anything
             raise
         watch.seen = msgspec.json.decode(said, type=Seen)
 
-    async def _tell_honest(self, what: str) -> str:
+    async def _send_honest(self, what: str) -> str:
         """Send the honest clients their next order; start them before the first order."""
         process = self._honest = self._honest or self._start_honest()
 
-        def tell() -> str:
+        def send() -> str:
             assert process.stdin is not None
             assert process.stdout is not None
             process.stdin.write(f"{what}\n")
             process.stdin.flush()
             return process.stdout.readline()
 
-        return await trio.to_thread.run_sync(tell, abandon_on_cancel=True)
+        return await trio.to_thread.run_sync(send, abandon_on_cancel=True)
 
     def _start_honest(self) -> subprocess.Popen[str]:
         homes = (str(peer.home.folder) for peer in (self.mit, self.utah))

@@ -196,7 +196,7 @@ class Network:
         self.stopped.discard(peer(number))
         self._wake(peer(number))
 
-    def tell(self, number: int, event: Event) -> None:
+    def notify(self, number: int, event: Event) -> None:
         """Let the event happen to that peer now."""
         me = peer(number)
         if (detector := self.detectors.get(me)) is not None:

@@ -146,7 +146,7 @@ async def test_a_leaving_peer_notifies_its_connections_and_is_refused_from_then_
         await events.saw("let in utah.edu")
         await utah.transport.dial(mit.address)
         goodbye = Membership(told.charter, told.statements()).revoke(UTAH, "utah.edu", now=NOW)
-        assert await utah.learn_and_tell([goodbye]) == ("mit.edu",)
+        assert await utah.learn_and_notify([goodbye]) == ("mit.edu",)
         assert founder.participants() == ("mit.edu",)
         with pytest.raises(UntrustedError, match=r"mit\.edu refuses this peer: utah\.edu has left"):
             await utah.transport.dial(mit.address)

@@ -541,7 +541,7 @@ def test_claims_behind_a_forgery_are_ignored() -> None:
 def test_left_is_not_suspected_and_comes_back() -> None:
     network = Network("abcd")
     network.run(3.0)
-    network.tell(3, Leave())
+    network.notify(3, Leave())
     network.kill(3)
     network.run(60.0)
     assert network.health(3) == [LEFT] * 3

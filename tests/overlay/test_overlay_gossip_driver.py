@@ -26,7 +26,7 @@ from medusa.overlay.membership_file import save_membership
 from medusa.overlay.node.config import OverlayConfig
 from medusa.overlay.node.node import DATA, Overlay, open_overlay
 from medusa.overlay.rpc import Caller, Service
-from medusa.overlay.transport import TELL_FAILURES
+from medusa.overlay.transport import REPORT_FAILURES
 from medusa.overlay.troubles import Reason
 
 NOW = wall_clock()
@@ -164,7 +164,7 @@ async def test_a_sibling_whose_datagrams_alone_arrive_is_a_trouble(tmp_path: Pat
         one.overlay.transport.drop(two.id)
         await until(lambda: not two.overlay.transport.connections())
         link = one.overlay.transport._links.to(two.id)
-        while link.backoff.failures < TELL_FAILURES:  # the peer itself dials as well
+        while link.backoff.failures < REPORT_FAILURES:  # the peer itself dials as well
             assert one.overlay.troubles.now() == ()
             link.retry_at = 0.0
             with pytest.raises(MedusaError):

@@ -53,7 +53,7 @@ class Federation(RuleBasedStateMachine):
     @rule(number=ANY)
     def leave(self, number: int) -> None:
         if peer(number) in self.network.detectors:
-            self.network.tell(number, Leave())
+            self.network.notify(number, Leave())
             self.network.kill(number)
             self.left.add(number)
 
@@ -74,7 +74,7 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY, about=ANY)
     def doubt(self, number: int, about: int) -> None:
-        self.network.tell(number, Doubt(peer(about)))
+        self.network.notify(number, Doubt(peer(about)))
 
     @rule(number=ANY, about=ANY, kind=st.sampled_from(list(Word)), incarnation=st.integers(0, 9))
     def forge(self, number: int, about: int, kind: Word, incarnation: int) -> None:
@@ -83,7 +83,7 @@ class Federation(RuleBasedStateMachine):
         claim = word(author, kind, about, incarnation)
         packet = Packet(Kind.GOSSIP, claims=(claim[:-1] + bytes([claim[-1] ^ 1]),))
         before = self._beliefs(number)
-        self.network.tell(number, Received(peer(5), packet))
+        self.network.notify(number, Received(peer(5), packet))
         assert self._beliefs(number) == before
 
     @rule(
@@ -95,7 +95,7 @@ class Federation(RuleBasedStateMachine):
         if detector is not None:
             incarnation = detector.members.incarnation(peer(about))
             packet = Packet(Kind.GOSSIP, claims=(word(5, kind, about, incarnation),))
-            self.network.tell(number, Received(peer(5), packet))
+            self.network.notify(number, Received(peer(5), packet))
 
     def _all_know_it_is_back(self, number: int) -> bool:
         detectors = self.network.detectors
@@ -195,7 +195,7 @@ def test_one_hostile_participant_kills_no_peer() -> None:
         kind = rng.choice([Word.SUSPECT, Word.DEAD])
         for number in rng.sample(range(7), 3):
             packet = Packet(Kind.GOSSIP, claims=(word(liar, kind, victim, incarnation),))
-            network.tell(number, Received(peer(liar), packet))
+            network.notify(number, Received(peer(liar), packet))
     assert {change[3] for change in network.changes if change[1][0] < 7} <= {
         Health.ALIVE,
         Health.SUSPECT,
@@ -220,7 +220,7 @@ def test_two_participants_that_collude_kill_no_peer() -> None:
         chosen = rng.choice(liars[:5]), rng.choice(liars[5:])
         claims = tuple(word(liar, Word.DEAD, victim, heard) for liar in chosen)
         for number in range(16):
-            network.tell(number, Received(peer(chosen[0]), Packet(Kind.GOSSIP, claims=claims)))
+            network.notify(number, Received(peer(chosen[0]), Packet(Kind.GOSSIP, claims=claims)))
     pinged = network.sent[Kind.PING, peer(victim)] - before
     believed = {change[3] for change in network.changes if change[1] < peer(victim)}
     assert believed <= {Health.ALIVE, Health.SUSPECT}
@@ -235,12 +235,12 @@ def test_two_peers_that_each_believe_that_the_other_left_find_each_other() -> No
     network = Network("ab", seed=2)
     network.cut = lambda one, other: True
     for number in (0, 1):
-        network.tell(number, Leave())
+        network.notify(number, Leave())
         network.kill(number)
         network.start(number)
     for number, other in ((0, 1), (1, 0)):
         packet = Packet(Kind.GOSSIP, claims=(word(other, Word.LEFT, other, 1),))
-        network.tell(number, Received(peer(other), packet))
+        network.notify(number, Received(peer(other), packet))
         assert network.health(other) == [Health.LEFT]
     network.cut = lambda one, other: False
     network.run(30.0)

@@ -17,7 +17,7 @@ def test_all_listeners_hear_in_the_order_in_which_they_came() -> None:
     news: Listeners[[int]] = Listeners()
     news.add(lambda number: heard.append(("first", number)))
     news.add(lambda number: heard.append(("second", number)))
-    news.tell(7)
+    news.notify(7)
     assert heard == [("first", 7), ("second", 7)]
 
 
@@ -25,11 +25,11 @@ def test_a_listener_of_a_block_is_not_called_after_it() -> None:
     heard: list[int] = []
     news: Listeners[[int]] = Listeners()
     with news.listening(heard.append):
-        news.tell(1)
-    news.tell(2)
+        news.notify(1)
+    news.notify(2)
     with suppress(ValueError), news.listening(heard.append):
         raise ValueError("of the block")
-    news.tell(3)
+    news.notify(3)
     assert heard == [1]
     assert len(news) == 0
 
@@ -44,7 +44,7 @@ def test_a_listener_that_leaves_within_the_news_does_not_hide_it_from_the_next()
     block = news.listening(leave)
     block.__enter__()
     news.add(lambda: heard.append("next"))
-    news.tell()
+    news.notify()
     assert heard == ["next"]
     assert len(news) == 1
 
@@ -56,7 +56,7 @@ def test_an_error_of_a_listener_goes_to_the_one_with_the_news() -> None:
     news: Listeners[[]] = Listeners()
     news.add(fail)
     with pytest.raises(OSError, match="disk"):
-        news.tell()
+        news.notify()
 
 
 def test_a_decision_is_the_default_until_one_part_makes_it_and_no_other_part_can() -> None:

@@ -164,7 +164,7 @@ async def test_a_revoked_peer_that_no_member_has_refused_yet_does_not_leave(foun
             theirs = Membership(two.membership.charter, two.membership.statements())
             leaving = theirs.revoke(UTAH, "utah.edu", now=NOW)
             with pytest.raises(RefusedError, match=r"mit\.edu refuses this peer: .*been revoked"):
-                await two.learn_and_tell([leaving])
+                await two.learn_and_notify([leaving])
             assert "utah.edu" in two.membership.participants(), "nothing is changed"
 
 

@@ -122,28 +122,28 @@ async def test_a_peer_gets_orders_before_it_starts_and_while_it_runs() -> None:
         there = listening.getsockname()
         cut_off = Reach(unreached=frozenset([there[0]]))
         async with open_switchboard() as board:
-            await board.tell({OWN: cut_off})
+            await board.notify({OWN: cut_off})
             async with obeying(board.path, OWN):
                 assert not await is_reached(there)
-                await board.tell({})
+                await board.notify({})
                 assert await is_reached(there)
-                await board.tell({OWN: cut_off})
+                await board.notify({OWN: cut_off})
                 assert not await is_reached(there)
 
 
-async def test_telling_waits_until_the_peer_obeys() -> None:
+async def test_a_command_to_the_board_waits_until_the_peer_obeys() -> None:
     async with open_switchboard() as board, heard_by(board, OWN) as line:
         number, reach = await take_order(line)
         assert reach == Reach()
         await line.send(b"%d" % number)
         told = trio.Event()
 
-        async def tell() -> None:
-            await board.tell({OWN: Reach(frozenset(["x"]))})
+        async def notify() -> None:
+            await board.notify({OWN: Reach(frozenset(["x"]))})
             told.set()
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(tell)
+            nursery.start_soon(notify)
             number, reach = await take_order(line)
             assert reach.unheard == {"x"}
             await trio.testing.wait_all_tasks_blocked()
@@ -156,7 +156,7 @@ async def test_a_dead_peer_is_not_awaited_and_its_next_process_gets_the_order() 
         async with heard_by(board, OWN) as line:
             number, _ = await take_order(line)
             await line.send(b"%d" % number)
-        await board.tell({OWN: Reach(frozenset(["x"]))})
+        await board.notify({OWN: Reach(frozenset(["x"]))})
         async with heard_by(board, OWN) as line:
             assert (await take_order(line))[1].unheard == {"x"}
 
@@ -166,12 +166,12 @@ async def test_a_peer_that_does_not_answer_is_named() -> None:
         late, _ = await take_order(line)
         await line.send(b"%d" % late)
         with pytest.raises(DeadlineError, match=rf"{OWN}.* is the process stopped\?"):
-            await board.tell({}, obeyed_s=0.1)
+            await board.notify({}, obeyed_s=0.1)
         late, _ = await take_order(line)
         await line.send(b"%d" % late)  # the late order must not count for the next one
 
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(board.tell, {})
+            nursery.start_soon(board.notify, {})
             number, _ = await take_order(line)
             await trio.testing.wait_all_tasks_blocked()
             assert nursery.child_tasks

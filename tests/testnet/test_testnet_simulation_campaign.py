@@ -114,7 +114,7 @@ async def test_a_failed_seed_is_reported_at_once() -> None:
     async with open_progress(campaign, console):
         for result in (Result(1, ()), BAD):
             campaign.results.append(result)
-            campaign.done.tell(result)
+            campaign.done.notify(result)
         assert isinstance(console.file, io.StringIO)
         assert console.file.getvalue() == "seed 4711 failed\n"
 

@@ -286,8 +286,8 @@ async def test_an_offer_of_the_future_is_refused_and_later_ones_are_looked_at(
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     number = later(utah)
     for far in (number + 100 * 86_400_000, 2**62):
-        tell = BrainMessage(Offer(far, contract, CHEAP, (item,)))
+        message = BrainMessage(Offer(far, contract, CHEAP, (item,)))
         with pytest.raises(InvalidInputError, match="of the future: check your clock"):
-            await connection.call(MESSAGE, tell, Done, timeout_s=10.0)
+            await connection.call(MESSAGE, message, Done, timeout_s=10.0)
     await trader(utah)._send(mit.id, Offer(number, contract, CHEAP, (item,)))
     await until(lambda: any(_answers(m, number) for _, m in said))

@@ -6,7 +6,7 @@ import trio
 from trio.testing import MockClock
 
 from medusa.overlay.troubles import Reason, Trouble, Troubles
-from medusa.tools.daemon.peer import LOOK_S, telling
+from medusa.tools.daemon.peer import LOOK_S, reporting
 
 
 async def test_each_trouble_is_reported_when_it_begins(autojump_clock: MockClock) -> None:
@@ -17,7 +17,7 @@ async def test_each_trouble_is_reported_when_it_begins(autojump_clock: MockClock
     troubles.add(
         lambda: [Trouble(Reason.REFUSED, thing, f"at {trio.current_time()}") for thing in holds]
     )
-    async with telling(troubles, lambda text: told.append(text.split()[0])):
+    async with reporting(troubles, lambda text: told.append(text.split()[0])):
         for now, expected in [
             ([], []),
             (["refused"], ["refused"]),

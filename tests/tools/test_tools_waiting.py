@@ -99,7 +99,7 @@ async def test_a_subscriber_reads_once_why_nothing_comes(
         return WINDOW in told
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(print_stream.tell_waits, client, "medusa://mit.edu/minutes")
+        nursery.start_soon(print_stream.report_waits, client, "medusa://mit.edu/minutes")
         await until(is_told)
         await trio.sleep(0.5)
         nursery.cancel_scope.cancel()

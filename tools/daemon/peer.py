@@ -105,7 +105,7 @@ async def run_peer(
             warn(f"restored from a backup: asks the other peers first, for up to {up_to_s:g} s")
         async with (
             open_peer(home, config) as peer,
-            telling(peer.engine.overlay.troubles, warn),
+            reporting(peer.engine.overlay.troubles, warn),
         ):
             # signals are received before anybody learns that the peer runs
             with trio.open_signal_receiver(*SIGNALS) as signals:
@@ -125,7 +125,7 @@ async def run_peer(
 
 
 @asynccontextmanager
-async def telling(troubles: Troubles, tell: Callable[[str], None]) -> AsyncIterator[None]:
+async def reporting(troubles: Troubles, warn: Callable[[str], None]) -> AsyncIterator[None]:
     """During the block, check for troubles, and report each one once when it begins."""
 
     async def watch() -> None:
@@ -134,7 +134,7 @@ async def telling(troubles: Troubles, tell: Callable[[str], None]) -> AsyncItera
             now = troubles.now()
             for trouble in now:
                 if (trouble.reason, trouble.thing) not in told:
-                    tell(trouble.sentence)
+                    warn(trouble.sentence)
             told = {(trouble.reason, trouble.thing) for trouble in now}
             await trio.sleep_until(next_beat(LOOK_S))
 
@@ -300,7 +300,7 @@ def register_calls(engine: Engine, clients: Clients, home: Home, frozen: FrozenF
     async def leave(caller: Caller, request: Leave, _: bytes) -> Left:
         if caller.peer_id is not None:
             raise NotAuthorisedError("only this peer's own clients have it leave")
-        return Left(await overlay.learn_and_tell(request.statements))
+        return Left(await overlay.learn_and_notify(request.statements))
 
     async def freeze_files(_caller: Caller, request: Freeze, _: bytes) -> Frozen:
         if not 0 < request.seconds <= MAX_FROZEN_S:

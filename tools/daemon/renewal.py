@@ -54,7 +54,7 @@ RENEW_S: Final = 60 * 86_400.0
 LOOK_S: Final = 5.0
 """Seconds between two checks of the home: a user who has renewed by a command waits for it."""
 
-TELL_S: Final = 86_400.0
+REPORT_S: Final = 86_400.0
 """Seconds between two events about the end of the certificate."""
 
 
@@ -85,7 +85,7 @@ class Renewal:
         self._show()
         ends = self._overlay.identity.expires
         if ends - now <= WARN_S:
-            self._tell(
+            self._report(
                 "warning",
                 f"needs another certificate: its own ends on {shown(ends)}, and "
                 f"{self._home.root_key} is not here to renew it: `medusa-peer renew`",
@@ -101,7 +101,7 @@ class Renewal:
                 self._overlay.renew(kept)
             self._seen = written_at
         except (MedusaError, OSError) as error:
-            self._tell("error", f"could not take the certificate in {self._home.folder}: {error}")
+            self._report("error", f"could not take the certificate in {self._home.folder}: {error}")
 
     def _renew_if_due(self, now: float) -> None:
         is_due = self._overlay.identity.expires - now <= RENEW_S
@@ -110,11 +110,11 @@ class Renewal:
             try:
                 renew(self._home, self._home, now)
             except MedusaError as error:
-                self._tell("error", f"could not renew this peer's certificate: {error}")
+                self._report("error", f"could not renew this peer's certificate: {error}")
 
-    def _tell(self, level: Level, text: str) -> None:
+    def _report(self, level: Level, text: str) -> None:
         now = trio.current_time()
-        if now - self._told_at >= TELL_S:
+        if now - self._told_at >= REPORT_S:
             self._told_at = now
             self._overlay.events.note(level, text)
 

@@ -59,7 +59,7 @@ class Content:
             in_force = {contract.id for contract, _ in content_contracts(self._contracts)}
             if in_force != self._in_force:
                 self._in_force = in_force
-                self._readers.changed.tell()
+                self._readers.changed.notify()
             self._sender.look(in_force)
             await self._receiver.look(in_force)
             self._streams.hold_for_bills()

@@ -160,7 +160,7 @@ class ContentReceiver:
             try:
                 if standing is None:
                     standing = await self._begin(contract, terms, attempt.start)
-                await self._tell(standing)
+                await self._notify(standing)
             except MedusaError as error:
                 attempt.at = trio.current_time() + attempt.backoff.failed(self._random)
                 text = f"cannot pay for {terms.stream} (contract {contract.short_id}): {error}"
@@ -197,7 +197,7 @@ class ContentReceiver:
                 return peer
         raise NotFoundError(f"no peer of {terms.sender} produces it")
 
-    async def _tell(self, standing: Standing) -> None:
+    async def _notify(self, standing: Standing) -> None:
         deal = standing.deal
         since = rate_of(standing).since
         request = Begin(deal.contract, deal.task, deal.term_number, deal.start, since)

@@ -91,9 +91,9 @@ class Passing:
         that it was granted."""
         self._asked[request.task] = request
 
-    def tell(self, peer: PeerId, news: Passed) -> None:
+    def notify(self, peer: PeerId, news: Passed) -> None:
         """Send the news to a peer that we pay, in a while if it is away."""
-        self._nursery.start_soon(self._tell, peer, news)
+        self._nursery.start_soon(self._notify, peer, news)
 
     async def _on_passed(self, caller: Caller, request: Passed, _: bytes) -> Done:
         await trio.lowlevel.checkpoint()
@@ -146,9 +146,9 @@ class Passing:
         from the owner."""
         payee = standing.deal.payee
         if news.worker != payee.hex():
-            self.tell(payee, news)
+            self.notify(payee, news)
 
-    async def _tell(self, peer: PeerId, news: Passed) -> None:
+    async def _notify(self, peer: PeerId, news: Passed) -> None:
         for wait_s in (*self._timing.passed_tries_s, 0.0):
             try:
                 connection = await self._overlay.connect(peer)

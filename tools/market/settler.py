@@ -145,7 +145,7 @@ class Settler:
         if before.payee != before.term.holder or (stays and now.term.holder != now.payee):
             number, worker = (now.term.number, now.term.holder.hex()) if stays else (None, "")
             news = Passed(task, before.term.number, now.term.since, number, worker)
-            self.passing.tell(before.payee, news)
+            self.passing.notify(before.payee, news)
 
     def activated(self, stored: StoredAssignment, since: int) -> None:
         """Begin the deal of a task that we run for another peer, from that boundary on."""

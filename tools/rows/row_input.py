@@ -120,12 +120,12 @@ class RowInput(io.RawIOBase):
         at = time.time()
         data = self._file.read(size)
         while not data and self.growing and not self._ended:
-            self._tell_caught_up(at)
+            self._report_caught_up(at)
             at = time.time()
             data = self._read_within(size, GROWN_S)
         return data
 
-    def _tell_caught_up(self, at: float) -> None:
+    def _report_caught_up(self, at: float) -> None:
         if self.on_caught_up is None or self.in_line:
             return
         now = time.monotonic()

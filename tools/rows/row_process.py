@@ -229,12 +229,12 @@ def _write(rows: RowFile, payload: pa.Schema, source: RowInput) -> None:
     )
     with pa.ipc.new_stream(sys.stdout.buffer, schema) as sink:
 
-        def tell_caught_up(at: float) -> None:
+        def report_caught_up(at: float) -> None:
             """Report that the file was read to its end, after all rows before."""
             sink.write_batch(nothing, custom_metadata={_CAUGHT_UP: str(at).encode()})
             sys.stdout.flush()
 
-        source.on_caught_up = tell_caught_up
+        source.on_caught_up = report_caught_up
         for table in rows.batches():
             for batch in table.to_batches():
                 found = _Found(list(rows.columns.dropped), rows.columns.unfilled)

@@ -60,7 +60,7 @@ MAX_SINK_NAME: Final = 64
 MAX_SINK_ANSWER: Final = 64 * 2**10
 """Bytes of a sink's answer, of which only the faults are read."""
 
-TELL_S: Final = 30.0
+NOTIFY_S: Final = 30.0
 """Seconds for one call of a sink, which may be a slow program."""
 
 PULL_S: Final = 30.0
@@ -232,24 +232,24 @@ class Sinks:
                     continue
                 patience.progress()
                 if epoch is not None:
-                    await self._tell_all(sink, certificate, epoch)
+                    await self._notify_all(sink, certificate, epoch)
                     after = epoch.upto
 
-    async def _tell_all(self, sink: Sink, certificate: str, epoch: Epoch) -> None:
+    async def _notify_all(self, sink: Sink, certificate: str, epoch: Epoch) -> None:
         made = batches(sink.stream, epoch)
         while body := await self.threads.run(str(sink), partial(_next_call, sink, made)):
-            await self._tell(sink, certificate, body)
+            await self._notify(sink, certificate, body)
 
-    async def _tell(self, sink: Sink, certificate: str, body: bytes) -> None:
+    async def _notify(self, sink: Sink, certificate: str, body: bytes) -> None:
         patience = Patience(self.patience_s)
         while True:
             try:
-                with trio.fail_after(TELL_S):
+                with trio.fail_after(NOTIFY_S):
                     async with _connected(sink, certificate) as stream:
                         read_answer(await post(stream, sink.address, PATH, body, MAX_SINK_ANSWER))
                     return
             except trio.TooSlowError:
-                await patience.bear(UnavailableError(f"{sink}: no answer within {TELL_S:g} s"))
+                await patience.bear(UnavailableError(f"{sink}: no answer within {NOTIFY_S:g} s"))
             except Fault as fault:
                 text = f"{sink} answers with fault {fault.faultCode}: {fault.faultString[:200]}"
                 await patience.bear(UnavailableError(text))

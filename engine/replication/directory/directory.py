@@ -77,7 +77,7 @@ class Directory:
             return False
         self._believed.set(term)
         if term.holder:
-            self.changed.tell(term)
+            self.changed.notify(term)
         return True
 
     def receive(self, peer: PeerId, key: bytes, number: int) -> None:

@@ -276,7 +276,7 @@ class Followers:
         await run.job.stop()
         state = self._store.get(*key)
         if state is not None and not state.variant:
-            self.left.tell(state)
+            self.left.notify(state)
         await run.follower.take_leave()
         await self._drop(key)
 

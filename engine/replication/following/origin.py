@@ -148,7 +148,7 @@ class Reach:
             async with self._open(chosen, request) as reading:
                 yield reading
         except MedusaError as error:
-            self.failed.tell(stream, chosen, error)
+            self.failed.notify(stream, chosen, error)
             raise
         finally:
             self._elsewhere[stream] -= 1

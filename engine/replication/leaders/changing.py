@@ -121,14 +121,14 @@ async def note_end_reader(voter: VoterDriver, reader: str) -> None:
     be stored: then the reader must not get the end either.
     """
 
-    def tell(_: float) -> list[Effect]:
+    def note(_: float) -> list[Effect]:
         ended = voter.logs.state is not None and voter.logs.leader.logs.have_end
         effects = voter.election.note_end_reader(reader) if ended else None
         if effects is None:
             raise BrokenError(f"{voter.name}: its leader, or its end, is changing: ask again")
         return effects
 
-    await voter.step(tell)
+    await voter.step(note)
 
 
 def _delete(voter: VoterDriver, now: float) -> list[Effect]:

@@ -33,7 +33,7 @@ class News:
         self._generation = 0
         self._changes = Watched(0)
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake waiting tasks: the leader, or a position of a replica, has changed."""
         self._changes.set(self._changes.value + 1)
 

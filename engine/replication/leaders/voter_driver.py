@@ -195,7 +195,7 @@ class VoterDriver:
             effects = self.election.handle(event, trio.current_time())
             answer = await self._carry_out(effects, event)
             if self.election.leader != leader:
-                self.news.tell()
+                self.news.notify()
             return answer
 
     async def forget(self) -> None:
@@ -270,7 +270,7 @@ class VoterDriver:
             case Committed(upto):
                 self.news.trouble = ""
                 await self.logs.leader.settle(upto, self.around.overlay.clock())
-                self.news.tell()
+                self.news.notify()
             case Suspended(succeeded):
                 await self._suspend(succeeded=succeeded)
             case Drop():
@@ -313,7 +313,7 @@ class VoterDriver:
         text = f"became leader of {self.name}, term {term.number}"
         self.around.events.note("info", text, stream=self.name, term=term.number)
         self._announce_soon()
-        self.news.tell()
+        self.news.notify()
 
     async def _suspend(self, *, succeeded: bool) -> None:
         self.news.suspend()
@@ -321,7 +321,7 @@ class VoterDriver:
         await self.logs.take_no_posts()
         if succeeded:
             self.logs.serve_no_more()
-        self.news.tell()
+        self.news.notify()
 
     async def _ask(self, to: str, message: Message) -> None:
         """Ask another voter; a failure counts as no answer."""

@@ -188,17 +188,17 @@ class Assignments:
         await self._define(assigned)  # the owner may have altered the output meanwhile
         copy.runner.inputs.hold()
         if assigned.stored.since is not None:
-            self._tell_activated(assigned, assigned.stored.since)
+            self._notify_activated(assigned, assigned.stored.since)
         elif request.deal.contract:
             # the task computes before this peer learns that it is the worker
             copy.hold_for_bill(copy.boundary)
         self._nursery.start_soon(self._shop.executor.prepare)
         assigned.work.start(self._nursery, assigned.run)
 
-    def _tell_activated(self, assigned: Guest, since: int) -> None:
+    def _notify_activated(self, assigned: Guest, since: int) -> None:
         if assigned.stored.assignment.deal.contract:
             assigned.hold_for_bill(since)
-        self.activated.tell(assigned.stored, since)
+        self.activated.notify(assigned.stored, since)
 
     @failpoint(Failpoint.ASSIGNMENT_FOLLOW_INPUTS)
     async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, StreamState]:
@@ -246,7 +246,7 @@ class Assignments:
                 self._files.save(stored)
                 assigned.stored = stored
             await self._define(assigned)
-            self._tell_activated(assigned, request.since)
+            self._notify_activated(assigned, request.since)
 
     async def _define(self, assigned: Guest) -> None:
         if assigned.copy is None:
@@ -273,11 +273,11 @@ class Assignments:
         """End an assignment. If the owner's boundary is not known, ours counts; the payer then
         corrects how much was used. This peer may learn only now that it was the task's worker."""
         if assigned.stored.since is None and until is not None and since is not None:
-            self.activated.tell(assigned.stored, since)
+            self.activated.notify(assigned.stored, since)
         if until is None and assigned.stored.since is not None:
             until = assigned.boundary
         if until is not None:
-            self.ended.tell(assigned.stored, until)
+            self.ended.notify(assigned.stored, until)
         await self._drop(assigned)
 
     async def relabel(self, assigned: Guest, inputs: dict[str, StreamEntry]) -> None:

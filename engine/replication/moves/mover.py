@@ -89,7 +89,7 @@ class Mover:
         records: the last moves, oldest first.
         may_pass_on: decides whether the worker of a task may pass it on; raises NotAuthorisedError
             if not. The market sets it. workers: the workers of the tasks. home: takes back lost
-            tasks. teller: notifies workers of their placements. agree: called with (task,
+            tasks. notifier: notifies workers of their placements. agree: called with (task,
             placement) before a placement takes effect. An error stops the move.
     """
 
@@ -103,8 +103,8 @@ class Mover:
         self._sparing = Sparing(queries)
         self.workers = Workers(queries)
         self.home = TakingHome(queries, self.take_back)
-        self.teller = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
-        self.teller.gone.add(self.home.fetch)
+        self.notifier = Notifier(shop.overlay, self._stored, self._timing.worker_call_s)
+        self.notifier.gone.add(self.home.fetch)
         self.records: deque[MoveRecord] = deque(maxlen=KEPT_RECORDS)
         self.may_pass_on: Decision[[Placement], None] = Decision(_only_siblings)
         self.agree: Decision[[str, Placement], None] = Decision(_nobody_minds)
@@ -282,7 +282,7 @@ class Mover:
             term=placed.current.term.number,
         )
         self._nursery.start_soon(self._send_subscribers, placed)
-        self._nursery.start_soon(self.teller.tell, placed)
+        self._nursery.start_soon(self.notifier.notify, placed)
         self._nursery.start_soon(self._note_stall, placed, record, committed_at)
 
     async def _note_stall(self, placed: Copy, record: MoveRecord, committed_at: float) -> None:
@@ -322,8 +322,8 @@ class Mover:
                 placed.measure()
                 if placed.moving.locked():
                     continue
-                if self.teller.to_notify(placed):
-                    self._nursery.start_soon(self.teller.tell, placed)
+                if self.notifier.to_notify(placed):
+                    self._nursery.start_soon(self.notifier.notify, placed)
                 if placed.boundary == END and placed.current.term.holder:
                     self._nursery.start_soon(self._dismiss, placed)
             self.home.look()

@@ -56,7 +56,7 @@ class Notifier:
             if placement.term.holder and self._news(placed, placement) not in told
         ]
 
-    async def tell(self, placed: Copy) -> None:
+    async def notify(self, placed: Copy) -> None:
         """Notify these workers, in one call at a time. The caller repeats this while any have not
         answered."""
         if placed.name in self._notifying:
@@ -70,7 +70,7 @@ class Notifier:
                         reached = await self._notify_one(placed, placement)
                     except NotFoundError:
                         if placement is placed.current:
-                            self.gone.tell(placed)
+                            self.gone.notify(placed)
                         raise
                     placed.given = max(placed.given, reached)
                     latest = {self._news(placed, each) for each in placed.placements[-2:]}
@@ -85,10 +85,10 @@ class Notifier:
         one lives and has not answered yet.
         """
         with trio.move_on_after(self._call_s):
-            await self.tell(placed)
+            await self.notify(placed)
             while self._awaited(placed):
                 await trio.sleep(AGAIN_S)
-                await self.tell(placed)
+                await self.notify(placed)
         left = self._awaited(placed)
         if not left:
             return
@@ -110,7 +110,7 @@ class Notifier:
         query_term = stored.term.number if stored is not None and works else 0
         return placed.name, placement.term.number, query_term, altered
 
-    @failpoint(Failpoint.MOVE_TELL_PRODUCER)
+    @failpoint(Failpoint.MOVE_NOTIFY_PRODUCER)
     async def _notify_one(self, placed: Copy, placement: Placement) -> int:
         """Notify one worker; returns the boundary of a released one."""
         connection = await self._overlay.connect(placement.term.holder)

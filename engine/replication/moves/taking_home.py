@@ -60,7 +60,7 @@ class TakingHome:
         }
         home = to_take_home(away, self._overlay.gossip.health)
         for worker in dict.fromkeys(each.worker for each in home.at_once):
-            self.missed.tell(worker)
+            self.missed.notify(worker)
         for each in home.at_once:
             why = "stands still" if each.is_late else "is not run"
             self._nursery.start_soon(self._take_home, away[each], why)
@@ -90,7 +90,7 @@ class TakingHome:
             pass
         finally:
             self._dialling.discard(worker)
-        self.missed.tell(worker)
+        self.missed.notify(worker)
         for placed in lost:
             if placed.running and placed.current.term.holder == worker:
                 self._nursery.start_soon(self._take_home, placed, "is not run")

@@ -81,7 +81,7 @@ class QueryHost:
             with suppress(StorageError):  # the query's workers get the same answer when they ask
                 self.place_back(running)
         self.publish_soon(running)
-        self.appointed.tell()
+        self.appointed.notify()
 
     async def take_up(self, running: QueryCopy) -> None:
         """Resume a query of the last run."""
@@ -188,7 +188,7 @@ class QueryHost:
         self.write(running, written_placements=stored.written_placements)
         placed.placements = placements
         placed.keep_for_consumers()
-        self.changed.tell(placed.name, before, placement)
+        self.changed.notify(placed.name, before, placement)
 
     @failpoint(Failpoint.QUERY_WRITE)
     def write(self, running: QueryCopy, **changes: object) -> None:
@@ -206,7 +206,7 @@ class QueryHost:
         parted = tuple(peer for peer in running.stored.parted if peer != term.secondary.hex())
         self.write(running, written_term=written(term), parted=parted)
         self.publish_soon(running)
-        self.appointed.tell()
+        self.appointed.notify()
 
     def publish_soon(self, running: QueryCopy) -> None:
         """`QueryCopy.publish`, in the background, until it is done."""

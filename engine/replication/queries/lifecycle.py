@@ -140,7 +140,7 @@ class Lifecycle:
         running = self._queries.get(name)
         self._check_unread(running)
         await self._remove(running.stored)
-        self.deleted.tell(running)
+        self.deleted.notify(running)
 
     def _check_fit(self, name: str) -> None:
         if (unfit := self._queries.unfit.get(name)) is not None:

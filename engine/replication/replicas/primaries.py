@@ -122,8 +122,8 @@ class Primaries:
             await self._keep_up(running, self.secondary_state(running.name))
         return given
 
-    @failpoint(Failpoint.PRIMARY_TELL)
-    async def tell(self, running: QueryCopy) -> int:
+    @failpoint(Failpoint.PRIMARY_NOTIFY)
+    async def notify(self, running: QueryCopy) -> int:
         """Send its secondary the present query; see `KeptUp.earliest`.
 
         Raises:
@@ -256,7 +256,7 @@ class Primaries:
             try:
                 await self._stand_by(running, secondary_state, term)
                 if secondary_state.earliest > BEGINNING:
-                    self.refused.tell(running)
+                    self.refused.notify(running)
             except UnavailableError:
                 secondary_state.sent = None
                 raise

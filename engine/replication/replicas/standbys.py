@@ -263,7 +263,7 @@ class Standbys:
             return
         standby.note_boundaries(trio.current_time())
         standby.note_silence(trio.current_time())
-        self._tell(standby, self._overlay.gossip.health(standby.term.holder))
+        self._notify(standby, self._overlay.gossip.health(standby.term.holder))
         self._apply(standby, standby.watch.handle(Tick(), trio.current_time()))
         if standby.streams.lost:
             # the primary notices this, and asks again
@@ -272,9 +272,9 @@ class Standbys:
     def _detected(self, peer: PeerId, health: Health) -> None:
         for standby in self.all():
             if standby.term.holder == peer:
-                self._tell(standby, health)
+                self._notify(standby, health)
 
-    def _tell(self, standby: Standby, health: Health) -> None:
+    def _notify(self, standby: Standby, health: Health) -> None:
         self._apply(standby, standby.watch.handle(Detected(health), trio.current_time()))
 
     def _apply(self, standby: Standby, effects: Iterable[Effect]) -> None:

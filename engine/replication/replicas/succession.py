@@ -153,7 +153,7 @@ class Succession:
             await self._queries.announcements.withdraw_terms(running.stored)
         finally:
             self._queries.leaving.discard(running.name)
-        self.stepped_down.tell(running)
+        self.stepped_down.notify(running)
         self._overlay.events.note("info", f"gave up {running.name}: it is another peer's now")
 
     def _insist(

@@ -40,7 +40,7 @@ class Damage:
         for file in self._folder.files:
             if file.path == path and not file.lost:
                 file.lost = True
-                self.found.tell(lost_in_words(file))
+                self.found.notify(lost_in_words(file))
 
     async def verify(self, after: int, upto: int) -> None:
         """Read the files with rows in (after, upto] as a whole, to find damage.

@@ -89,7 +89,7 @@ class Retention:
         """Note a change of the log, or of its holds."""
         if self.rests_until > -math.inf:
             self.rests_until = -math.inf
-            self.stirred.tell()
+            self.stirred.notify()
 
     def rest(self) -> None:
         """Note that no more rows can be dropped until a hold expires, or something changes."""

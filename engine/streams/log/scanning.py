@@ -174,7 +174,8 @@ def _ends(
     """The least and the greatest stime in a file, checked against its name and schema.
 
     Raises:
-        pa.ArrowInvalid: they do not agree. TypeError: the file has no statistics.
+        pa.ArrowInvalid: the file does not agree with its name or the schema. TypeError: the file
+        has no statistics.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     if metadata.schema.names != schema.names or not metadata.schema.names[0] == STIME:

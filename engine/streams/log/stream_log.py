@@ -182,7 +182,7 @@ class StreamLog:
         """As `reaches`, and report the loss. Blocking."""
         if self.boundary < upto:
             self.reaches(upto)
-            self.damage.found.tell(lost_in_words(self.files[-1]))
+            self.damage.found.notify(lost_in_words(self.files[-1]))
 
     def append(self, upto: int, table: pa.Table | None) -> None:
         """Commit the epoch (boundary, upto] with these rows. Blocking.

@@ -35,7 +35,7 @@ class Cutter:
         async with self._cutting:
             async with self._sources.lock:
                 self._sources.source.tick(now, may_leap=may_leap)
-            self._sources.tell()
+            self._sources.notify()
             return await self._log_ready()
 
     async def log_ready(self) -> None:

@@ -105,7 +105,7 @@ class Leader:
                 posted = accept()
             else:
                 posted = await trio.to_thread.run_sync(accept)
-        self.sources.tell()
+        self.sources.notify()
         return posted
 
     async def revise(self, request: PostRequest, *, history_us: int, now: float) -> Posted:
@@ -137,7 +137,7 @@ class Leader:
                 revise = partial(Revising(self.source).revise, request, looked_up)
                 accept = partial(revise, history_us=history_us, now=now)
                 posted = await trio.to_thread.run_sync(accept)
-        self.sources.tell()
+        self.sources.notify()
         return posted
 
     async def alter(self, definition: StreamDefinition) -> None:

@@ -35,7 +35,7 @@ class SharedSources:
         """Within the block no post is accepted, and no file of the journal changes."""
         async with self.lock:
             yield
-        self.tell()
+        self.notify()
 
     def replace(self, source: Source, late: Source) -> None:
         """Close the journals, and continue with others over the same logs, `Cutter.at_rest`."""
@@ -54,7 +54,7 @@ class SharedSources:
 
     # -- news -------------------------------------------------------------------------------------
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the tasks that wait for a change of the sources."""
         if self._has_ready:
             self._ready.set(self.source.ready)

@@ -41,7 +41,7 @@ class EndsRead:
     ) -> None:
         self._folders = folders
         self._find = find
-        self._telling = Locks()
+        self._notifying = Locks()
 
     async def note(self, state: StreamState, reader: str) -> None:
         """Record on disk that a reader gets the end of a source stream or of its revisions.
@@ -52,7 +52,7 @@ class EndsRead:
         source = self._find(base_of(state.name), state.variant)
         if source is None or source.leader is None:
             return
-        async with self.telling(source):
+        async with self.notifying(source):
             if state.log.boundary < END:
                 raise BrokenError(f"{state.name} goes on although it had ended: ask again")
             path = self._path(source)
@@ -60,10 +60,10 @@ class EndsRead:
             if reader not in known and len(known) < MAX_END_READERS:
                 await trio.to_thread.run_sync(save_json, path, EndReaders((*known, reader)))
 
-    def telling(self, source: StreamState) -> trio.Lock:
+    def notifying(self, source: StreamState) -> trio.Lock:
         """The lock under which a reader gets the end of the stream: while it is held, no further
         reader does."""
-        return self._telling.of(str(source.key))
+        return self._notifying.of(str(source.key))
 
     def readers(self, state: StreamState) -> tuple[str, ...]:
         """The readers that got a source stream's end, or its revisions', in words for people."""

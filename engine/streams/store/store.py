@@ -148,7 +148,7 @@ class StreamStore:
         elsewhere as well."""
         for each, of in zip((state, *self.beside(state)), entries_of(entry), strict=False):
             each.define(of)
-            self.defined.tell(each)
+            self.defined.notify(each)
         stored = StoredStream(entry, state.role, state.variant)
         try:
             await trio.to_thread.run_sync(self.folders.save, stored)
@@ -199,13 +199,13 @@ class StreamStore:
             return state
 
     def _adopt(self, state: StreamState) -> None:
-        def tell(text: str) -> None:
+        def report(text: str) -> None:
             self._events.note("error", f"misses rows of {state.name}: {text}")
 
-        state.log.damage.found.add(tell)
+        state.log.damage.found.add(report)
         state.log.damage.mend.made_by(partial(self.mend, state))
         for lost in state.log.files.lost:
-            tell(lost_in_words(lost))
+            report(lost_in_words(lost))
         now = trio.current_time()
         state.rate.add(0.0, now)
         state.measure(now, now)
@@ -213,7 +213,7 @@ class StreamStore:
         self._streams[state.key] = state
         self.maintenance.watch(state)
         self._subscriptions.restore(state)
-        self.opened.tell(state)
+        self.opened.notify(state)
 
     @failpoint(Failpoint.STREAM_DROP)
     async def drop(self, key: LogKey) -> None:

@@ -70,11 +70,11 @@ async def die(made: Made, victim: Place, cluster: Cluster, *witnesses: Place) ->
     peer = victim.id
     await cluster.stop(victim)
     for witness in witnesses:
-        made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
+        made[bytes.fromhex(witness.id)].notify(peer, Health.DEAD)
 
 
 def believes(made: Made, witness: Place, peer: str, health: Health) -> None:
-    made[bytes.fromhex(witness.id)].tell(peer, health)
+    made[bytes.fromhex(witness.id)].notify(peer, health)
 
 
 def has(place: Place, query: str) -> bool:
@@ -115,9 +115,9 @@ class ScriptedDetector:
     def doubt(self, peer: bytes) -> None:
         self.doubted.append(peer)
 
-    def tell(self, peer: str, health: Health) -> None:
+    def notify(self, peer: str, health: Health) -> None:
         self._health[bytes.fromhex(peer)] = health
-        self.changed.tell(bytes.fromhex(peer), health)
+        self.changed.notify(bytes.fromhex(peer), health)
 
 
 Made = dict[bytes, ScriptedDetector]

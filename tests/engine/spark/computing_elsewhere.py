@@ -20,7 +20,7 @@ SIZE, ADVANCE = 10, 5
 BATCH = 100
 """The rows of a post, one per microsecond."""
 
-IMPATIENT = Patience(tell_s=0.5, anew_s=6.0)
+IMPATIENT = Patience(report_s=0.5, anew_s=6.0)
 
 
 def value(stime: int) -> int:

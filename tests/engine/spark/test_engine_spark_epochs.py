@@ -208,7 +208,7 @@ def test_every_function_of_every_type(spark: Spark) -> None:
 
 @pytest.mark.usefixtures("interpreting")
 def test_every_function_of_every_type_interpreted(spark: Spark) -> None:
-    """The compiler takes half of the CPU time of the test before."""
+    """As the test before, without the compiler, which takes half of that test's CPU time."""
     check_every_function(spark, 20, 10, 5)
 
 

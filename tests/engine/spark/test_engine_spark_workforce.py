@@ -3,7 +3,7 @@
 from medusa.engine.spark.workforce import Patience, Workforce
 
 MASTER = "spark://head:7077"
-PATIENCE = Patience(tell_s=10.0, anew_s=60.0)
+PATIENCE = Patience(report_s=10.0, anew_s=60.0)
 
 
 def workforce() -> Workforce:

@@ -32,8 +32,8 @@ LOOK_S: Final = 0.5
 
 
 def ask_and_warn(home: str | None, question: Callable[[ClientCalls], Awaitable[T]]) -> T:
-    """Ask the peer in `home` one question, and write to standard error those of its troubles that
-    make others look absent: while they refuse the peer, a list looks as if there were none."""
+    """Ask the peer in `home` one question, and write to standard error its troubles that make other
+    peers look absent: while the others refuse this peer, its lists lack their objects."""
 
     async def both(client: ClientCalls) -> T:
         answer = await question(client)

@@ -23,10 +23,10 @@ def create(
     """
     from medusa.tools.commands.medusa import calls
 
-    tell_created(*calls.create(home, file, availability), as_json=as_json)
+    print_created(*calls.create(home, file, availability), as_json=as_json)
 
 
-def tell_created(names: Sequence[str], readers: Mapping[str, str], *, as_json: bool) -> None:
+def print_created(names: Sequence[str], readers: Mapping[str, str], *, as_json: bool) -> None:
     """Print the names of the new objects, and the readers of new streams."""
     once = dict.fromkeys(names)  # a query of one stream may have the stream's name
     lines = [f"{name}: read by {readers[name]}" if name in readers else name for name in once]

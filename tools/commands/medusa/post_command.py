@@ -162,7 +162,7 @@ def post(  # noqa: PLR0917 - click passes by keyword
     )
     if file is None:
         ended = post_file.end_stream(home, stream_name, options)
-        _tell(stream_name, ended, revisions=False, as_json=as_json)
+        _print(stream_name, ended, revisions=False, as_json=as_json)
         return
     if as_table:
         from medusa.tools.commands.medusa.read_tables import post_as_table
@@ -180,13 +180,13 @@ def post(  # noqa: PLR0917 - click passes by keyword
         say(as_json, counts, told)
         return
 
-    def tell(done: post_file.Done) -> None:
-        _tell(stream_name, done, revisions=revisions, as_json=as_json)
+    def report(done: post_file.Done) -> None:
+        _print(stream_name, done, revisions=revisions, as_json=as_json)
 
-    tell(post_file.post_file(home, stream_name, file, options, on_interrupt=tell))
+    report(post_file.post_file(home, stream_name, file, options, on_interrupt=report))
 
 
-def _tell(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
+def _print(stream: str, done: Done, *, revisions: bool, as_json: bool) -> None:
     """The last line of the command."""
     from medusa.tools.client.times import show_time
 

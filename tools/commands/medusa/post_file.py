@@ -255,7 +255,7 @@ class Posting:
         async with aclosing(pieces):
             async for piece in pieces:
                 await self._post_piece(piece, rows, trail, started)
-        self._tell_unfilled(rows)
+        self._report_unfilled(rows)
         if not trail.rows and not rows.growing and not self.options.quiet:
             warn(f"{rows.asked.name}: it has no rows")
         return trail.position
@@ -274,9 +274,9 @@ class Posting:
             await self.poster.post(piece.table, offset_after=trail.step)
         self.posted += piece.table.num_rows
         self.progress.seen = trail.rows
-        self._tell_dropped(rows)
+        self._report_dropped(rows)
         if rows.growing:
-            self._tell_unfilled(rows)
+            self._report_unfilled(rows)
 
     async def _caught_up(self, at: float) -> None:
         """Note that all rows that a followed file had at the time `at` are posted. So no earlier
@@ -299,7 +299,7 @@ class Posting:
         if self.poster.late and self.poster.late == self.posted:
             raise all_late(self.poster, self.posted, by_clock=self.stream.idle is Idle.CLOCK)
 
-    def _tell_dropped(self, rows: Rows) -> None:
+    def _report_dropped(self, rows: Rows) -> None:
         """Report each dropped column once."""
         new = [name for name in rows.dropped if name not in self.dropped]
         if new:
@@ -307,7 +307,7 @@ class Posting:
             if not self.options.quiet:
                 warn(f"{few_names(new)}: no field of the schema, not posted")
 
-    def _tell_unfilled(self, rows: Rows) -> None:
+    def _report_unfilled(self, rows: Rows) -> None:
         """Report the fields without columns once for each file; for a growing file, at its first
         rows."""
         if self.options.revisions:

@@ -65,7 +65,7 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
         opening = open_medusa(home, patience_s=options.patience_s, also=options.also)
         async with opening as client, open_background() as background:
             if sys.stderr.isatty():
-                background.start_soon(tell_waits, client, stream)
+                background.start_soon(report_waits, client, stream)
             if options.corrections is None:
                 plain = client.subscribe(stream, options.after, options.subscriber)
                 async with plain:
@@ -78,7 +78,7 @@ def print_stream(home: str | None, stream: str, options: Options) -> None:
     run_interruptible(main)
 
 
-async def tell_waits(client: ClientCalls, stream: str) -> None:
+async def report_waits(client: ClientCalls, stream: str) -> None:
     """Write to standard error why the stream stands still, each time that the reason changes."""
     told: tuple[object, ...] = ()
     pause = WAIT_S

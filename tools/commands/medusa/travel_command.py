@@ -6,7 +6,7 @@ import click
 
 from medusa.tools.commands.command_line import home_option, json_option, say
 from medusa.tools.commands.completion import names_of
-from medusa.tools.commands.medusa.create_command import tell_created
+from medusa.tools.commands.medusa.create_command import print_created
 
 
 @click.group()
@@ -101,4 +101,4 @@ def copy_query(  # noqa: PLR0917 - click passes by keyword
     """
     from medusa.tools.commands.medusa import travel
 
-    tell_created(*travel.copy_query(home, query, new, after, until), as_json=as_json)
+    print_created(*travel.copy_query(home, query, new, after, until), as_json=as_json)

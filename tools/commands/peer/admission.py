@@ -105,7 +105,7 @@ def invite(
     theirs = _begun(membership, name) if certificate is None else read_root_certificate(certificate)
     if (certified := check_root(theirs)) != name:
         raise InvalidInputError(f"{certificate}: the root certificate of {certified}, not {name}")
-    with _telling(home, membership, now, agreed):
+    with _reporting(home, membership, now, agreed):
         membership.admit(root, theirs, now, now + expires_s)
         token = None
         if membership.root_of(name) is not None:
@@ -143,7 +143,7 @@ def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
     """
     now = time.time()
     root, membership = _root(home, root_home, OUR_ROOT), load_federation(home)
-    with _telling(home, membership, now):
+    with _reporting(home, membership, now):
         membership.withdraw(root, name, now)
 
 
@@ -164,7 +164,7 @@ def change_policy(
     """
     now = time.time()
     root, membership = _root(home, root_home), load_federation(home)
-    with _telling(home, membership, now, agreed):
+    with _reporting(home, membership, now, agreed):
         membership.change_policy(root, policy, now)
     return roll_of(membership, now)
 
@@ -220,7 +220,7 @@ def revoke(
     membership = load_federation(home)
     root = _root(home, root_home)
     peer_id = NO_PEER if peer is None else parse_peer_id(peer)
-    with _telling(home, membership, now, agreed):
+    with _reporting(home, membership, now, agreed):
         membership.revoke(root, name, peer_id, now=now)
     if peer is not None or membership.root_of(name) is None:
         return ""
@@ -275,7 +275,7 @@ def _root(home: Home, root_home: Home | None, mend: str = SAY_WHERE) -> Root:
 
 
 @contextmanager
-def _telling(
+def _reporting(
     home: Home, membership: Membership, now: float, agreed: Agreed = _nobody_asked
 ) -> Iterator[None]:
     """Save the block's statements, unless it fails or the user declines, and pass them to the

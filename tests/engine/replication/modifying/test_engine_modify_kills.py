@@ -221,7 +221,7 @@ async def test_killed_where_it_is_decided(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv(INTERVALS, HASTY)
     await survives(
         ("primary", Order(Failpoint.QUERY_WRITE, "after")),
-        ("primary", Order(Failpoint.PRIMARY_TELL, "after")),
+        ("primary", Order(Failpoint.PRIMARY_NOTIFY, "after")),
         ("secondary", Order(Failpoint.STANDBY_TAKE_VERSION, "after")),
     )
 

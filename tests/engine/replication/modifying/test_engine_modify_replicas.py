@@ -267,7 +267,7 @@ async def test_a_modification_unknown_to_the_secondary_does_not_count_yet(
     sums.check(editions, source, range(1500))
 
 
-async def test_a_restarted_primary_tells_its_secondary_before_it_goes_on(
+async def test_a_restarted_primary_notifies_its_secondary_before_it_goes_on(
     cluster: Cluster, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same, with a secondary that is not past the boundary."""
@@ -317,7 +317,7 @@ async def test_a_secondary_of_long_ago_does_not_go_on_with_what_was_modified_sin
             await stands_by(one, other, "q")
             done = await modify(owner, query.name, MORE, alone=True)
         await cluster.stop(one)
-        made[bytes.fromhex(gone)].tell(former, Health.DEAD)
+        made[bytes.fromhex(gone)].notify(former, Health.DEAD)
         await cluster.start(two)
         await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
         assert not has(two, query.name)

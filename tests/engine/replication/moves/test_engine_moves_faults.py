@@ -561,8 +561,8 @@ async def test_a_task_that_another_owner_released_meanwhile_comes_home(cluster: 
     record = await mover.move(name, two.peer_id, Deal(giver=one.id))
     await sums.feed(client, source, range(250, 380))
     _, placed = one.up.engine.queries.find(name)
-    await until(lambda: not mover.teller.to_notify(placed), "the worker has heard of it")
+    await until(lambda: not mover.notifier.to_notify(placed), "the worker has heard of it")
     await two.up.engine.assignments.release(one.peer_id, Release(name, record.term_number))
-    one.up.engine.overlay.clock.set.tell()  # the query has a later term
+    one.up.engine.overlay.clock.set.notify()  # the query has a later term
     await until(lambda: not placed.current.term.holder, "the owner takes it home")
     await sums.finish(client, source, range(380, 520))

@@ -61,7 +61,7 @@ class Around:
 
     def hear(self, peer: bytes, stream: str, term_number: int) -> None:
         digest = Digest(0, 1000, (Version(key_of(stream), term_number),))
-        self.gossip.digest_changed.tell(peer, encode(digest))
+        self.gossip.digest_changed.notify(peer, encode(digest))
 
     def has(self, stream: str, term_number: int) -> None:
         task = SimpleNamespace(
@@ -95,7 +95,7 @@ async def test_a_digest_counts_only_for_the_streams_of_its_sender(around: Around
     stream = "medusa://mit.edu/out"
     around.directory.believe(Term(stream, 5))
     around.hear(STRANGER, stream, 6)
-    around.gossip.digest_changed.tell(SIBLING, b"rubbish")
+    around.gossip.digest_changed.notify(SIBLING, b"rubbish")
     assert around.directory.number(stream) == 5
     assert around.read_anew == []
 
@@ -121,7 +121,7 @@ async def test_a_takeover_is_published_at_once_however_many_streams_there_are(
     await trio.sleep(0.9)
     around.has("medusa://mit.edu/taken", 9999)
     before = len(around.published)
-    around.host.appointed.tell()
+    around.host.appointed.notify()
     await trio.testing.wait_all_tasks_blocked()
     (latest,) = around.published[before:]
     assert latest.versions[0].stream == key_of("medusa://mit.edu/taken")

@@ -65,11 +65,11 @@ async def test_a_slow_primary_steps_down_and_becomes_a_standby(
     sums = Sums(client, home.name("out"))
     await sums.feed(poster, source, range(250))
     await stands_by(primary, secondary, "q/out")
-    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+    made[bytes.fromhex(secondary.id)].notify(primary.id, Health.DEAD)
     await until(lambda: primary.up.engine.store.serving(home.name("out")) is None, "it steps down")
-    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.ALIVE)
-    made[bytes.fromhex(secondary.id)].tell(home.id, Health.DEAD)
-    made[bytes.fromhex(secondary.id)].tell(reader.id, Health.DEAD)
+    made[bytes.fromhex(secondary.id)].notify(primary.id, Health.ALIVE)
+    made[bytes.fromhex(secondary.id)].notify(home.id, Health.DEAD)
+    made[bytes.fromhex(secondary.id)].notify(reader.id, Health.DEAD)
     await stands_by(secondary, primary, "q/out")
     await sums.finish(poster, source, range(250, 777))
 
@@ -86,7 +86,7 @@ async def test_a_query_fails_over_again_and_again(cluster: Cluster, made: Made) 
         primary, other = (one, two) if round_ % 2 == 0 else (two, one)
         for place in (home, reader):
             for at in (one, two):
-                made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+                made[bytes.fromhex(at.id)].notify(place.id, Health.DEAD)  # not chosen
         await stands_by(primary, other, "q/out")
         await post(poster, source, range(posted, posted + 250))
         posted += 250
@@ -99,7 +99,7 @@ async def test_a_query_fails_over_again_and_again(cluster: Cluster, made: Made) 
         await cluster.start(primary)
         assert primary.home is gone
         for witness in (home, reader, other):
-            made[bytes.fromhex(witness.id)].tell(primary.id, Health.ALIVE)
+            made[bytes.fromhex(witness.id)].notify(primary.id, Health.ALIVE)
     await sums.end(poster, source, range(posted, 1300))
     assert sums.rows == expected(range(1300))
 
@@ -110,7 +110,7 @@ async def test_the_first_to_return_of_two_that_died_goes_on(cluster: Cluster, ma
     poster, owner, client = await cluster.clients(home, one, reader)
     for place in (home, reader):
         for at in (one, two):
-            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+            made[bytes.fromhex(at.id)].notify(place.id, Health.DEAD)  # not chosen
     source = await make_stream(poster, home, "s")
     query = asked(windows(home, source), Mode.ACTIVE_STANDBY, two)
     await begin(owner, query)
@@ -123,7 +123,7 @@ async def test_the_first_to_return_of_two_that_died_goes_on(cluster: Cluster, ma
     await trio.sleep(0.5)
     await die(made, two, cluster, home, reader)
     await cluster.start(one)
-    made[bytes.fromhex(one.id)].tell(query.availability.secondary, Health.DEAD)
+    made[bytes.fromhex(one.id)].notify(query.availability.secondary, Health.DEAD)
     for witness in (home, reader):
-        made[bytes.fromhex(witness.id)].tell(one.id, Health.ALIVE)
+        made[bytes.fromhex(witness.id)].notify(one.id, Health.ALIVE)
     await sums.finish(poster, source, range(520, 777))

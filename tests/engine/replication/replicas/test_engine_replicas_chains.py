@@ -49,7 +49,7 @@ async def test_a_chain_whose_primaries_all_die_at_once(
     await cluster.stop(second)
     for peer in dead:
         for witness in (home, secondary, reader):
-            made[bytes.fromhex(witness.id)].tell(peer, Health.DEAD)
+            made[bytes.fromhex(witness.id)].notify(peer, Health.DEAD)
     await sums.take(519)
     await sums.feed(poster, source, range(520, 777))
     await sums.finish(poster, source, range(777, 900))
@@ -69,7 +69,7 @@ async def test_readers_at_the_old_and_the_new_primary_go_on(cluster: Cluster, ma
     sums = [Sums(client, home.name("a")), Sums(client, home.name("b"))]
     await post(poster, source, range(250))
     await stands_by(primary, secondary, "q/mid")
-    made[bytes.fromhex(secondary.id)].tell(primary.id, Health.DEAD)
+    made[bytes.fromhex(secondary.id)].notify(primary.id, Health.DEAD)
     serving = primary.up.engine.store.serving
     await until(lambda: serving(home.name("mid")) is None, "it steps down")
     await poster.post_event(source, rows((at, at) for at in range(250, 777)), end=True)

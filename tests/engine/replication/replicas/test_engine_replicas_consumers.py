@@ -74,8 +74,8 @@ async def test_a_first_reader_after_a_takeover_finds_the_past(
     source = await make_stream(poster, home, "s")
     for place in (home, reader):
         for at in (primary, secondary):
-            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
-    made[bytes.fromhex(primary.id)].tell(secondary.id, Health.DEAD)  # not yet
+            made[bytes.fromhex(at.id)].notify(place.id, Health.DEAD)  # not chosen
+    made[bytes.fromhex(primary.id)].notify(secondary.id, Health.DEAD)  # not yet
     if not copied:
         monkeypatch.setattr(
             "medusa.engine.replication.replicas.primaries.Primaries.replicated", refused
@@ -85,7 +85,7 @@ async def test_a_first_reader_after_a_takeover_finds_the_past(
     await post(poster, source, range(250))
     (task,) = primary.up.engine.queries.get(query.name).tasks
     await until(lambda: task.boundary == 249)
-    made[bytes.fromhex(primary.id)].tell(secondary.id, Health.ALIVE)
+    made[bytes.fromhex(primary.id)].notify(secondary.id, Health.ALIVE)
     await stands_by(primary, secondary, "q/out")
     boundary = standby_boundary(secondary, "q/out", "out")
     if copied:
@@ -125,7 +125,7 @@ async def test_a_consumer_that_is_away_while_two_primaries_die_misses_nothing(
     await trio.sleep(0.3)  # positions are sent
     for at in (two, three):
         for place in (home, reader):
-            made[bytes.fromhex(at.id)].tell(place.id, Health.DEAD)  # not chosen
+            made[bytes.fromhex(at.id)].notify(place.id, Health.DEAD)  # not chosen
     await die(made, one, cluster, home, two, three, reader)
     await post(poster, source, range(250, 520))
     await until(lambda: has(two, home.name("q/out")), "it is taken over")

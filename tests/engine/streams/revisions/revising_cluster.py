@@ -269,7 +269,7 @@ class Cluster:
         await joins.join(leader, how // 2 % 8)
         leader.leader.replica.settling.leading = True
         await self.settle()
-        await self.tell()
+        await self.notify()
 
     async def post(self, how: int) -> None:
         await self._post_next("pq"[how % 2])
@@ -322,7 +322,7 @@ class Cluster:
             which, _, posted = self._sent.pop(0)
             assert self.answers.setdefault(which, list(posted.missed)) == list(posted.missed)
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         await self.replica.leader.settle(self.leader.leader.replica.settling.settled, 0.0)
 
     async def do(self, step: tuple[int, int]) -> None:
@@ -335,7 +335,7 @@ class Cluster:
             case 7:
                 await self.settle()
             case 8:
-                await self.tell()
+                await self.notify()
             case 9 | 10 | 11:
                 await self.peers[how % 3].advance((how >> 3) % 8)
             case 12:
@@ -383,7 +383,7 @@ class Cluster:
 
     async def all_settled(self) -> None:
         await self.ship_all()
-        await self.tell()
+        await self.notify()
 
 
 class EndingModel(Model):

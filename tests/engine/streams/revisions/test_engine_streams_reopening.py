@@ -73,7 +73,7 @@ async def test_a_replica_that_has_cut_the_end_and_not_stored_it(tmp_path: Path) 
     """Its disk was full; the epoch that it had cut goes no further than the boundary that counts
     now."""
     cluster = await ended(tmp_path, act(10, 20))
-    await cluster.tell()
+    await cluster.notify()
     await cluster.replica.advance(full=1)
     assert cluster.replica.leader.source.waiting.has_cut
     await cluster.reopen(1)
@@ -91,7 +91,7 @@ async def test_an_end_that_was_not_in_the_log_when_the_peer_died(tmp_path: Path)
     await cluster.post(0)
     await cluster.ship(10_000)
     await cluster.settle()
-    await cluster.tell()
+    await cluster.notify()
     await cluster.replica.crash()
     await cluster.replica.leader.settle(cluster.replica.leader.source.journal.position, 0.0)
     await cluster.replica.advance()
@@ -132,7 +132,7 @@ async def test_a_replica_with_the_old_end_receives_the_later_tuples(tmp_path: Pa
     """The stream was reopened and has ended again elsewhere: the peer receives the tuples between
     both ends."""
     cluster = await ended(tmp_path, act(10, 20))
-    await cluster.tell()
+    await cluster.notify()
     away = cluster.replica
     await to_the_end(away)
     await cluster.reopen(2 + 3)  # with the third peer, not with the replica
