@@ -72,7 +72,7 @@ class Continuity:
         """Check the next entry. payload: the receipt's bytes, None for a dispute.
 
         Raises:
-            ConflictError: it does not follow from the entries before.
+            ConflictError: the entry does not follow from the entries before.
         """
         billed = self._billed.get(receipt.key)
         if payload is None:

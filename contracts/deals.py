@@ -100,9 +100,9 @@ class Deal(Struct, frozen=True, array_like=True):
     """The agreement of two peers when a task moves, or a subscription begins. Peer ids: bytes.
 
     Attributes:
-        task: its name, which is its output stream's; of content contracts the stream's.
-        term_number: of this placement, unique for one task (or, chosen by the payer, for the
-            subscriptions to one stream).
+        task: the name of the task, which is the name of its output stream; in a deal of a content
+            contract the name of the stream. term_number: the number of this placement, unique for
+            one task (or, chosen by the payer, for the subscriptions to one stream).
         start: boundary from which the payee runs (delivers) it, microseconds of stime.
         agreed_at: microseconds UTC, by the peer's own clock.
     """

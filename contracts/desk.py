@@ -31,7 +31,8 @@ class Agreements(Protocol):
         epoch.
 
         Raises:
-            NotFoundError, UntrustedError: it was not in force then, or is not between these two.
+            NotFoundError, UntrustedError: the contract was not in force then, or is not between
+            these two peers.
         """
         ...
 
@@ -199,7 +200,7 @@ class BookAgreements:
 def _check_in_force(contract: Contract, at: float) -> None:
     """
     Raises:
-        UntrustedError: it was not in force then.
+        UntrustedError: the contract was not in force then.
     """
     name, proposal = f"contract {contract.id[:8]}", contract.proposal
     if not contract.accepted:

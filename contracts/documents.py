@@ -82,7 +82,7 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
     """A party ends the contract, or withdraws or declines the proposal. It is final.
 
     Attributes:
-        federation: its id. contract: the contract's. by: the party that signs.
+        federation, contract: their ids. by: the party that signs.
         at: seconds since the epoch, by its clock.
     """
 

@@ -242,7 +242,8 @@ class Ledger:
         return self.balances(contract).of(contract)
 
     def balances(self, contract: str = "", *, check: bool = False) -> Balances:
-        """All balances, or one contract's. check: verify the chain too (0.3 ms for each entry)."""
+        """The balances of all contracts, or of one. check: verify the chain too (0.3 ms for each
+        entry)."""
         with translated(self.path):
             return _balances(self._connection, self.own, self.federation, contract, check=check)
 

@@ -79,8 +79,8 @@ class Payer:
         """The answer to a receipt that `peer` proposes.
 
         Raises:
-            DecodeError, UntrustedError: it is not between that peer and us, or badly signed; it
-                gets no answer.
+            DecodeError, UntrustedError: the receipt is not between that peer and us, or its
+            signature is wrong; the payer sends no answer.
         """
         desk = self._desk
         receipt = open_proposal(proposal, desk.federation, desk.key_of)

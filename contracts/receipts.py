@@ -227,7 +227,8 @@ def read_receipt(payload: bytes) -> Receipt:
     """Decode a receipt and check its consistency; no signature is verified.
 
     Raises:
-        DecodeError: it is none, not in the canonical encoding, or contradicts itself.
+        DecodeError: the payload is no receipt, is not in the canonical encoding, or contradicts
+            itself.
     """
     receipt = decode(payload, Receipt, limit=MAX_RECEIPT, what="receipt")
     # the digest is its identity, so one receipt must have one encoding

@@ -303,7 +303,8 @@ class Catalog:
         """A stored body, for that participant.
 
         Raises:
-            NotFoundError: it is not here. NotAuthorisedError: it is not for that participant.
+            NotFoundError: the body is not here. NotAuthorisedError: the body is not for that
+                participant.
         """
         body = self._bodies.get(digest)
         if body is None:

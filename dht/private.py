@@ -37,7 +37,8 @@ def sealed(kind: str, body: bytes, key: Ed25519PrivateKey) -> bytes:
     """The body of a private object; equal arguments give equal bodies.
 
     Args:
-        kind: the label of its kind. body: an encoded struct. key: its publisher's.
+        kind: the label of the object's kind. body: an encoded struct. key: the private key of the
+            publisher.
     """
     fields = decode(body, dict[str, msgspec.Raw], limit=MAX_BODY_BYTES, what=kind)
     salt = sign(key, DOMAIN, body)
@@ -80,7 +81,7 @@ class Guards:
     def check(self, body: bytes, participant: str) -> None:
         """
         Raises:
-            NotAuthorisedError: it is not for that participant.
+            NotAuthorisedError: the body is not for that participant.
         """
         if participant != self._participant and not self._may_have(body, participant):
             raise NotAuthorisedError(f"body {digest_of(body).hex()} is not for {participant}")

@@ -13,8 +13,8 @@ def read_draft(text: str, base: str | None = None) -> Draft:
 
     Args:
         base: `medusa://participant/`, the prefix for names without a participant; None: every name
-            must have one. Raises: InvalidInputError: it is neither; the message names the place and
-            the reason.
+            must have one. Raises: InvalidInputError: the text is neither; the message names the
+            place and the reason.
     """
     if text.lstrip().startswith("<"):
         return XmlDraft(text, base)

@@ -1,8 +1,8 @@
 """Makes and checks the X.509 certificates of roots and peers.
 
 * A root: CN = participant, CA with path length 0, valid for 10 years.
-* A peer's: CN = participant, no CA, exactly one URI name `medusa://participant/peer/<id>`, valid
-  for 1 year.
+* A peer certificate: CN = participant, no CA, exactly one URI name
+  `medusa://participant/peer/<id>`, valid for 1 year.
 
 Both use Ed25519. The `cryptography` package parses strangers' certificates; every exception that it
 raises becomes one error here.

@@ -81,7 +81,8 @@ async def receive_hello(stream: trio.abc.Stream, size: int = INSTANCE_BYTES) -> 
     """The dialler's start-up number, or a client's proof.
 
     Raises:
-        RefusedError: it speaks another protocol; it has received our number.
+        RefusedError: the dialler speaks another protocol; this peer has sent it our protocol's
+            number.
         MedusaError: the connection broke.
     """
     try:

@@ -80,7 +80,7 @@ class Root:
         """
         Raises:
             NotFoundError, NotAuthorisedError: a file is missing, or open to others.
-            DamagedError: it is malformed, or key and certificate do not belong together.
+            DamagedError: a file is malformed, or key and certificate do not belong together.
         """
         key = _read_key(folder / ROOT_KEY)
         with _kept(folder / ROOT_CERTIFICATE) as path:
@@ -139,7 +139,7 @@ class Identity:
 
         Raises:
             NotFoundError, NotAuthorisedError: a file is missing, or open to others.
-            DamagedError: it is malformed, or key, certificate and root do not belong together.
+            DamagedError: a file is malformed, or key, certificate and root do not belong together.
         """
         key = _read_key(folder / PEER_KEY)
         with _kept(folder / ROOT_CERTIFICATE) as path:

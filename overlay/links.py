@@ -111,8 +111,8 @@ class Refusals:
         """Send our hello to an authenticated peer, and return its verdict.
 
         Raises:
-            RefusedError: it does not accept this peer as a member. MedusaError: the connection
-                broke.
+            RefusedError: the remote does not accept this peer as a member. MedusaError: the
+                connection broke.
         """
         try:
             await send_hello(stream, hello)

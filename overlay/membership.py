@@ -197,7 +197,7 @@ class Membership(StatementStore):
 
         Raises:
             InvalidInputError: that is no policy.
-            ConflictError: it is in force, or signed, already.
+            ConflictError: the policy is in force, or signed, already.
             NotAuthorisedError: the policy in force does not name this member.
             BusyError: there are more members than a change can keep.
         """

@@ -133,7 +133,7 @@ class Account:
     whole at the connection's end, and time.
 
     Attributes:
-        share: the participant's. held: bytes, until the end.
+        share: the share of the participant. held: bytes, until the connection's end.
         cost_s: estimated time that the other side's frames, calls and messages have taken, seconds.
     """
 
@@ -179,7 +179,7 @@ class Budgets:
         """The budgets of a process that may take about `memory_bytes`.
 
         Raises:
-            InvalidInputError: they are too few to work with.
+            InvalidInputError: a process cannot work with so few bytes.
         """
         if memory_bytes < LEAST_BYTES:
             raise InvalidInputError(

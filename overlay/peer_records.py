@@ -103,7 +103,7 @@ def checked_addresses(addresses: Iterable[Address]) -> tuple[Address, ...]:
     """The addresses among these that a record may have.
 
     Raises:
-        InvalidInputError: one is not an IP and a port that others can dial.
+        InvalidInputError: an address is not an IP and a port that others can dial.
     """
     where = tuple(addresses)[:MAX_ADDRESSES]
     if not where or not all(_can_be_announced(a) for a in where):
@@ -128,7 +128,7 @@ def opened_record(data: bytes, membership: Membership, now: float) -> PeerRecord
     """A peer's record, verified. now: seconds since the epoch.
 
     Raises:
-        MedusaError: it counts for nothing, and why.
+        MedusaError: the record is invalid; the message says why.
     """
     envelope, body = _read(data)
     if body.federation != membership.federation:

@@ -157,7 +157,8 @@ class StatementStore:
         """Take in one statement; returns its meaning in words.
 
         Raises:
-            EarlyError: it refers to something not yet known. MedusaError: it cannot be believed.
+            EarlyError: the statement refers to a statement that is not yet known. MedusaError: the
+                statement cannot be believed.
         """
         body, envelope = open_statement(statement)
         if body.federation != self.federation:

@@ -100,7 +100,8 @@ class PolicyChange(Struct, frozen=True, array_like=True, tag="policy_change"):
     """A new admission policy; signed by the members that may change the policy before.
 
     Attributes:
-        number: one more than that of the policy before; the charter's is 0. The highest counts.
+        number: one more than that of the policy before; the charter has 0. The policy with the
+            highest number counts.
         before: digest of the policy change before, or of the charter.
         admission: the policy, as `AdmissionPolicy` writes it.
         kept: digests of the admissions under earlier policies that stay good, so that former

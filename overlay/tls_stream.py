@@ -75,7 +75,8 @@ class TlsStream(trio.abc.Stream):
     async def do_handshake(self) -> None:
         """
         Raises:
-            trio.BrokenResourceError: it failed; its cause is OpenSSL's error, if there is one.
+            trio.BrokenResourceError: the handshake failed; the cause is OpenSSL's error, if there
+            is one.
         """
         while True:
             try:

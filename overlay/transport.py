@@ -140,8 +140,8 @@ class Transport:
         """The connection to that peer, dialled if there is none.
 
         Raises:
-            UnavailableError: it cannot be reached, or could not a moment ago.
-            UntrustedError: it or we are refused.
+            UnavailableError: the peer cannot be reached, or could not be reached a moment ago.
+                UntrustedError: one of the two peers refuses the other.
         """
         await trio.lowlevel.checkpoint()
         link = self._links.to(peer_id)

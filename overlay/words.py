@@ -87,8 +87,8 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class PolicyVersion:
-    """A policy: the charter's (number 0) or a change's. kept: admissions that stay good under it.
-    before, signer: None in the charter's."""
+    """A policy: that of the charter (number 0) or of a change. kept: admissions that stay good
+    under it. before, signer: None in the policy of the charter."""
 
     digest: bytes
     number: int
@@ -362,11 +362,9 @@ class Words:
         return f"took the signature of {signer.participant} for the admission policy {policy}"
 
     def add_revocation(self, body: Revocation, signer: Member) -> Member:
-        """Take in a revocation; returns its member.
-
-        Raises:
-            EarlyError: the member is not known. UntrustedError: the signer may not revoke it.
-            ConflictError: it says nothing new. BusyError: the signer has signed too many.
+        """Take in a revocation; returns the revoked member. Raises: EarlyError: the member is not
+        known. UntrustedError: the signer may not revoke the member. ConflictError: the member is
+        revoked already. BusyError: the signer has signed too many.
         """
         member = self.member(body.member)
         _check_times(body.revoked_at)

@@ -40,7 +40,7 @@ class QueueingCost:
             capacity: units. price: micros per unit and second.
 
         Raises:
-            InvalidInputError: one of them is not positive.
+            InvalidInputError: the capacity or the price is not positive.
         """
         if not (0 < capacity < math.inf and price > 0):
             raise InvalidInputError(

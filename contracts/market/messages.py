@@ -31,8 +31,8 @@ class Item(Struct, frozen=True, array_like=True):
     """A task in the market.
 
     Attributes:
-        task: its name, which is its output stream's.
-        load: units (1 % of a core).
+        task: the name of the task, which is the name of its output stream. load: units (1 % of a
+            core).
         owner: id (hex) of the peer that keeps its query.
         cost_ns: CPU nanoseconds per input tuple: the agreed cost once it has moved.
         kinds: its box kinds. inputs: the streams it reads.

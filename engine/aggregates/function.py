@@ -126,7 +126,7 @@ class Folded(AggregateFunction):
 
     @abstractmethod
     def states(self, type_: FieldType) -> Sequence[State]:
-        """The fields of partial results. type_: the argument's."""
+        """The fields of partial results. type_: the type of the argument."""
 
     def needs_order(self, type_: FieldType) -> bool:
         """Whether the function needs all tuples of a pane and group in one place."""

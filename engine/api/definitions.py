@@ -176,7 +176,8 @@ class StreamCalls:
 
         Raises:
             ConflictError: this peer keeps another stream under that name.
-            MedusaError: it asks for replicas, and there are none; see `Leaders.found`.
+            MedusaError: the stream needs replicas, and no peers are found for them; see
+                `Leaders.found`.
         """
         if entry.stream.k_safety:
             await self.leaders.found(entry)

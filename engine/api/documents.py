@@ -240,8 +240,9 @@ class DocumentCalls:
         return Created(tuple(names), tuple(remarks), readers)
 
     async def _read(self, request: CreateDocument) -> tuple[Document, dict[str, StreamEntry]]:
-        """The document, and the streams that it was read with: its queries are made with the same.
-        Later alterations of a stream have a higher edition, and reach the queries that read it."""
+        """The document, and the streams that it was read with: its queries are made with the same
+        streams. Later alterations of a stream have a higher edition, and reach the queries that
+        read it."""
         own = self.overlay.identity.participant
         run = partial(self.overlay.threads.run, own)
         draft = await run(partial(read_draft, request.text, f"medusa://{own}/"))

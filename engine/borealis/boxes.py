@@ -255,7 +255,8 @@ def _ours(old: OldBox) -> Box:
 
 
 def _as_ours(old: OldBox, kind: str, names: dict[str, str]) -> Box:
-    """Read a box that Medusa has as the same kind, with other names of some parameters."""
+    """Read a box of Borealis as a box of Medusa that does the same, but names some parameters
+    otherwise."""
     parameters = []
     for each in old.parameters:
         name = each.attributes.get("name", "")

@@ -102,7 +102,8 @@ class Streams:
             self.remarks.append(text)
 
     def learn(self, box: Box) -> None:
-        """Note the outputs of a box of ours. Raises: InvalidInputError: it does not type-check."""
+        """Note the outputs of a box of ours. Raises: InvalidInputError: the box does not
+        type-check."""
         made = type_box(box, self.schemas).schemas
         inputs, outputs = box.inputs, box.outputs
         starts = {self._starts.get(stream) for stream in inputs}
@@ -125,7 +126,8 @@ class Streams:
             spans_us: the lengths by which the ranges are cut, such as size and advance of a window.
 
         Raises:
-            InvalidInputError: they are not; names the field and the stream.
+            InvalidInputError: a range of the field is no range of the time; names the field and the
+                stream.
         """
         schema = self.schema(stream)
         if name in {STIME, schema.time}:

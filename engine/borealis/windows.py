@@ -203,7 +203,8 @@ def refuse_slack(old: OldBox, given: str | None, streams: Streams) -> None:
 
 
 def number(text: str | None, what: str) -> float | None:
-    """A number with a fraction; None: it is not given. Raises: InvalidInputError: it is none."""
+    """The value as a number with a fraction; None: it is not given. Raises: InvalidInputError: the
+    value is no number."""
     if text is None:
         return None
     if _NUMBER.fullmatch(text.strip()) is None:

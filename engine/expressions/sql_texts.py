@@ -1,4 +1,5 @@
-"""Names and lengths as SQL that `medusa.engine.language.sql.script` reads as the same."""
+"""Names and lengths as SQL, from which `medusa.engine.language.sql.script` reads the same names and
+lengths."""
 
 from __future__ import annotations
 

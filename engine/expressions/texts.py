@@ -43,8 +43,8 @@ class ExpressionError(InvalidInputError, code=None):
     """An expression is refused.
 
     Attributes:
-        text: the expression's. reason: the message without the text. position: the number of a
-            character, from 0.
+        text: the text of the expression. reason: the message without the text. position: the number
+            of a character, from 0.
     """
 
     def __init__(self, text: str, reason: str, position: int) -> None:

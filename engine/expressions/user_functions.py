@@ -40,7 +40,8 @@ def check_declared(query: Query) -> None:
 
 
 def check_names(functions: Sequence[UserFunction]) -> None:
-    """Check that the functions have no names of the language. Raises: InvalidInputError: one is."""
+    """Check that the functions have no names of the language. Raises: InvalidInputError: a function
+    has such a name."""
     from medusa.engine.expressions.grammar import KEYWORDS  # it imports sqlglot
 
     for each in functions:

@@ -329,7 +329,7 @@ class Functions:
         """A function that a document names, with the fingerprint of the code here.
 
         Raises:
-            InvalidInputError: it is not allowed here, or its code is different.
+            InvalidInputError: the function is not allowed here, or its code is different.
         """
         here = self._named(function.name).function
         differ = (here.arguments, here.result) != (function.arguments, function.result)
@@ -359,7 +359,7 @@ class Functions:
         """The code of a function of a query.
 
         Raises:
-            InvalidInputError: it is not allowed here, or its code is different.
+            InvalidInputError: the function is not allowed here, or its code is different.
         """
         here = self._named(function.name)
         if self.pinned(function).fingerprint != function.fingerprint:

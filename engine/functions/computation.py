@@ -202,7 +202,7 @@ class _Calling:
 
         Raises:
             InvalidInputError: a function is not allowed here, or its code is not the query's.
-            InternalError: one failed; names it and the tuple.
+            InternalError: a function failed; names the function and the tuple.
         """
         for function in self.task.functions:  # before anything is computed
             self.executor.functions.find(function)

@@ -148,8 +148,7 @@ def differences(
         named: turns a box's name into the words of the text that was edited.
 
     Raises:
-        InvalidInputError: it differs in other ways too: other boxes, other streams, outputs or
-            readers.
+        InvalidInputError: the edited query also has other boxes, streams, outputs or readers.
     """
     before = {box.name: box for box in query.boxes}
     after = {box.name: box for box in edited.boxes}

@@ -24,10 +24,8 @@ def is_same(one: Query, other: Query, inputs: Mapping[str, Schema]) -> bool:
     window, panes, fingerprints of functions.
 
     Args:
-        inputs: the schemas of the streams that they read from elsewhere.
-
-    Raises:
-        InvalidInputError: one of them does not type-check.
+        inputs: the schemas of the streams that the queries read and do not make. Raises:
+            InvalidInputError: a query does not type-check.
     """
     one, other = (
         msgspec.structs.replace(each, functions=unpinned(each.functions)) for each in (one, other)

@@ -102,7 +102,8 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
         query: the query that produces it, or "" for a source stream.
         k_safety: how many peers may die while a source stream keeps its acknowledged tuples and can
             have a leader; 0: only its leader has it.
-        view: of a view, the part of another stream that it shows; `query` is that stream's.
+        view: if the stream is a view, the part of another stream that it shows; then `query` is the
+            query of the other stream.
         revised: of a query's stream: a stream that it is made from may be revised.
         max_ahead_us: how far a source stream's time may be ahead of the leader's clock,
             microseconds: one row of a wrong unit would make all later ones late. None: no limit,

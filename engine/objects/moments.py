@@ -68,7 +68,7 @@ def moment_of(text: str) -> int:
     """The moment that a text denotes, microseconds since 1970.
 
     Raises:
-        ValueError: it denotes none, or may denote two; the message has the reason.
+        ValueError: the text denotes no moment, or may denote two; the message has the reason.
     """
     match = _FORM.fullmatch(text)
     if match is None:

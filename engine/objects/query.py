@@ -319,8 +319,8 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
 
     Attributes:
         predicate: over `left.f` and `right.f`.
-        expressions: (output field, expression) pairs over the same.
-        table: `right` is read as a table; the bounds of time are 0.
+        expressions: (output field, expression) pairs over the same fields. table: `right` is read
+            as a table; the bounds of time are 0.
     """
 
     name: str

@@ -122,10 +122,10 @@ class Modifier:
         """Let a query continue with other parameters; a repetition changes nothing.
 
         Raises:
-            NotFoundError: this peer does not keep it.
-            InvalidInputError: no such box or parameter, or an invalid value; or the change cannot
-                take effect at the requested boundary, or at any. ConflictError: the query has these
-                parameters already, from another boundary on; or an output has ended.
+            NotFoundError: this peer does not keep the query. InvalidInputError: the query has no
+                such box or parameter, or a value is invalid; or the change cannot take effect at
+                the requested boundary, or at any. ConflictError: the query has these parameters
+                already, from another boundary on; or an output has ended.
             BusyError: it was modified too often for a peer that lags behind. UnavailableError: a
                 peer that must know of the change cannot be reached. If the message says that it is
                 stored, it takes effect as soon as that peer has received it.

@@ -175,7 +175,7 @@ class Repair:
 
         Raises:
             NotAuthorisedError: the caller is no peer of our participant, or the stream is not ours.
-            NotFoundError: this peer does not have all of it.
+            NotFoundError: this peer does not have all of these rows.
         """
         participant = self._overlay.identity.participant
         if caller.peer_id is None or caller.participant != participant:
@@ -217,8 +217,8 @@ async def _given(
     """The rows of a lost file from another peer, epoch by epoch.
 
     Raises:
-        MedusaError: that peer does not have them. trio.TooSlowError: its next message does not come
-            in time.
+        MedusaError: the other peer does not have these rows. trio.TooSlowError: the other peer's
+            next message does not come in time.
     """
     async with opening() as feed:
         found = epochs(feed, log.schema, lost.after, lost.upto, silence_s=SILENCE_S)

@@ -79,7 +79,7 @@ class Sources:
 
         Raises:
             NotFoundError: this peer is not its leader.
-            ConflictError: it is read; names its readers.
+            ConflictError: the stream has readers; names them.
             StorageError: the disk does not allow it.
             UnavailableError: no majority of its voters answers.
         """

@@ -108,7 +108,7 @@ def read_format(pattern: str) -> MomentFormat:
     """Read a pattern by which moments are written as text.
 
     Raises:
-        FormatError: it is not of the subset.
+        FormatError: the pattern is not of the subset.
     """
     if not 0 < len(pattern) <= MAX_FORMAT:
         raise FormatError(f"has {len(pattern)} characters; 1 to {MAX_FORMAT} are allowed")

@@ -95,9 +95,8 @@ class Jvm:
             given_up: once this is set, nobody waits for the JVM any more.
 
         Raises:
-            InvalidInputError: there is no Java.
-            UnavailableError: it ended, or is stuck. KilledError: it was killed.
-            StoppedError: it was given up.
+            InvalidInputError: there is no Java. UnavailableError: the JVM ended, or is stuck.
+                KilledError: the JVM was killed. StoppedError: the JVM was given up.
         """
         given_up = given_up or threading.Event()
         folder = folder.resolve()

@@ -81,7 +81,7 @@ def times_of(payload: pa.Table, schema: Schema, first_row: int = 1) -> pa.Array:
         first_row: the number of the first tuple, for errors.
 
     Raises:
-        InvalidInputError: it is null or out of range; names field and row.
+        InvalidInputError: a time is null or out of range; names field and row.
     """
     field = None if schema.time is None else schema.field(schema.time)
     if field is None:
@@ -172,7 +172,7 @@ def check_ahead(
             promise: the post's boundary. now_us: the clock's time, microseconds.
 
     Raises:
-        InvalidInputError: it goes too far; names row and field.
+        InvalidInputError: a time is too far ahead; names row and field.
     """
     if stream is None or stream.max_ahead_us is None:
         return

@@ -47,7 +47,7 @@ class Computation(Protocol):
             interval: `medusa.engine.tasks.windows.needs` of (after, upto].
 
         Raises:
-            MedusaError: it failed; the same epoch may be tried again.
+            MedusaError: the job failed; the same epoch may be tried again.
         """
 
 

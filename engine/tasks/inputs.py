@@ -94,7 +94,7 @@ class TaskInputs:
         """The number of input tuples with after < stime <= upto that the task reads.
 
         Raises:
-            NotRetainedError: some of them are not here any more, or not yet.
+            NotRetainedError: some of these tuples are not here any more, or not yet.
         """
         return sum(_count(self.task, log, after, upto) for log in self.logs.values())
 
@@ -118,7 +118,7 @@ class TaskInputs:
         """Check that the inputs of the output over (after, upto] are here.
 
         Raises:
-            NotRetainedError: they are not kept so long.
+            NotRetainedError: some of the inputs are not kept any more, or are not here yet.
         """
         gone = any(
             log.start > needed_after(self.task, after, name) for name, log in self.logs.items()

@@ -165,8 +165,8 @@ def affected(tasks: Iterable[Task], names: Collection[str]) -> frozenset[str]:
 
 
 def made_since(tasks: Sequence[Task], settled: Mapping[str, int]) -> dict[str, int]:
-    """For each output that modifications changed: the boundary after which it is the present
-    edition's. Args: settled: the same boundaries for dropped editions.
+    """For each output that modifications changed: the boundary after which the present edition
+    makes it. Args: settled: the same boundaries for dropped editions.
     """
     found = dict(settled)
     for upto in sorted({each.modified for task in tasks for each in task.editions}):

@@ -80,7 +80,7 @@ class Calls:
         between; further states of the same peer come after.
 
         Raises:
-            DecodeError: it is larger than a peer sends.
+            DecodeError: the state is larger than a peer sends.
         """
         if sum(len(item) for item in (*state.claims, *state.digests)) > MAX_STATE:
             raise DecodeError(f"gossip state: more than {MAX_STATE} bytes")

@@ -102,11 +102,12 @@ class GossipConfig:
 
 
 PRESETS: Final = {
-    # Peers on one machine, for the testnet; not memberlist's. A round trip takes under a
-    # millisecond, so 0.1 s without an answer means a busy process or a dead one. The kernel breaks
-    # a killed process's connections and its port refuses: detecting that takes probe_timeout_s +
-    # gone_s, 0.3 s. Without that evidence (a stopped or starved process) suspicion lasts 1 s to 4
-    # s: on two cores with a few JVMs a peer may not run for some hundred milliseconds.
+    # Peers on one machine, for the testnet; these values do not come from memberlist. A round trip
+    # takes under a millisecond, so 0.1 s without an answer means a busy process or a dead one. The
+    # kernel breaks a killed process's connections and its port refuses: detecting that takes
+    # probe_timeout_s + gone_s, 0.3 s. Without that evidence (a stopped or starved process)
+    # suspicion lasts 1 s to 4 s: on two cores with a few JVMs a peer may not run for some hundred
+    # milliseconds.
     Preset.LOCAL: GossipConfig(
         probe_interval_s=0.2,
         probe_timeout_s=0.1,

@@ -138,7 +138,8 @@ class Overlay:
         """Show this certificate, of the same key, from now on; existing connections stay.
 
         Raises:
-            UntrustedError: it does not count. InvalidInputError: it is another peer's.
+            UntrustedError: the certificate does not count. InvalidInputError: it belongs to another
+                peer.
         """
         if identity.peer_id != self.identity.peer_id:
             raise InvalidInputError(f"a certificate of {identity.name}, not {self.identity.name}")

@@ -57,7 +57,7 @@ MOVE_S: Final = 120.0
 
 
 def measure() -> Iterator[Entry]:
-    """The stalls of moves, ours and the reference's; some seven minutes."""
+    """Measure the stalls of moves, in Medusa and in the reference; it takes some seven minutes."""
     minutes = Minutes.make()
     with one_error():
         run = trio.run(measure_moves, minutes, MOVES)
@@ -89,7 +89,7 @@ async def move_task(home: Home, task: str, to: str) -> MoveRecord:
     """Have the owner in `home` move a task to the peer `to` (hex), or home ("").
 
     Raises:
-        MedusaError: it did not move, or nobody confirmed it.
+        MedusaError: the task did not move, or the owner did not confirm the move.
     """
     at = Endpoint.of(home)
     async with open_client(at.address, at.participant, at.root_certificate, at.token) as connection:

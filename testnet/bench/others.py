@@ -50,7 +50,8 @@ class Other:
     """A system.
 
     Attributes:
-        module: of `medusa.testnet.bench.systems`. package: what that imports, if it is optional.
+        module: of `medusa.testnet.bench.systems`. package: the package that the module imports, if
+            it is optional.
     """
 
     name: str
@@ -156,7 +157,7 @@ def run(system: Other, python: Path, folder: Path) -> list[Measured]:
     """Measure a system in a process of its own.
 
     Raises:
-        UnavailableError: it failed; its errors are above.
+        UnavailableError: the process failed; its errors are above.
     """
     command = [str(python), "-m", f"medusa.testnet.bench.systems.{system.module}", str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -48,7 +48,7 @@ PLAIN_ROWS: Final = 6_000_000
 HOPS: Final = 3
 """TLS connections between the two clients."""
 SEGMENT_ROWS: Final = 1_000_000
-"""Rows in a segment; the reported rate is the median segment's."""
+"""Rows in a segment; the reported rate is that of the median segment."""
 MEMORY_GOAL_MB: Final = 300
 RATE_GOAL: Final = 0.35
 

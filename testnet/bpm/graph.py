@@ -18,10 +18,10 @@ Kind = Literal["drawn", "grown"]
 """The method of drawing contracts, see `contract_graph`."""
 
 SKEW: Final = 0.5
-"""Exponent of the Zipf law of the initial load: the node of rank r has r**-0.5 of the first's. At
-75 % load a seventh of the nodes then holds a fifth of all load as excess. The paper's load is as
-unbalanced at the start (Balazinska, Balakrishnan, Salz and Stonebraker, The Medusa Distributed
-Stream-Processing System, section 4, figure 3a)."""
+"""Exponent of the Zipf law of the initial load: the node of rank r has r**-0.5 of the load of the
+first node. At 75 % load a seventh of the nodes then holds a fifth of all load as excess. The
+paper's load is as unbalanced at the start (Balazinska, Balakrishnan, Salz and Stonebraker, The
+Medusa Distributed Stream-Processing System, section 4, figure 3a)."""
 
 
 def contract_graph(nodes: int, contracts: int, kind: Kind, rng: random.Random) -> Graph:

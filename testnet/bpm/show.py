@@ -145,7 +145,8 @@ def render_results(results: list[Result]) -> RenderableType:
 
 
 MARGIN: Final = 0.15
-"""Rounds shown after the last move, as a share of those before, to show that it is quiet."""
+"""Rounds shown after the last move, as a share of the rounds before it, to show that no more tasks
+move."""
 
 _BLUE, _RED, _GREEN, _GREY = "#2364aa", "#c8553d", "#3d8361", "#8a8a8a"
 _LINES: Final = ("#8a8a8a", "#e0a030", "#c8553d", "#2364aa", "#3d8361", "#6b4c9a")

@@ -38,7 +38,7 @@ NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "bytes_in": ("bytes_in", "resp_bytes"),
     "duration": ("duration",),
 }
-"""Names of a field in a trace: ours, then Zeek's."""
+"""Names of a field in a trace: in our traces, then in Zeek's logs."""
 
 MAX_TS: Final = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC).timestamp()
 """Latest believed ts, seconds: a ts beyond it is in milliseconds or finer."""

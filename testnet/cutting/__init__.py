@@ -25,7 +25,8 @@ class Wires(Protocol):
         """The way to start the new peer of that name.
 
         Raises:
-            UnavailableError: this machine cannot have one more; names the thing and the mend.
+            UnavailableError: this machine cannot run one more peer; names the missing thing and the
+                mend.
         """
 
     async def lose(self, cuts: Collection[Cut]) -> None:

@@ -43,7 +43,7 @@ class Links:
         """The way to start the peer of that name: `open_federation(links=...)` calls it.
 
         Raises:
-            UnavailableError: this machine cannot have one more.
+            UnavailableError: this machine cannot run one more peer.
         """
         async with self._turn:
             self._peers.add(peer)
@@ -99,7 +99,8 @@ async def open_links(*, netns: bool = False) -> AsyncIterator[Links]:
             the cut traffic; otherwise the peers' sockets do not read or send it.
 
     Raises:
-        UnavailableError: this machine, or this user, cannot do that; names the thing and the mend.
+        UnavailableError: this machine, or this user, cannot make links; names the missing thing and
+            the mend.
     """
     async with open_namespaces() if netns else open_loopback() as wires:
         yield Links(wires)

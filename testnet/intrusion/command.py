@@ -108,8 +108,8 @@ def intrusion(
     """Detect intrusions over the connections of several participants.
 
     Each participant posts its connections at its own peer; one peer runs the query over all of
-    them; a subscriber at another receives the answers, which must equal a batch run's. Exits with 1
-    when they differ, with 2 when something failed.
+    them; a subscriber at another receives the answers, which must equal the answers of a batch run.
+    Exits with 1 when they differ, with 2 when something failed.
     """
     # imported here: --help and a mistyped option do not need it
     from medusa.testnet.intrusion.board import Board

@@ -232,7 +232,7 @@ async def admit(
 
     Raises:
         DeadlineError: the peers do not find each other.
-        MedusaError: one does not start.
+        MedusaError: a peer does not start.
     """
     for participant in participants:
         await federation.admit(participant)

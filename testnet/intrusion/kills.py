@@ -86,7 +86,8 @@ async def watch(processes: Iterable[psutil.Process], limit_s: float = AFTERLIFE_
 
 
 def _goes_on(process: psutil.Process) -> bool:
-    """Whether it runs; a zombie does not, because there may be nobody to reap an orphan."""
+    """Whether the process runs. A zombie does not count as running, because there may be no process
+    that reaps an orphan."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

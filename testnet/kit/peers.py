@@ -86,7 +86,7 @@ class Launcher(Protocol):
         """How to start the peer of that name; called before its first start.
 
         Raises:
-            UnavailableError: this machine cannot have one more.
+            UnavailableError: this machine cannot run one more peer.
         """
 
 
@@ -158,8 +158,9 @@ class Peer:
         """Wait until its daemon has written its addresses.
 
         Raises:
-            UnavailableError: it ended; the message has the last line of its log.
-            DeadlineError: it does neither, nor logs anything.
+            UnavailableError: the daemon ended; the message has the last line of its log.
+                DeadlineError: the daemon has not written its addresses, nor logged anything, for
+                that time.
         """
         what = f"until the peer of {self.participant} answers"
         async with while_moving(what, partial(self.tail, 1), still_s):
@@ -285,7 +286,7 @@ class Federation:
         """Wait until each peer sees all others running.
 
         Raises:
-            DeadlineError: they do not find each other.
+            DeadlineError: the peers do not find each other.
         """
         seen: Counter[str] = Counter()
 
@@ -364,8 +365,8 @@ async def run_command(
         log: gets its standard error, because warnings are useful.
 
     Raises:
-        UnavailableError: it failed; the message has its output.
-        DeadlineError: it did not end.
+        UnavailableError: the command failed; the message has its output. DeadlineError: the command
+            did not end.
     """
     shown = " ".join((program, *arguments[:2]))
     async with while_moving(f"until `{shown}` ends"):

@@ -193,7 +193,7 @@ class Cast:
         """End the traffic, and wait for the last answers.
 
         Raises:
-            DeadlineError: some answers did not end; names them.
+            DeadlineError: some answers did not end; names these answers.
         """
         for players in self.players.values():
             for player in players:

@@ -25,7 +25,8 @@ class Options:
 
 
 def tables_of(events: Events) -> dict[str, pa.Table]:
-    """The rows of all streams that the queries read; those of q13's table are before all events."""
+    """The rows of all streams that the queries read; the rows of q13's table come before all
+    events."""
     side = side_input()
     before = pa.array([START_US - 1] * side.num_rows, pa.timestamp("us", "UTC"))
     return {

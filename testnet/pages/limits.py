@@ -33,8 +33,8 @@ class Place:
     """The place of a number: `module.NAME`, or `module.Class.field` of a dataclass.
 
     Attributes:
-        meaning: what it counts, and why it has its value: its docstring, or its part of that of
-            the class.
+        meaning: what the limit counts, and why it has its value: the docstring of the constant, or
+            the field's part of the docstring of the class.
     """
 
     module: str

@@ -1,5 +1,5 @@
 """The changes that a client received while its federation was split; the figures computed from
-them, beside the original's; and the picture."""
+them, beside the figures of the original system; and the picture."""
 
 from __future__ import annotations
 

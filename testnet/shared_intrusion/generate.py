@@ -222,7 +222,7 @@ def recorded(traces: Sequence[Path], seed: int) -> Records:
         traces: of each laboratory.
 
     Raises:
-        InvalidInputError: one cannot be read, or they have too few addresses.
+        InvalidInputError: a trace cannot be read, or the traces have too few addresses.
     """
     found = {lab: _connections(path) for lab, path in zip(LABS, traces, strict=True)}
     calls = Counter(row.dst_ip for rows in found.values() for row in rows)

@@ -42,9 +42,10 @@ def simulate(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     """Run federations of production peers under simulated faults, and check what happened.
 
-    Every seed is another federation, on virtual time and a simulated network; the first that breaks
-    a promise is printed with how to replay it. With a MANIFEST, that testnet. Exits with 1 when
-    something was found, with 2 when it could not be run.
+    Every seed gives another federation, on virtual time and a simulated network; the first seed
+    that breaks a promise is printed, with the command that replays it. With a MANIFEST, the testnet
+    of that file is run instead. Exits with 1 when something was found, with 2 when it could not be
+    run.
     """
     console = Console(stderr=as_json)
     if real and manifest is None:

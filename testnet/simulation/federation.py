@@ -32,8 +32,8 @@ class Federation:
         participants: number of peers of each; the first one founds. Peers are called "mit.edu/0",
             "mit.edu/1", ...
         settings: of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local" by default,
-            addresses are the simulation's.
-        peer_settings: those of single peers, by name, in addition.
+            and the simulation gives the addresses.
+        peer_settings: further settings of single peers, by the peer's name.
     """
 
     participants: Mapping[str, int]

@@ -104,7 +104,7 @@ class Run:
     async def __call__(self) -> None:
         """
         Raises:
-            MedusaError: it could not be set up.
+            MedusaError: the streams and queries could not be defined.
         """
         with trio.move_on_after(SET_UP_S) as limit:
             await self._define()

@@ -1,4 +1,5 @@
-"""Runs a simulation from its seed to its outcome; a manifest's is checked."""
+"""Runs a simulation from its seed to its outcome; with a manifest, checks the outcome against
+it."""
 
 from __future__ import annotations
 

@@ -100,10 +100,11 @@ class Testbed(Protocol):
         """The internal states of the running peers, if visible. books: their ledgers too."""
 
     def covered(self, look: int) -> Iterable[Covered]:
-        """The queries whose consumers may have only what a secondary has, if visible."""
+        """The queries whose consumers may have no tuple that the secondary does not have; none if
+        the peers do not show them."""
 
     def reached(self, look: int) -> Iterable[Reached]:
-        """The tasks with a bound, if visible."""
+        """The tasks with a bound; none if the peers do not show them."""
 
     async def look_up(self, streams: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """For each running peer that can be asked: the producer of each stream, as the peer's

@@ -266,7 +266,7 @@ class World:
         """Wait for a condition without notification.
 
         Raises:
-            trio.TooSlowError: it has not come true.
+            trio.TooSlowError: the condition has not come true.
         """
         with trio.move_on_after(DEADLINE_S):
             while not condition():  # noqa: ASYNC110 - the condition has no notification

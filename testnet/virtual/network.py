@@ -177,7 +177,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
     # -- the digest, in which two runs of a seed must agree
 
     def delivered(self, kind: str, source: str, target: str, length: int) -> None:
-        """Note that a packet has arrived, without its bytes: TLS's are random."""
+        """Note that a packet has arrived, without its bytes: the bytes of TLS are random."""
         self.packets += 1
         text = f"{kind} {source} {target} {length}".encode()
         self._hash.update(struct.pack("<d", self.time.now) + text)

@@ -39,13 +39,9 @@ def patience_with(tables: Mapping[str, pa.Table], patience_s: float = PATIENCE_S
 async def lose_patience(
     client: AsyncMedusaClient, queries: Sequence[Query], patience_s: float
 ) -> None:
-    """Run for ever.
-
-    Args:
-        patience_s: seconds that all tasks of the queries may stand still.
-
-    Raises:
-        StandstillError: they stood still for longer; names the tasks and what each waits for.
+    """Watch the tasks of the queries for ever. Args: patience_s: seconds that all tasks of the
+    queries may stand still. Raises: StandstillError: all tasks stood still for longer; names the
+    tasks and what each waits for.
     """
     patience, latest = Patience(patience_s), trio.current_time()
     while True:

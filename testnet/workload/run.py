@@ -59,8 +59,8 @@ async def run_workload(
         profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
 
     Raises:
-        StandstillError: they stood still for longer.
-        MedusaError: the peer or Spark does not start, or the rows cannot be posted.
+        StandstillError: all tasks of a script stood still for longer. MedusaError: the peer or
+            Spark does not start, or the rows cannot be posted.
     """
     with one_error(), tempfile.TemporaryDirectory(prefix="medusa-workload-") as name:
         with stages.stage("rows"):
@@ -169,8 +169,8 @@ async def _answers(
     If an answer is an updated table, the answer is the table's final rows.
 
     Raises:
-        StandstillError: their tasks stood still.
-        MedusaError: they cannot be created or computed.
+        StandstillError: the tasks of the queries stood still. MedusaError: a query cannot be
+            created or computed.
     """
     tables: dict[str, list[pa.Table]] = {stream: [] for stream in trial.outputs}
     queries = trial.document.queries

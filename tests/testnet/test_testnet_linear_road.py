@@ -236,7 +236,7 @@ def test_cars_report_every_half_minute_from_every_segment(run: Part) -> None:
             assert time - last["time"] == 30
             assert abs(row["seg"] - last["seg"]) <= 1
             ahead = (row["pos"] - last["pos"]) * (-1 if row["dir"] else 1)
-            # a car that crashes into another is at the place of that one
+            # a car that crashes into another car is at the place of the other car
             assert ahead == row["speed"] * FEET or abs(ahead) < 3 * SEGMENT_FEET // 2
         trip.append({**row, "time": time})
         if row["lane"] == EXIT:

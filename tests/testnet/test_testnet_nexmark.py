@@ -191,7 +191,7 @@ def test_a_session_ends_after_more_than_ten_seconds() -> None:
 
 def test_the_highest_bid_counts_at_both_ends_of_a_window() -> None:
     """BETWEEN includes both ends: a bid at the end of one window counts there, and is lower than
-    the next window's."""
+    the bids of the next window."""
     events = generate(1, 100, SLOW)
     at = [START_US + s * 1_000_000 for s in (1, 10, 11)]
     bid = events.bid.slice(0, 3).set_column(2, "price", pa.array([500, 500, 900]))

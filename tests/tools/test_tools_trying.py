@@ -212,7 +212,7 @@ def test_explain_shows_the_plan_and_computes_nothing(attempt: Attempt, tmp_path:
 
 @pytest.mark.parametrize("engine", ["reference"])
 def test_two_files_at_the_speed_of_their_time(attempt: Attempt, tmp_path: Path) -> None:
-    """The files have a quarter of an hour and more, at 600 times the speed."""
+    """The file covers 20 minutes of stime, and is read at 600 times the speed of that time."""
     (tmp_path / "o.csv").write_text(ORDERS)
     began = time.monotonic()
     done = attempt("SELECT id FROM s", "--stream", "s=o.csv", "--at-speed", "600", "--json")

@@ -133,7 +133,8 @@ async def open_market_cluster(
 async def settle(
     cluster: Cluster, participant: str, units: float, *, sibling: bool = False, **contracts: Any
 ) -> Place:
-    """Start a peer of that capacity. contracts: the peer's own settings, in place of FIXED's."""
+    """Start a peer of that capacity. contracts: the peer's own settings, in place of the settings
+    FIXED."""
     config = dataclasses.replace(FIXED, **contracts)
     return await cluster.settle(
         participant, sibling=sibling, contracts=config, capacity_cores=units / 100

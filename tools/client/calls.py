@@ -273,7 +273,7 @@ class ClientCalls(QueryCalls):
             the news in them, in words.
 
         Raises:
-            UntrustedError: one of them has not the required signature.
+            UntrustedError: a statement does not have the required signature.
 
         Example:
             >>> await medusa.admit(())

@@ -157,7 +157,8 @@ class CorrectedSubscription(Following[Change]):
         """The tuples of a stream in an interval.
 
         Raises:
-            InvalidInputError: they exceed `AGAIN_BYTES`. MedusaError: they cannot be read.
+            InvalidInputError: the tuples exceed `AGAIN_BYTES`. MedusaError: the tuples cannot be
+                read.
         """
         found: list[Epoch] = []
         left = AGAIN_BYTES

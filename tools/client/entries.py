@@ -24,8 +24,8 @@ def entry_of(description: ObjectDescription, kind: str, type_: type[T]) -> T:
     Raises:
         NotFoundError: nothing has that name.
         InvalidInputError: the object of that name is of another kind.
-        NotAuthorisedError: we may not read it.
-        UnavailableError: it is not known whether there is one of that kind.
+        NotAuthorisedError: we may not read the object. UnavailableError: it is not known whether
+            there is an object of that kind.
         DecodeError: the peer's answer is malformed.
     """
     try:

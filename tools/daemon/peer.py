@@ -319,7 +319,8 @@ def register_calls(engine: Engine, clients: Clients, home: Home, frozen: FrozenF
 
 
 async def freeze_known(engine: Engine, stream: str, into: Path) -> FrozenLog:
-    """See `freeze_stream`; of a stream that is not kept here, the error is whether there is one."""
+    """See `freeze_stream`. If this peer does not keep the stream, the error says whether the stream
+    exists."""
     try:
         return await freeze_stream(engine.store, stream, into)
     except NotFoundError:

@@ -140,7 +140,7 @@ def renew(home: Home, root_home: Home, now: float | None = None) -> Identity:
 
     Raises:
         NotFoundError: the root's key is not in `root_home`.
-        InvalidInputError: that is another participant's.
+        InvalidInputError: `root_home` has the root of another participant.
     """
     identity = _identity(home)
     mend = (
@@ -162,8 +162,8 @@ def sign(home: Home, path: Path) -> tuple[PeerName, bytes]:
     certificate.
 
     Raises:
-        InvalidInputError: no request, or of another participant's peer.
-        NotFoundError: no such file, or no root key here.
+        InvalidInputError: the file is no request, or the request of another participant's peer.
+            NotFoundError: there is no such file, or no root key here.
         UntrustedError: that peer was revoked.
     """
     root = load_root(home, mend=SAY_WHERE)

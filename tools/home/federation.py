@@ -33,7 +33,8 @@ async def enter(home: Home, membership: Membership, addresses: Sequence[Address]
     """Call the members before a new peer runs, if none has met it yet.
 
     Raises:
-        RefusedError: all that answer refuse its participant: it would run alone.
+        RefusedError: all members that answer refuse the peer's participant: the peer would run
+            alone.
     """
     identity = Identity.load(home.folder)
     own = membership.holder(identity.participant)

@@ -59,7 +59,7 @@ def parse_token(text: str) -> TokenText:
     """Parse a token; white space around and inside it is ignored.
 
     Raises:
-        InvalidInputError: it is none, or is damaged. No text raises another error.
+        InvalidInputError: the text is no token, or is damaged. No text raises another error.
     """
     line = "".join(text.split())
     if len(line) > MAX_TOKEN_TEXT:

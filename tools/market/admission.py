@@ -85,7 +85,7 @@ class Admission:
         from another peer of ours comes on the terms of the contract under which that peer ran it.
 
         Raises:
-            NotAuthorisedError: it may not; the message has the reason.
+            NotAuthorisedError: the task may not run here; the message has the reason.
         """
         deal = request.deal
         accepted = self.expected(owner, participant, request, now)
@@ -112,7 +112,7 @@ class Admission:
         """Check that the worker of a task of ours may pass it on.
 
         Raises:
-            NotAuthorisedError: it may not; the message has the reason.
+            NotAuthorisedError: the worker may not pass the task on; the message has the reason.
         """
         if not placement.owed.contract:
             return

@@ -169,7 +169,7 @@ class Settler:
         """Begin both deals of a task that another peer now runs for us: we are paid, and pay.
 
         Raises:
-            MedusaError: one of the contracts no longer allows it.
+            MedusaError: one of the two contracts no longer allows its deal.
         """
         ours = stored.assignment.deal
         if not ours.contract:

@@ -176,7 +176,7 @@ class Trader:
         peer would remember that, and pay more to get round.
 
         Raises:
-            NotAuthorisedError: it may not, yet or any more.
+            NotAuthorisedError: the peer may not offer yet, or not any more.
         """
         if (peer, contract) not in self.brain.partners:
             self._find_partners()
@@ -316,7 +316,7 @@ class Trader:
         """Check that the task may run here for that peer.
 
         Raises:
-            NotAuthorisedError: it may not; the message has the reason.
+            NotAuthorisedError: the task may not run here; the message has the reason.
         """
         now = trio.current_time()
         self._admission.admit(owner.hex(), participant, request, task, now)

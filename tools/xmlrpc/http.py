@@ -57,7 +57,7 @@ class HttpServer:
         """The head of the next request; None: the other side has gone.
 
         Raises:
-            HttpError: it is no HTTP/1.1.
+            HttpError: the bytes are no HTTP/1.1.
             BrokenError: the connection broke.
         """
         event = await self._event()
@@ -72,7 +72,7 @@ class HttpServer:
             limit: most bytes. keep: false: the bytes are dropped.
 
         Raises:
-            HttpError: it is longer, or no HTTP/1.1.
+            HttpError: the body is longer, or the bytes are no HTTP/1.1.
             BrokenError: the connection broke.
         """
         parts: list[bytes] = []

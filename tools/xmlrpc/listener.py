@@ -271,7 +271,7 @@ class Visit:
         """The body of a request, once the holder may have another one under way.
 
         Raises:
-            HttpError: it does not come. BusyError: it has no turn.
+            HttpError: the body does not come. BusyError: the holder does not get a turn in time.
         """
         bodies = self.desk.bodies
         with trio.move_on_after(TURN_S) as turn:
@@ -351,7 +351,7 @@ def token_in(head: Head) -> bytes:
 def _check_head(head: Head) -> None:
     """
     Raises:
-        HttpError: it is no call of XML-RPC.
+        HttpError: the request is no call of XML-RPC.
     """
     if head.path not in PATHS:
         raise HttpError(HTTPStatus.NOT_FOUND, f"calls go to one of: {', '.join(sorted(PATHS))}")

@@ -58,9 +58,10 @@ class Posting:
                 boundary.
 
         Raises:
-            InvalidInputError: they are too many for one post, or there is a producer without a
-                number. MedusaError: they are not stored, or this is not known: then the client
-                posts them again, with the same number if it has numbered them.
+            InvalidInputError: there are too many tuples for one post, or a producer is named
+                without a number. MedusaError: the tuples are not stored, or it is not known whether
+                they are: then the client posts them again, with the same number if it has numbered
+                them.
         """
         bodies = [] if table is None else [bytes(body) for _, body in encode_parts(table)]
         if len(bodies) > 1:

@@ -246,8 +246,8 @@ class Stream:
             within: how much later than the left tuple the right one is, at least and at most:
                 `("-10 seconds", "5 seconds")`.
             select: the fields of the result: names, and expressions over `left.f` and `right.f`.
-            on: a predicate over the same.
-            kind: inner, left, right, full, semi, anti, asof or left_asof.
+            on: a predicate over the same fields. kind: inner, left, right, full, semi, anti, asof
+                or left_asof.
 
         Raises:
             InvalidInputError: there is no such kind, or a bound of `within` is no length of time.

@@ -2,7 +2,8 @@
 `avg(x) OVER (PARTITION BY k ORDER BY ts ROWS BETWEEN n PRECEDING AND CURRENT ROW)`.
 
 They are one box of windows of n + 1 tuples that advance by one. The window's last tuple is the row
-itself, so its other columns are the `lastval` of the window, and its ROW_NUMBER is the window's.
+itself, so its other columns are the `lastval` of the window, and its ROW_NUMBER is the number of
+the window.
 """
 
 from __future__ import annotations

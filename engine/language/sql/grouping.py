@@ -413,7 +413,8 @@ def _without_deletions(relation: Relation, is_table: bool) -> Relation:
 
 
 def _auxiliary(node: exp.Anonymous, times: dict[str, str]) -> dict[exp.Expr, str]:
-    """Return the text that replaces `SESSION_START(...)` and similar calls. times: the window's."""
+    """Return the text that replaces `SESSION_START(...)` and similar calls. times: the SQL of the
+    window's times, by their names."""
     named = {"START": WINDOW_START, "END": WINDOW_END, "ROWTIME": WINDOW_TIME}
     found: dict[exp.Expr, str] = {}
     for word, column in named.items():

@@ -93,7 +93,7 @@ class Relation:
     """A stream as a SELECT sees it.
 
     Attributes:
-        schema: of the stream; its name is the stream's.
+        schema: of the stream, and named like the stream.
         window: the windows of the tuples, which wait for a GROUP BY. ranking: the numbers of the
             tuples, which wait for a WHERE that bounds them.
     """

@@ -162,7 +162,7 @@ class _Definer:
         """Add the definition in a statement.
 
         Raises:
-            PointedError: it defines nothing, or a part of it has no meaning here.
+            PointedError: the statement defines nothing, or a part of it has no meaning here.
         """
         parts = watch(node)
         self._define(node)

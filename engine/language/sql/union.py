@@ -17,8 +17,8 @@ def union_of(
     node: exp.Union, relation_of: Callable[[exp.Expr], Relation], boxes: Boxes, source: Source
 ) -> Relation:
     """The relation with the tuples of all sides; the first side names the columns. Args:
-    relation_of: makes the relation of a side. Raises: PointedError: it is no UNION ALL, or the
-    sides have different columns.
+    relation_of: makes the relation of a side. Raises: PointedError: the node is no UNION ALL, or
+        the sides have different columns.
     """
     if node.args.get("distinct"):
         raise source.refusal("UNION needs all rows of both sides: say UNION ALL", node.expression)

@@ -216,8 +216,8 @@ class Operator(ABC, Generic[B, S_co]):
     @abstractmethod
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
         """The SELECT that is read as the same box: CREATE STREAM has this text behind AS. It
-        imports sqlglot. Args: schemas: of the streams that it reads. Raises: InvalidInputError: one
-        of its expressions is invalid.
+        imports sqlglot. Args: schemas: of the streams that it reads. Raises: InvalidInputError: an
+        expression of the box is invalid.
         """
 
     @abstractmethod
@@ -301,7 +301,7 @@ class Operator(ABC, Generic[B, S_co]):
     def check_panes(self, width_us: int) -> None:
         """Check that the box's output can be folded from panes of a width.
 
-        Raises: InvalidInputError: it cannot; the message has the reason.
+        Raises: InvalidInputError: the output cannot be folded so; the message has the reason.
         """
         del width_us
         raise InvalidInputError(f"panes of {self.box.name[:64]!a}, no aggregate")

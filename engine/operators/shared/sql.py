@@ -1,4 +1,5 @@
-"""Parts of the SELECTs of boxes, which `medusa.engine.language.sql.script` reads as the same."""
+"""Parts of the SELECTs of boxes, from which `medusa.engine.language.sql.script` reads the same
+boxes."""
 
 from __future__ import annotations
 
@@ -128,7 +129,7 @@ def no_window(name: str, text: str, schema: Schema) -> str:
 
 def first_sql(box: Rank | Top, schema: Schema, table: str, of: str = "") -> str:
     """A subquery that numbers the tuples, and around it the bound of the numbers. Args: of: a
-    further field of the partition: a window's or an instant's.
+    further field of the partition, which tells windows or instants apart.
     """
     windowed = of == WINDOW_START
     names = [each.name for each in schema.fields]

@@ -198,17 +198,18 @@ class Step(ABC):
         return self
 
     def check_succeeds(self, stream: str, old: Step) -> None:
-        """Check that it can continue the output of a former edition. Args: stream: the output of
-        its task. old: the step that it replaces.
+        """Check that the step can continue the output of a former edition. Args: stream: the output
+        of the step's task. old: the step that it replaces.
 
         Raises:
-            InvalidInputError: it cannot.
+            InvalidInputError: the step cannot continue that output.
         """
         del stream, old
 
     def check_unrevised(self, output: str, source: str) -> None:
-        """Refuse an input that is revised, if it cannot revise its output. Args: output: of its
-        task. source: the input. Raises: InvalidInputError: it cannot.
+        """Refuse an input that is revised, if the step cannot revise its output. Args: output: the
+        output of the task. source: the input. Raises: InvalidInputError: the input is revised, and
+        the step cannot revise its output.
         """
         del output, source
 

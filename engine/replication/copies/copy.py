@@ -64,7 +64,7 @@ class Workshop:
         """Check that this peer may run the functions that tasks call.
 
         Raises:
-            InvalidInputError: one is not allowed here, or its code is another one.
+            InvalidInputError: a function is not allowed here, or has other code here.
         """
         for function in {each for task in tasks for each in task.functions}:
             try:
@@ -371,7 +371,7 @@ class Copy:
         """Input tuples with after < stime <= upto, by which a worker is paid.
 
         Raises:
-            NotRetainedError: some of them are not here any more, or not yet.
+            NotRetainedError: some of these tuples are not here any more, or not yet.
         """
         return self.runner.inputs.count(after, upto)
 

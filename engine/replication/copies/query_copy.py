@@ -81,7 +81,7 @@ class QueryCopy:
         """Open the logs, and hold the inputs, so that nothing is lost until the query runs.
 
         Raises:
-            StorageFullError: no room. InternalError: one is damaged.
+            StorageFullError: no room is left. InternalError: a log is damaged.
         """
         await self.keep_outputs(Role.DERIVED)
         await self._follow_inputs()
@@ -247,7 +247,8 @@ class QueryCopy:
 
     @failpoint(Failpoint.CATALOG_PUBLISH_QUERY)
     async def publish(self, announcements: Announcements) -> None:
-        """Publish the query and its outputs. Raises: MedusaError: they cannot be published."""
+        """Publish the query and its outputs. Raises: MedusaError: the catalog does not take
+        them."""
         for copy in self.tasks:
             await announcements.publish_entry(copy.state.entry)
             await self.publish_term(copy, announcements)

@@ -189,7 +189,7 @@ class Follower:
         """Follow the stream until the call ends.
 
         Raises:
-            MedusaError: it has failed; `run` tries again.
+            MedusaError: the subscription has failed; `run` tries again.
         """
         if self._dormant.value is not None:
             await self._hold(self._dormant.value)

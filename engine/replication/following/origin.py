@@ -104,7 +104,7 @@ class Reach:
     """Opens places.
 
     Attributes:
-        directory, store, events: this peer's.
+        directory, store, events: the parts of this peer.
         choose: the place where our own queries are to read a stream; None: from its producer.
             opening: returns once they may read a stream anew; it takes the stream's name, the name
             under which it is read, and the boundary. failed: called when reading a stream from a
@@ -177,7 +177,8 @@ class Reach:
         """The stream, if this peer produces it and has the requested tuples.
 
         Raises:
-            NotRetainedError: it is the stream's leader, so no other producer has them.
+            NotRetainedError: this peer is the stream's leader and has no such old tuples, so no
+                other producer has them.
         """
         state = self.store.serving(request.stream)
         if state is None or state.log.start <= request.after:

@@ -67,7 +67,7 @@ async def alter(voter: VoterDriver, alteration: Alteration) -> None:
 
     Raises:
         InvalidInputError: the definition would be invalid.
-        NotFoundError: it was deleted meanwhile.
+        NotFoundError: the stream was deleted meanwhile.
         UnavailableError: this peer is not the leader, or its replicas do not answer: the change may
             take effect or not; a repeated call makes it take effect.
     """
@@ -147,7 +147,8 @@ async def delete(voter: VoterDriver) -> None:
     Raises:
         UnavailableError: this peer is not the leader, or no majority of its voters answers: nothing
             has changed, or the message says that the stream may still be deleted later.
-            StorageError: it is deleted, but some of its files stay here until the peer restarts.
+            StorageError: the stream is deleted, but some of its files stay here until the peer
+                restarts.
     """
     folder = voter.around.store.folders.of(LogKey(voter.name, REPLICATED))
     await voter.step(partial(_delete, voter))

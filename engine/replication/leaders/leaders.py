@@ -122,7 +122,7 @@ class Leaders:
         """A connection to the leader of a stream, which is another peer.
 
         Raises:
-            UnavailableError: it cannot be reached, or there is no leader at the moment.
+            UnavailableError: the leader cannot be reached, or there is no leader at the moment.
         """
         voter, own = self.get(stream), self._overlay.identity.peer_id.hex()
         found: list[Connection] = []

@@ -202,7 +202,7 @@ class Assignments:
 
     @failpoint(Failpoint.ASSIGNMENT_FOLLOW_INPUTS)
     async def _follow_inputs(self, assigned: Guest, boundary: int) -> dict[str, StreamState]:
-        """Follow the inputs of a task. boundary: the output's."""
+        """Follow the inputs of a task. boundary: the boundary of its output."""
         task, owner = assigned.task, assigned.stored.owner
         network = network_of(assigned.stored.assignment)
         return {
@@ -290,14 +290,14 @@ class Assignments:
         await self._define(assigned)
 
     def of_task(self, task: str) -> Guest:
-        """The assignment of a task. Raises: NotFoundError: it does not run here."""
+        """The assignment of a task. Raises: NotFoundError: the task does not run here."""
         for each in self.all():
             if each.task.name == task:
                 return each
         raise NotFoundError(f"{task} is not run here for another peer")
 
     def find(self, task: str, term_number: int) -> Guest:
-        """The assignment under that term. Raises: NotFoundError: it does not run here."""
+        """The assignment under that term. Raises: NotFoundError: the task does not run here."""
         assigned = self._tasks.get((task, term_number))
         if assigned is None:
             raise NotFoundError(f"{task} with term {term_number} is not run here")

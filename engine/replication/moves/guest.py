@@ -186,7 +186,8 @@ class AssignmentFiles:
 
     @failpoint(Failpoint.ASSIGNMENT_SAVE)
     def save(self, stored: StoredAssignment) -> None:
-        """Save it. Raises: StorageError: the disk does not take it; the old file stays."""
+        """Save the guest in its file. Raises: StorageError: the disk does not take it; the old file
+        stays."""
         self._files.save(self._name(stored), stored)
 
     def remove(self, stored: StoredAssignment) -> None:

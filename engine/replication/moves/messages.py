@@ -134,7 +134,8 @@ class Confirmed(Struct, frozen=True):
 
 class PassOn(Struct, frozen=True):
     """Asks the owner to let another peer continue the worker's task. Attributes: term_number: the
-    worker's. to: id (hex) of the other peer. deal: the deal between these two peers.
+    number of the worker's term. to: id (hex) of the other peer. deal: the deal between these two
+    peers.
     """
 
     task: str

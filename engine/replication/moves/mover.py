@@ -115,8 +115,8 @@ class Mover:
         Args: to: the worker; this peer or NO_PEER: move it back. deal: the worker's terms.
 
         Raises:
-            NotFoundError: no such task here. StoppedError: the task does not run. ConflictError: it
-                is being moved, or is at that peer already.
+            NotFoundError: this peer has no such task. StoppedError: the task does not run.
+                ConflictError: the task is being moved, or is at that peer already.
             UnavailableError: the worker cannot be reached, or did not catch up in time; nothing has
                 changed.
             MedusaError: the worker's reason for a refusal.

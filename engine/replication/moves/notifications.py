@@ -82,7 +82,7 @@ class Notifier:
     async def until_notified(self, placed: Copy) -> None:
         """Return once each of the last two workers knows its placement, or is dead: then
         `Copy.given` has the boundary up to which the former one emitted. Raises: UnavailableError:
-        one lives and has not answered yet.
+        a worker lives and has not answered yet.
         """
         with trio.move_on_after(self._call_s):
             await self.notify(placed)

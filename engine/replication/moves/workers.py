@@ -50,7 +50,8 @@ class Workers:
         return ""
 
     def task_of(self, worker: PeerId, task: str, term_number: int) -> Copy:
-        """The task, if that peer is its worker. Raises: NotAuthorisedError: it is not."""
+        """The task, if that peer is its worker. Raises: NotAuthorisedError: the peer is not the
+        worker."""
         _, placed = self._queries.find(task)
         if (placed.current.term.holder, placed.current.term.number) != (worker, term_number):
             raise NotAuthorisedError(f"{task}: you are not its worker")
@@ -60,7 +61,8 @@ class Workers:
         """The task, if that peer works on it or prepares to.
 
         Raises:
-            NotAuthorisedError: it does not. NotFoundError: no such task here.
+            NotAuthorisedError: the peer has no part in the task. NotFoundError: this peer has no
+                such task.
         """
         if self.confirm(peer, Confirm(task, term_number)).status is PlacementStatus.RELEASED:
             raise NotAuthorisedError(f"{task}: you are not its worker")

@@ -216,8 +216,8 @@ class QueryHost:
         """Publish the worker of a task.
 
         Raises:
-            NotFoundError: its query is not ours any more.
-            MedusaError: it cannot be published.
+            NotFoundError: the task's query is not ours any more. MedusaError: the worker cannot be
+                published.
         """
         running = self.get(placed.task.query)
         await running.publish_term(placed, self.announcements)

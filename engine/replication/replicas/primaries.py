@@ -82,7 +82,7 @@ class Primaries:
         """A stream of the query, for its secondary to copy.
 
         Raises:
-            NotFoundError: it has no such stream, or the caller is not its secondary.
+            NotFoundError: the query has no such stream, or the caller is not its secondary.
         """
         running = self._queries.get(query)
         told = self.secondary_state(query).sent
@@ -124,10 +124,8 @@ class Primaries:
 
     @failpoint(Failpoint.PRIMARY_NOTIFY)
     async def notify(self, running: QueryCopy) -> int:
-        """Send its secondary the present query; see `KeptUp.earliest`.
-
-        Raises:
-            MedusaError: it is not known whether the secondary has it.
+        """Send the present query to its secondary; see `KeptUp.earliest`. Raises: MedusaError: it
+        is not known whether the secondary has the query.
         """
         secondary_state = self.secondary_state(running.name)
         if not await self._stand_by(running, secondary_state, running.stored.term):

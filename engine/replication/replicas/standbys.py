@@ -186,7 +186,7 @@ class Standbys:
         to be created here.
 
         Raises:
-            ConflictError: it still exists, or its primary cannot be asked.
+            ConflictError: the query still exists, or its primary cannot be asked.
         """
         standby = self._standbys.get(query)
         if standby is not None:

@@ -63,7 +63,7 @@ async def ask(
 async def dismiss(overlay: Overlay, peer: PeerId, query: str, term_number: int) -> Dismissed:
     """Have a peer stop standing by.
 
-    Raises: MedusaError: it cannot be reached, or has the query itself.
+    Raises: MedusaError: the peer cannot be reached, or has the query itself.
     """
     with trio.move_on_after(CALL_S):
         connection = await overlay.connect(peer)

@@ -42,7 +42,7 @@ def view_of(state: StreamState) -> View:
 
 def source_of(entry: StreamEntry) -> StreamEntry:
     """The entry of the stream that a view shows, with the fields that a reader needs. entry: the
-    view's."""
+    entry of the view."""
     shown = entry.stream
     assert shown.view is not None, "a view's stream says what it shows"
     source = StreamDefinition(

@@ -57,7 +57,7 @@ class Views:
         """Make a view, and publish it; returns it with its interval.
 
         Raises:
-            InvalidInputError: it makes no sense, or its stream has nothing yet to freeze.
+            InvalidInputError: the view makes no sense, or its stream has nothing yet to freeze.
             NotFoundError: there is no such stream. NotAuthorisedError: this participant may not
                 read it.
             NotRetainedError: some of the shown part is not kept any more.
@@ -93,7 +93,8 @@ class Views:
         """Delete a view and its log.
 
         Raises:
-            NotFoundError: this peer does not keep it. ConflictError: it is read here.
+            NotFoundError: this peer does not keep the view. ConflictError: a reader here reads the
+                view.
         """
         async with self._changing:
             state = next((each for each in self.all() if each.name == name), None)

@@ -40,9 +40,10 @@ class Locator:
 
     async def locate(self, stream: str, shows: Shows, *, fixed: bool) -> Located:
         """Locate a part of a stream. The part is kept for a while, so that the caller can begin to
-        read it. Raises: NotRetainedError: some of it is not kept any more; the message says where
-        the rest begins. InvalidInputError: the stream has no tuples yet that a fixed part could
-        show. MedusaError: the peer that keeps the stream cannot be reached, or refuses.
+        read it. Raises: NotRetainedError: the beginning of the part is not kept any more; the
+        message says where the rest begins. InvalidInputError: the stream has no tuples yet that a
+        fixed part could show. MedusaError: the peer that keeps the stream cannot be reached, or
+        refuses.
         """
         state = self._store.serving(stream)
         # otherwise the stream's owner has more

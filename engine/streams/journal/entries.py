@@ -75,7 +75,8 @@ def head(meta: bytes, body: Bytes) -> tuple[bytes, int]:
 
 
 def split(data: Bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """(meta, body) of each of some whole entries. Raises: DecodeError: they are not whole."""
+    """Split data into entries; yields (meta, body) of each. Raises: DecodeError: an entry is not
+    whole."""
     view = memoryview(data)
     while view:
         end = _length(view)

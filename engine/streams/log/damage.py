@@ -46,7 +46,7 @@ class Damage:
         """Read the files with rows in (after, upto] as a whole, to find damage.
 
         Raises:
-            StorageError: one cannot be read for now.
+            StorageError: a file cannot be read for now.
         """
         files = self._folder.files
         for file in [file for file in files if file.holds(after, upto) and not file.lost]:

@@ -129,7 +129,8 @@ class EpochFiles(Sequence[EpochFile]):
         return list(takewhile(lambda file: not file.lost, following))
 
     def within(self, after: int, upto: int) -> list[EpochFile]:
-        """The files with rows in (after, upto]. Raises: NotRetainedError: one of them is lost."""
+        """The files with rows in (after, upto]. Raises: NotRetainedError: one of these files is
+        lost."""
         files = [file for file in self._files if file.holds(after, upto)]
         for file in files:
             if file.lost:

@@ -102,7 +102,7 @@ def read_part(
         limit_rows: see `first_part`.
 
     Raises:
-        EpochDamagedError: a file is damaged. StorageError: one cannot be read for now.
+        EpochDamagedError: a file is damaged. StorageError: a file cannot be read for now.
     """
     found = [schema.empty_table()]
     rows, size, upto = 0, 0, after

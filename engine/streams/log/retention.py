@@ -134,7 +134,7 @@ class Retention:
         """The boundary up to which rows may be dropped.
 
         Args:
-            boundary: the log's. newest: its greatest stime, None without rows.
+            boundary: the boundary of the log. newest: the log's greatest stime, None without rows.
             now: seconds of trio's clock.
             foreign: whether the holds of other participants count.
         """
@@ -152,7 +152,7 @@ class Retention:
 
     def lagging(self, floor: int, now: float) -> Iterator[tuple[Hold, str, int, float]]:
         """(consumer, holder, boundary, since) of other participants' holds on rows with stime <=
-        floor. since: when that began, now: seconds of trio's clock."""
+        floor. since: when the consumer began to lag; since and now: seconds of trio's clock."""
         for consumer, hold in self._holds.items():
             if not hold.holder or hold.boundary >= floor:
                 hold.since = None

@@ -153,7 +153,7 @@ def describe(path: Path, after: int, upto: int, schema: pa.Schema) -> EpochFile:
     """Describe a file by its footer, which must agree with its name and schema.
 
     Raises:
-        EpochDamagedError: it does not. StorageError: the file cannot be read for now.
+        EpochDamagedError: the footer does not agree. StorageError: the file cannot be read for now.
     """
     with reading(path) as parquet:
         ends = _ends(parquet.metadata, after, upto, schema)

@@ -19,8 +19,8 @@ class Upkeep:
     """Drops, merges and folds the files of one log.
 
     Attributes:
-        table_key: the key, if the log is a table's; then tuples that nobody needs are folded, not
-            dropped.
+        table_key: the key, if the log belongs to a table; then tuples that no reader needs are
+            folded, not dropped.
     """
 
     def __init__(
@@ -46,7 +46,8 @@ class Upkeep:
 
     def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:
         """(consumer, holder, bytes, since) of other participants' consumers that keep files which
-        no consumer of ours needs. since: when that began; now: seconds of trio's clock."""
+        no consumer of ours needs. since: when the consumer began to keep them; since and now:
+        seconds of trio's clock."""
         retention, files = self._retention, self._folder.files
         if not retention.is_held_by_others:
             return

@@ -25,7 +25,8 @@ MAX_OF_PARTICIPANT: Final = 1024
 """Subscriptions of one participant's peers, or one token's clients: each takes < 1 ms an epoch."""
 
 MAX_OF_PEER: Final = 256
-"""Subscriptions of one peer, so that no connection takes all of its participant's."""
+"""Subscriptions of one peer, so that one connection does not take all subscriptions of its
+participant."""
 
 
 class Turns:

@@ -83,7 +83,8 @@ class Inserted(Struct, frozen=True, array_like=True):
     """The late tuples of a post that are within the stream's lateness: they are revisions.
 
     Attributes:
-        lateness_us: the stream's; later tuples go to the stream of late tuples.
+        lateness_us: the lateness that the stream allows; later tuples go to the stream of late
+            tuples.
         count: their number. first: the number of the first one among the revisions. revised_at: the
             place in the stream's time of the revision before them. position: the place of the last
             one; each place is beyond the boundary at which the tuple arrived.

@@ -32,8 +32,8 @@ def judge(
     batch: Batch, boundary: int, slack_us: int, ceiling: int, lateness_us: int
 ) -> Judged | None:
     """The late tuples of a post; None: all of them are in time. Args: boundary: the stream's
-    boundary before the first one. slack_us, lateness_us: the stream's. ceiling: the farthest
-    boundary to which they can move the stream.
+    boundary before the first one. slack_us, lateness_us: as the stream is defined. ceiling: the
+    farthest boundary to which the tuples can move the stream.
     """
     count = batch.payload.num_rows
     own = min(batch.high - slack_us - 1, ceiling)

@@ -46,7 +46,7 @@ class Leader:
     """The leader of a source stream: accepts posts in order, and changes of the stream.
 
     Attributes:
-        logs: the stream's. sources: order and journal the posts.
+        logs: the logs of the stream. sources: order and journal the posts.
         cutter: appends the ready tuples to the logs.
     """
 

@@ -40,8 +40,9 @@ class PostRequest:
 
     @property
     def promise(self) -> int | None:
-        """The boundary that the producer promises; END if it ends the stream. The end is the
-        owner's: another participant's producer ends its own rows."""
+        """The boundary that the producer promises; END if it ends the stream. Only a producer of
+        the owner ends the stream: the end of another participant's producer is the end of its own
+        rows."""
         if not self._ends:
             return self.post.boundary
         return None if self.writer.participant else END

@@ -73,8 +73,8 @@ async def freeze_stream(store: StreamStore, name: str, into: Path) -> FrozenLog:
         into: a new folder on the same file system.
 
     Raises:
-        NotFoundError: this peer keeps no log of it, or an empty one.
-        StorageError: the disk does not take it.
+        NotFoundError: this peer keeps no log of the stream, or the log is empty. StorageError: the
+            disk does not take it.
     """
     log = _log_of(store, name)
     await log.damage.fetch_all()

@@ -135,7 +135,7 @@ class Leases:
         """Write the leases if they changed (blocking).
 
         Raises:
-            MedusaError: they could not be written; the next call tries again.
+            MedusaError: the leases could not be written; the next call tries again.
         """
         if not self._changed:
             return

@@ -1,9 +1,9 @@
 """Runs Nexmark's queries in Flink, beside Medusa's run, and compares the answers.
 
-A query's seconds are from its submission to the end of its job: its plan, reading CSV, computing.
-Before that are the start of Java and of a cluster, and a first run that does not count. Medusa's
-are from the creation of the query to the end of its answer: its plan, reading its streams,
-computing, keeping the answer as a stream, delivering it.
+In Flink, the seconds of a query are counted from its submission to the end of its job: its plan,
+reading CSV, computing. Before that Java and a cluster start, and a first run is made that does not
+count. In Medusa, the seconds are counted from the creation of the query to the end of its answer:
+its plan, reading its streams, computing, keeping the answer as a stream, delivering it.
 """
 
 from __future__ import annotations

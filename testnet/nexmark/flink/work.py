@@ -144,7 +144,7 @@ class _Program:
         """The next report.
 
         Raises:
-            UnavailableError: none came in time, the program ended, or it is none.
+            UnavailableError: no report came in time, the program ended, or it sent something else.
         """
         with trio.move_on_after(limit_s) as limit:
             line = await self._line()

@@ -116,7 +116,7 @@ def test_every_kind_has_an_operator() -> None:
 
 
 def test_only_the_parts_of_spark_import_pyspark() -> None:
-    """PySpark comes with the first job: what imports it is imported late, by the executor."""
+    """PySpark is imported with the first job: the executor imports the modules that need it."""
     allowed = re.compile(r"engine/((spark|dataframes)/\w+|operators/\w+/spark(_\w+)?)\.py")
     found = [
         str(path.relative_to(ROOT))

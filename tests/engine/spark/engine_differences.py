@@ -25,11 +25,11 @@ class Difference:
         medusa, flink, spark, duckdb: what each answers, in words of the page.
         sql: the expression that Medusa computes; or an aggregate over the `values` x of a window.
         refused: the reason for which Medusa refuses the expression.
-        spark_sql, duckdb_sql: what Spark and DuckDB compute, if not `sql`; None: they are not
-            asked.
-        flink_sql: what Flink computes, with its relation. Values are columns of that: Flink's
-            planner answers some questions of constants otherwise. None: it is not asked.
-        test: a test that shows Medusa's answer, where it is no expression: `file.py::name`.
+        spark_sql, duckdb_sql: what Spark and DuckDB compute, if not `sql`; None: the engine is not
+        asked. flink_sql: what Flink computes, with its relation. The values are columns of this
+        relation, since Flink's planner computes some expressions of constants otherwise. None:
+        Flink is not asked. test: a test that shows Medusa's answer, where it is no expression:
+        `file.py::name`.
     """
 
     case: str

@@ -42,7 +42,7 @@ def read(given: Mapping[str, str]) -> Alteration:
         given: texts by name, as they stand in XML.
 
     Raises:
-        InvalidInputError: one cannot be read, or there is none.
+        InvalidInputError: a change cannot be read, or there is no change.
     """
     if not given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in ATTRIBUTES)

@@ -75,7 +75,7 @@ class Successors:
         """Open the present file.
 
         Raises:
-            NotFoundError: there is none. InvalidInputError: it cannot be opened.
+            NotFoundError: there is no file. InvalidInputError: the file cannot be opened.
         """
         file = open_to_read(self._path)
         here = os.fstat(file.fileno())
@@ -259,7 +259,7 @@ def _behind(
     """The older files to post first, each with the position at which to begin.
 
     Raises:
-        InvalidInputError: none begins with the rows up to the position.
+        InvalidInputError: no file begins with the rows up to the position.
     """
     if _begins_with(path, reading, since):
         return [(path, since)]

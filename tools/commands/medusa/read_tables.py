@@ -37,8 +37,8 @@ def get(home: str | None, name: str, key: Sequence[str], at: str | None, kind: s
     """Write the rows that have these values.
 
     Raises:
-        InvalidInputError: one is not FIELD=VALUE, of a field of the table. NotFoundError: no row
-            has them.
+        InvalidInputError: an argument is not FIELD=VALUE, of a field of the table. NotFoundError:
+            no row has these values.
     """
     rows, schema = _read(home, name, at)
     for each in key:

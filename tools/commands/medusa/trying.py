@@ -59,7 +59,8 @@ class Tried:
 
 
 def files_of(streams: Sequence[str]) -> dict[str, Path]:
-    """The files by stream. Raises: InvalidInputError: one is not NAME=FILE, or occurs twice."""
+    """The files by stream. Raises: InvalidInputError: an option is not NAME=FILE, or a name occurs
+    twice."""
     found: dict[str, Path] = {}
     for each in streams:
         name, sign, file = each.partition("=")
@@ -75,7 +76,7 @@ def keys_of(tables: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """The columns of the keys by table.
 
     Raises:
-        InvalidInputError: one is not NAME=COLUMN[,COLUMN...], or occurs twice.
+        InvalidInputError: an option is not NAME=COLUMN[,COLUMN...], or a name occurs twice.
     """
     found: dict[str, tuple[str, ...]] = {}
     for each in tables:
@@ -172,7 +173,7 @@ def run(
         engine: see `medusa.tools.trial.engines.engine_of`.
 
     Raises:
-        MedusaError: it cannot be computed, or a row does not fit.
+        MedusaError: an answer cannot be computed, or a row does not fit.
     """
     chosen, remark = engine_of(engine)
     answers = Answers()

@@ -126,7 +126,7 @@ def begun_root(home: Home, name: str) -> str:
     """The fingerprint of the root that other sponsors began to admit under that name.
 
     Raises:
-        NotFoundError: none has begun. InvalidInputError: they signed different roots.
+        NotFoundError: no sponsor has begun. InvalidInputError: the sponsors signed different roots.
     """
     return short_fingerprint(_begun(load_federation(home), name))
 
@@ -138,8 +138,8 @@ def withdraw(home: Home, name: str, root_home: Home | None = None) -> None:
         root_home: the home with our root's key; None: `home`.
 
     Raises:
-        NotFoundError: it is not invited, or there is no root key.
-        ConflictError: it has entered. UntrustedError: we may not withdraw it.
+        NotFoundError: the participant is not invited, or there is no root key. ConflictError: the
+            participant has entered. UntrustedError: we may not withdraw the invitation.
     """
     now = time.time()
     root, membership = _root(home, root_home, OUR_ROOT), load_federation(home)
@@ -158,7 +158,8 @@ def change_policy(
         root_home: the home with our root's key; None: `home`. agreed: see `Agreed`.
 
     Raises:
-        InvalidInputError: that is no policy. ConflictError: it is in force, or signed, already.
+        InvalidInputError: that is no policy. ConflictError: the policy is in force, or signed,
+            already.
         NotAuthorisedError: the policy in force does not name us.
         NotFoundError: there is no root key.
     """

@@ -209,8 +209,9 @@ def extract(file: Path, into: Path, key: Ed25519PublicKey, progress: Progress) -
         progress: called with compressed bytes.
 
     Raises:
-        InvalidInputError: it is no archive of that peer, or is damaged; nothing was written. Or it
-            has other files than its manifest says, or one that no home has; remove the folder then.
+        InvalidInputError: the file is no archive of that peer, or is damaged; nothing was written.
+            Or the archive has other files than its manifest says, or a file that no home has;
+            remove the folder then.
         StorageError: the disk does not take it.
     """
     try:

@@ -54,8 +54,8 @@ class Office:
         """Our participant's root.
 
         Raises:
-            NotFoundError: neither this home nor the given one has its key.
-            InvalidInputError: the given one is another participant's.
+            NotFoundError: neither this home nor `root_home` has the root's key. InvalidInputError:
+                `root_home` has the root of another participant.
         """
         place = self.home if root_home is None else Home.locate(root_home)
         return load_root(place, of=self.identity, mend=SAY_WHERE)

@@ -90,7 +90,7 @@ def in_words(outcome: Outcome, office: Office) -> str:
 
 
 def balance_table(office: Office, found: Balances) -> Table:
-    """A table with one line for each contract; money from our side."""
+    """A table with one line for each contract: the money that we earned and spent under it."""
     table = lines_table()
     table.add_column("contract", no_wrap=True)
     table.add_column("with", overflow="fold", ratio=1, min_width=8)

@@ -46,11 +46,9 @@ def leave(home: Home, root_home: Home, agreed: Agreed, *, whole: bool) -> Depart
     Args:
         root_home: the home with the participant's root key, which signs the revocation.
         agreed: see `medusa.tools.commands.peer.admission.Agreed`.
-        whole: all its participant's peers leave.
-
-    Raises:
-        UntrustedError: it is no member any more, by its own statements. RefusedError: by the
-            others'.
+        whole: all peers of the participant leave. Raises: UntrustedError: the peer is no member any
+            more, as its own statements say. RefusedError: the peer is no member any more, as the
+            others say.
         UnavailableError: the peer does not run, so it cannot tell the others.
         NotFoundError: no root key there. InvalidInputError: it is another participant's.
         DeadlineError: it has left, and does not stop.

@@ -118,7 +118,7 @@ def parse_scopes(text: str) -> frozenset[Scope]:
     """Parse scopes separated by commas.
 
     Raises:
-        InvalidInputError: one of them is no scope.
+        InvalidInputError: a word is no scope.
     """
     scopes = set()
     for word in text.split(","):

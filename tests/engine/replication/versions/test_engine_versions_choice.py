@@ -85,8 +85,8 @@ def test_the_preferred_producer_is_read_again_when_it_has_been_well_for_a_while(
 
 
 def test_a_version_whose_subscriptions_fail_is_tried_ever_more_seldom() -> None:
-    """The version answers, but each subscription to it fails: the reader reads the other one
-    again."""
+    """The version answers, but each subscription to it fails: the reader returns to the other
+    version."""
     made, tried = choice(a=State.STABLE, b=State.STABLE), [0.0]
     for step in range(1, 20_000):
         now = step * KEEP_ALIVE
