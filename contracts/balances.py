@@ -12,7 +12,7 @@ class Balance(Struct, frozen=True):
         contract: its id.
         earned, spent: micros by receipts that both sides signed.
         tuples: input tuples (of content contracts: messages) in those receipts.
-        receipts: their number.
+        receipts: the number of receipts.
         disputes: how often the two sides counted differently.
         last_at: when the newest receipt was made, microseconds UTC; 0: there is none.
     """

@@ -75,9 +75,9 @@ class Finder:
         return _newest(records, many=subject.many)
 
     async def _is_ours_to_deny(self, subject: Subject) -> bool:
-        """Whether this peer can tell alone that the subject has no record: its name is our own
-        participant's, and none of our participant's peers publishes it. So each side of a split can
-        create objects of the participants whose peers are all on that side.
+        """Whether this peer can tell alone that the subject has no record: its name is of our own
+        participant, and no peer of our participant publishes it. So each side of a split can create
+        objects of the participants whose peers are all on that side.
 
         Raises:
             UnavailableError: other peers of ours, which may publish it, cannot be asked.

@@ -96,7 +96,7 @@ class Allowances:
     def __init__(self, per_s: float, burst: int) -> None:
         self._per_s = per_s
         self._burst = burst
-        # by peer or participant: (tokens spent, at that time)
+        # by peer or participant: (tokens that were spent, time of the last change)
         self._spent: dict[bytes, tuple[float, float]] = {}
 
     def take(self, peer_id: bytes, now: float) -> bool:

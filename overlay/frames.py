@@ -123,7 +123,8 @@ class FrameDecoder:
         return frames
 
     def _control(self, view: memoryview, frames: list[Frame]) -> memoryview:
-        """Take a header and, unless it is DATA's, the payload after it; returns the rest."""
+        """Take a header and, unless it is the header of DATA, the payload after it; returns the
+        rest."""
         view = self._hold(view, HEADER.size)
         if len(self._held) < HEADER.size:
             return view

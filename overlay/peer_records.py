@@ -43,8 +43,8 @@ class _Body(Struct, frozen=True, array_like=True):
     """A peer's own description: its certificate and its addresses.
 
     Attributes:
-        federation: the federation's id: in another one the record counts for nothing.
-        certificate: the peer's, DER; it names the peer.
+        federation: the federation's id: in another federation the record is invalid. certificate:
+            the certificate of the peer, DER; it names the peer.
         incarnation: microseconds since the epoch at the peer's start. It grows over restarts
             without a file, because clocks go on. Of two records of one peer the later counts.
         version: orders the records of one incarnation, after a renewal of the certificate.

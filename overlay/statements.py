@@ -85,7 +85,8 @@ class Entry(Struct, frozen=True, array_like=True, tag="entry"):
 
     Attributes:
         member: digest of the admission that was taken up.
-        witness: digest of the admission of the peer's participant. certificate: the peer's, DER.
+        witness: digest of the admission of the peer's participant. certificate: the certificate of
+            the peer, DER.
         entered_at: seconds since the epoch, by the witness's clock.
     """
 

@@ -269,7 +269,7 @@ class Transport:
     async def _standing(self, link: Link) -> Connection:
         """Wait for the connection that the other side says there is: it may be on its way here.
 
-        If it never comes, the other side holds a dead one, which it now probes.
+        If the connection never comes, the other side holds a dead connection, which it now probes.
         """
         with trio.move_on_after(self._config.keep_alive.probe_s):
             while link.connection is None:

@@ -23,7 +23,7 @@ class Reason(StrEnum):
     REFUSED = "refused"
     """Other members refuse this peer."""
     CLOCK = "clock"
-    """The clock of this machine, or of a partner's, is wrong."""
+    """The clock of this machine, or of a partner's machine, is wrong."""
     SIBLING_AWAY = "sibling_away"
     """Another peer of our participant is out of reach."""
     DISK_FULL = "disk_full"

@@ -133,7 +133,7 @@ class FunctionProcess:
                 env=_environment(),
                 cwd="/",
                 pass_fds=(progress,),
-                start_new_session=True,  # a Ctrl-C on the terminal is the peer's to handle
+                start_new_session=True,  # the peer handles a Ctrl-C on the terminal
             )
         except OSError as refused:  # for example, there are too many processes
             raise CallError(-1, f"its process did not start: {refused}") from None

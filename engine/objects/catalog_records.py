@@ -1,7 +1,7 @@
 """The kinds of objects that the engine has in the catalog, and the checks of entries found there.
 
 A record proves its publisher, not that its content makes sense. An entry for another object than
-the record's, or a schema beyond the limits, is refused here.
+the record names, or a schema beyond the limits, is refused here.
 """
 
 from __future__ import annotations

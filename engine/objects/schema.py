@@ -118,7 +118,8 @@ class Schema(Struct, frozen=True):
 
     @property
     def deletes(self) -> bool:
-        """Whether its tuples, if they are a table's, may say that a key is deleted."""
+        """Whether tuples of this schema, if they belong to a table, may say that a key is
+        deleted."""
         field = self.field(DELETED)
         return field is not None and field.type is FieldType.BOOL
 

@@ -1,7 +1,7 @@
 """Checks Spark's settings if its executors run on other machines.
 
-Spark's own ports are open by default: any program that reaches one may run code there, and read
-rows. So a peer's Spark proves a secret to the cluster, and encrypts what it sends. ADR 32.
+Spark's own ports are open by default: any program that reaches such a port may run code there, and
+read rows. So a peer's Spark proves a secret to the cluster, and encrypts what it sends. ADR 32.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ class Workforce:
     """The executors of one application after another.
 
     Args:
-        master: the cluster's, as the peer's settings name it.
+        master: the address of the cluster's master, as the peer's settings name it.
 
     Attributes:
         trouble: why jobs wait; else empty.

@@ -78,9 +78,8 @@ class Deadlines:
     """The deadlines of one task. Times are seconds on one steady clock, boundaries microseconds.
 
     Args:
-        inputs: their names.
-        bound_s: the user's, seconds.
-        live_s: results wait for an input that has moved in the last `live_s` seconds.
+        inputs: the names of the inputs. bound_s: the bound that the user set, seconds. live_s:
+            results wait for an input that has moved in the last `live_s` seconds.
     """
 
     def __init__(self, inputs: Iterable[str], bound_s: float, live_s: float) -> None:

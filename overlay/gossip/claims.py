@@ -1,4 +1,5 @@
-"""Signed claims: one peer's statement about its own health or another's, passed on unchanged.
+"""Signed claims: a peer's statements about its own health or that of another peer, passed on
+unchanged.
 
 A claim is a fixed layout of big-endian fields and 64 bytes of signature, so each claim has one
 encoding:

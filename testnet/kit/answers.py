@@ -137,8 +137,8 @@ class Fold(Generic[Row]):
     Attributes:
         boundary: all tuples up to it are final, and were emitted; microseconds.
         given: the number of tentative tuples. undone: the number of these that an UNDO has removed.
-        revised: tuples of corrections by their difference.
-        undos, rec_dones: their numbers.
+        revised: the number of tuples in corrections, if these are given as differences.
+        undos, rec_dones: the numbers of such changes.
         fault: why the last change is invalid.
     """
 

@@ -97,7 +97,8 @@ class Peer:
     Attributes:
         log: the output of all its processes, one after the other.
         launch: how its processes are started.
-        listen: its address: the launch's, then the one it got, so that a restarted peer is found.
+        listen: its address: at the first start the address of `launch`, then the address that it
+            got, so that a restarted peer is found.
     """
 
     participant: str
@@ -263,7 +264,7 @@ class Federation:
         """Make another peer of the participant of a running one, start it, and wait for it.
 
         Args:
-            name: its own name; by default its participant's with a number.
+            name: the name of the peer; by default the name of its participant with a number.
         """
         home = Home(self.folder / (name or f"{of.participant}-{len(self.peers)}"))
         await trio.to_thread.run_sync(make_sibling, home, of.home)

@@ -348,7 +348,8 @@ class Play:
         change: Callable[[], Awaitable[None]],
         wanted: Callable[[tuple[Load, ...]], bool] | None,
     ) -> Step:
-        """Change something, and wait for the wanted state, or for one look if none is given."""
+        """Make a change, and wait for the wanted state; if `wanted` is None, wait for one look at
+        the loads."""
         board = self._board
         before = _rounded(board.recent.means())
         with board.stage(key) as stage:

@@ -59,7 +59,7 @@ Lines = dict[str, tuple[list[float], list[float]]]
 
 
 def write_plot(path: Path, board: LoadBoard) -> None:
-    """Draw what the board has seen. Blocking, a second."""
+    """Draw the loads and moves that the board has seen. Blocking, for a second."""
     figure = new_figure(11.0, 6.0)
     axes = figure.add_subplot()
     lines = lines_of(board)

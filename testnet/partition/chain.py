@@ -110,7 +110,7 @@ def readings_table(sensor: int, at_us: list[int], numbers: list[int]) -> pa.Tabl
 
 
 def expected(posted: Iterable[Row], chain: int) -> set[Row]:
-    """The last server's right output for these, by plain arithmetic."""
+    """The right output of the last server for these readings, by plain arithmetic."""
     sieves = SIEVES[:chain]
     return {row for row in posted if all(row[1] % sieve for sieve in sieves)}
 

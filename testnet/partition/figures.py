@@ -149,7 +149,7 @@ class PartitionResult(Struct, frozen=True):
         first_tentative_ms: after the cut; null: there was none.
         tentative: tentative tuples. undone: of those, taken back by UNDO and REC_DONE.
         revised: tuples in DELETION, INSERTION and REPLACEMENT revisions.
-        undos, rec_dones: their numbers.
+        undos, rec_dones: the numbers of such changes.
         corrected_ms: from the end of the split until no tentative tuple was left.
         duplicates, losses: of the client's final stream, against a failure-free answer.
         exact: there is neither.
@@ -297,7 +297,7 @@ took tuples one by one, with buckets of 0.5 s in the first line and 0.1 s in the
 
 
 def render_result(result: PartitionResult) -> RenderableType:
-    """The figures beside the original's, and the checks."""
+    """The figures beside those of the original system, and the checks."""
     what = "longest delay of new results"
     table = new_table((what, "usually", "split", "corrections"), (what,), gap=1)
     delays = (getattr(result, f"max_new_tuple_delay_ms_{phase}") for phase in PHASES)

@@ -52,12 +52,12 @@ class Found(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """The address that was put on the list while it ran.
+    """The address that was put on the list while the script ran.
 
     Attributes:
-        before, after: its connections before and after that moment, at both laboratories.
-        early: of those before, what the shared stream had counted when the list changed.
-        counted: what it counted in the end.
+        before, after: the connections to the address before and after that moment, at both
+        laboratories. early: the number of connections that the shared stream had counted when the
+        list changed. counted: the number that the shared stream counted in the end.
     """
 
     address: str

@@ -26,7 +26,7 @@ class Posted(Struct, frozen=True):
 
 
 def schema_of(stream: str) -> Schema:
-    """The schema of a source stream: its name is the stream's and `/schema`."""
+    """The schema of a source stream: its name is the name of the stream and `/schema`."""
     return Schema(
         f"{stream}/schema",
         (

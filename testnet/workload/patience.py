@@ -28,7 +28,7 @@ LOOK_S: Final = 1.0
 
 
 class StandstillError(UnavailableError, code=None):
-    """The queries stand still, and so would all later ones."""
+    """The queries stand still; later queries would stand still, too."""
 
 
 def patience_with(tables: Mapping[str, pa.Table], patience_s: float = PATIENCE_S) -> float:

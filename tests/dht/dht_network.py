@@ -1,4 +1,4 @@
-"""A network in memory for DHT nodes, ours and the bare package's, in virtual time."""
+"""A network in memory for DHT nodes, of Medusa and of the bare package, in virtual time."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ SUBSCRIPTIONS = 50
 
 
 class RandomCalls:
-    """Makes random calls without end, of every method of the service. made: their number."""
+    """Makes random calls without end, of every method of the service. made: the number of calls so
+    far."""
 
     def __init__(self, service: Service, names: list[str], blobs: list[bytes], seed: int) -> None:
         self.made = 0

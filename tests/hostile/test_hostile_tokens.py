@@ -34,7 +34,7 @@ ATTEMPTS: Final = ConnectionLimits().per_holder + 20
 
 
 async def hostile(place: Place) -> tuple[str, str]:
-    """Return two tokens of the peer: the attacker's, and another one."""
+    """Return two tokens of the peer: the token of the attacker, and another one."""
     return token_for(place, Scope.READ), token_for(place, Scope.READ, Scope.POST)
 
 

@@ -26,8 +26,8 @@ from medusa.tools.trial.trial import Trial
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CASES = Path(__file__).parent / "cases"
-"""Situations from bug reports of other engines, with inputs of our own; the expected answers are
-DuckDB's, or written by hand."""
+"""Situations from bug reports of other engines, with inputs of our own; the expected answers come
+from DuckDB, or are written by hand."""
 
 BUSY = """
 CREATE STREAM busy AS

@@ -272,8 +272,8 @@ class Work:
     """Some tasks of one peer over one source stream, and their results.
 
     Attributes:
-        tasks: their names. stimes: the stimes of all posted tuples; each tuple's value is its
-            stime.
+        tasks: the names of the tasks. stimes: the stimes of all posted tuples; each tuple's value
+            is its stime.
     """
 
     place: Place

@@ -1,4 +1,4 @@
-"""The client for programs with an event loop, trio's or asyncio's: the API of the first paper's
+"""The client for programs with an event loop, of trio or asyncio: the API of the first paper's
 Table 1 over one connection to a peer."""
 
 from __future__ import annotations

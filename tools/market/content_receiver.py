@@ -113,7 +113,8 @@ class ContentReceiver:
                 self._end(standing, self._streams.state(task))
 
     async def look(self, in_force: set[str]) -> None:
-        """Begin and end deals as contracts come and go. in_force: their ids."""
+        """Begin and end deals as contracts come and go. in_force: the ids of the contracts in
+        force."""
         ours = self._ours()
         for standing in ours:
             self._say_over(standing)

@@ -137,7 +137,7 @@ def check_names(
     """Compare the columns of a table with the fields of a schema.
 
     Args:
-        ours: further columns, of `OURS`: they may be there, and may be what is missing.
+        ours: further permitted columns, of `OURS`; an error for a missing column names them, too.
 
     Raises:
         InvalidInputError: a column twice, one too many, or a missing one that may not be null.

@@ -60,9 +60,9 @@ class Posted:
     """The rows that were read of the files of a trial, by stream.
 
     Attributes:
-        rows: their number.
-        late: rows that were late, behind the stream's slack; only streams with such rows. unfilled:
-            fields that no column filled; only streams with such fields.
+        rows: the number of rows. late: the number of rows that were late, behind the stream's
+            slack; only of streams with such rows. unfilled: the fields that no column filled; only
+            of streams with such fields.
     """
 
     rows: dict[str, int] = field(default_factory=dict)

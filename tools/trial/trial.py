@@ -34,9 +34,9 @@ class Trial:
 
     Attributes:
         files: by source stream. outputs: the streams whose tuples are the answer, in order.
-        made: by the document's names, all streams that its queries make. shown: for each name that
-            differs from the document's, the document's. names: fields by columns of other names, in
-            all files.
+        made: by the document's names, all streams that its queries make. shown: the document's name
+            of each stream that has another name in the trial. names: the fields by the columns that
+            are named otherwise, in all files.
         left_out: the columns of files that are no fields, and why.
     """
 

@@ -361,7 +361,8 @@ class Joining:
         )
 
     def _offsets(self, least: int, most: int) -> dict[str, int]:
-        """The texts that equal a pair's stime, which is the later tuple's, plus a constant."""
+        """The texts that equal a pair's stime plus a constant; the stime of a pair is that of the
+        later tuple."""
         found: dict[str, int] = {}
         left = len(self._sides[0].columns)
         for number, each in enumerate(self.relation.columns):

@@ -34,7 +34,7 @@ def in_windows(relation: Relation, node: WindowTable, source: Source, within: Wi
         within: how long a session may last.
 
     Raises:
-        PointedError: the time is not the stream's, or a length is invalid.
+        PointedError: the time is not the time of the stream, or a length is invalid.
     """
     time = exp.column(node.args["time"].name)
     time.meta.update(node.args["time"].meta)

@@ -78,8 +78,8 @@ def fields_sql(names: Sequence[str], stream: str) -> list[str]:
 
 
 def _field(name: str, stream: str) -> str:
-    """A field of a stream. A bare name like `window_start` would mean the window's, so the stream's
-    name stands before it."""
+    """A field of a stream. A bare name like `window_start` would mean the time of the window, so
+    the stream's name stands before it."""
     if name not in _OF_WINDOWS:
         return name_text(name)
     return f"{name_text(ObjectName.parse(stream).path)}.{name}"

@@ -345,7 +345,7 @@ class Copy:
 
         Args:
             consumed: the boundary that all of them have reached, microseconds.
-            participant: the worker's, if it is not ours.
+            participant: the participant of the worker, if it is not ours.
         """
         self._consumed = min(consumed, self.boundary)
         self.state.log.retention.hold(self._at_worker, self._consumed, holder=participant)

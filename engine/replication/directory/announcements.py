@@ -88,7 +88,8 @@ class Announcements:
 
     @failpoint(Failpoint.CATALOG_WITHDRAW)
     async def withdraw(self, stream: str) -> None:
-        """Withdraw a stream and its term, unless they are another peer's of ours by now."""
+        """Withdraw a stream and its term, unless another peer of our participant holds them by
+        now."""
         name = ObjectName.parse(stream)
         with suppress(NotFoundError, UnavailableError, ConflictError):
             await self._catalog.withdraw(STREAM, name)

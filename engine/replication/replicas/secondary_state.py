@@ -97,8 +97,9 @@ def streams_of(running: QueryCopy) -> tuple[str, ...]:
 
 
 def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
-    """The positions of a secondary that has nothing yet. modest: it is an active one, and begins
-    with the inputs that this peer has; it cannot serve consumers that are far behind."""
+    """The positions of a secondary that has nothing yet. modest: whether the secondary is an active
+    one that begins with the inputs that this peer has; then it cannot serve consumers that are far
+    behind."""
     tasks = running.plan
     mode = running.stored.availability.mode
     if mode is Mode.AMNESIA:

@@ -110,7 +110,8 @@ class Standby:
 
     @property
     def behind_us(self) -> int:
-        """Return the lag of its outputs behind the primary's, as last reported, microseconds."""
+        """Return the lag of the standby's outputs behind those of the primary, as last reported,
+        microseconds."""
         return self._comparison.behind_us(self.boundaries)
 
     async def open(self) -> None:

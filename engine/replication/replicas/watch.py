@@ -142,9 +142,9 @@ class Lag:
             self._passed.append((boundary, now))
 
     def over(self, boundary: int, now: float) -> float:
-        """How long this peer has had tuples after `boundary`, the other peer's, seconds; 0.0: it
-        has none. `boundary` must not decrease: boundaries that the other peer has passed are
-        forgotten."""
+        """How long this peer has had tuples after `boundary`, which is the boundary of the other
+        peer, seconds; 0.0: this peer has none. `boundary` must not decrease: boundaries that the
+        other peer has passed are forgotten."""
         while self._passed and self._passed[0][0] <= boundary:
             self._passed.popleft()
         return now - self._passed[0][1] if self._passed else 0.0

@@ -24,8 +24,8 @@ LEARN_S: Final = 5.0
 """How often the catalog is asked for a followed stream's producers, seconds: they change."""
 
 LOOK_S: Final = 1.0
-"""How often to look for a log here that has become a follower's, seconds; a new log rings the
-bell."""
+"""How often to look whether a log here has become the log of a follower, seconds; a new log rings
+the bell."""
 
 STANDING: Final = 4.0
 """Epochs after which a producer that stands still, while others advance, is believed to lack an

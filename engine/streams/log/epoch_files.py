@@ -1,4 +1,5 @@
-"""The files of one log, and what they say of it: where it begins, what is lost, how much it has."""
+"""The files of one log, and the facts that follow from them: where the log begins, which files are
+lost, how many rows and bytes it has."""
 
 from __future__ import annotations
 

@@ -138,7 +138,8 @@ class EpochWriter:
             self._writer = open_parquet(self._temporary, schema, compress=compress)
 
     def write(self, table: pa.Table) -> None:
-        """Append rows to the file. Raises: StorageError: call `abandon` then."""
+        """Append rows to the file. Raises: StorageError: the disk does not take the rows; the
+        caller must call `abandon` then."""
         if not table.num_rows:
             return  # a row group without rows has no statistics
         with storing(self._temporary):

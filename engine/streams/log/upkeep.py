@@ -40,8 +40,8 @@ class Upkeep:
         self.table_key: tuple[str, ...] = ()
 
     def needed(self, without: frozenset[Hold]) -> int:
-        """The boundary that all consumers except these have reached; the log's, if there are no
-        consumers."""
+        """The boundary that all consumers except these have reached; without consumers, the
+        boundary of the log."""
         return min(self._reached.boundary, self._retention.held(without))
 
     def held_by_others(self, now: float) -> Iterator[tuple[Hold, str, int, float]]:

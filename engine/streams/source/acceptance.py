@@ -85,9 +85,10 @@ class Inserted(Struct, frozen=True, array_like=True):
     Attributes:
         lateness_us: the lateness that the stream allows; later tuples go to the stream of late
             tuples.
-        count: their number. first: the number of the first one among the revisions. revised_at: the
-            place in the stream's time of the revision before them. position: the place of the last
-            one; each place is beyond the boundary at which the tuple arrived.
+        count: the number of these late tuples. first: the number of the first one among the
+            revisions. revised_at: the place in the stream's time of the revision before them.
+            position: the place of the last one; each place is beyond the boundary at which the
+            tuple arrived.
     """
 
     lateness_us: int
@@ -405,8 +406,8 @@ class Acceptance:
         return self._missed.get(writer.participant, (writer.producer, sequence)) or ()
 
     def arrival_at(self, now_us: int) -> int:
-        """The stime of rows that arrive now: the clock's, made strictly monotone; on a stream that
-        has ended it is END, so that they are late."""
+        """The stime of rows that arrive now: the time of the clock, made strictly monotone; on a
+        stream that has ended it is END, so that the rows are late."""
         return min(max(now_us, self.greatest + 1, self.boundary + 1), END)
 
     def revised_at_after(self, now_us: int, latest: int) -> int:

@@ -25,7 +25,7 @@ class SourceLogs:
 
     @property
     def beside(self) -> tuple[StreamLog, ...]:
-        """The logs of its late tuples, and of its revisions if it takes any."""
+        """The logs of the source's late tuples, and of its revisions if the source takes any."""
         return (self.late,) if self.revisions is None else (self.late, self.revisions)
 
     @property

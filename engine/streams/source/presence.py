@@ -29,7 +29,8 @@ class Claim(Struct, frozen=True, array_like=True):
     """The claim of one or more producers about their later rows.
 
     Attributes:
-        greatest: the greatest stime of their rows. promised: their greatest promise.
+        greatest: the greatest stime of the producers' rows. promised: the greatest promise of the
+            producers.
     """
 
     greatest: int = BEGINNING

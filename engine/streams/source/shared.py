@@ -79,8 +79,8 @@ class SharedSources:
         await self._clocked.until(lambda watch: watch)
 
     async def wait_ready(self) -> None:
-        """Return once `Cutter.advance` has work: a post has moved the boundary beyond the log's, or
-        has brought late tuples."""
+        """Return once `Cutter.advance` has work: a post has moved the boundary beyond the boundary
+        of the log, or has brought late tuples."""
         await trio.lowlevel.checkpoint()
         await self._ready.until(lambda _: self._has_ready)
 

@@ -112,7 +112,8 @@ class SourceState:
             self.config = self.config.of(snapshot.definition)
 
     def define(self, known: StreamDefinition | None) -> None:
-        """Use that definition if it is newer than the journal's, which may be incomplete."""
+        """Use that definition if it is newer than the definition in the journal, which may be
+        incomplete."""
         journaled = self.acceptance.definition
         if known is not None and (journaled is None or journaled.edition < known.edition):
             self.acceptance.define(known)

@@ -30,7 +30,7 @@ def open_sources(
             journal: see `open_leader`.
 
     Raises:
-        InternalError: the files are damaged. StorageFullError: no room to begin.
+        InternalError: the files are damaged. StorageFullError: there is no room to begin a journal.
     """
     main, lates = journal_folders(folder, journal)
     late = Source.open(

@@ -105,9 +105,9 @@ class StreamStore:
         return self._streams.get(LogKey(stream, variant))
 
     def serving(self, name: str) -> StreamState | None:
-        """The log from which this peer serves subscribers of a stream: its own, one that it took
-        over, or one that it computes for others. A follower's or a standby's log is not served:
-        subscribers ask the producer."""
+        """The log from which this peer serves subscribers of a stream: the log of its own stream,
+        of a stream that it took over, or of a stream that it computes for others. The log of a
+        follower or a standby is not served: subscribers ask the producer."""
         # a secondary that took over may still run a task of that query for the former owner
         variants = (REPLICA, REPLICATED, "", OUTPUT)
         for key in (LogKey(name, variant) for variant in variants):

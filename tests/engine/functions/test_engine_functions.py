@@ -1,5 +1,5 @@
-"""Functions of users in processes of their own: results are plain Python's, a failing call names
-its row, and limits of time and memory hold."""
+"""Functions of users in processes of their own: results are those of plain Python, a failing call
+names its row, and limits of time and memory hold."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class Trail:
     column has separate digests for nulls, lengths and values.
 
     Attributes:
-        rows: their number. differs: whether they differ from the stored ones.
+        rows: the number of rows. differs: whether these rows differ from the stored rows.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -88,8 +88,8 @@ def modify_to(
 async def _check_streams(client: ClientCalls, streams: Sequence[StreamDefinition]) -> None:
     """
     Raises:
-        InvalidInputError: the script says of a source stream what that is not: a modification is of
-            boxes alone. NotFoundError: there is no such stream.
+        InvalidInputError: the script defines a source stream otherwise than it is: a modification
+            changes boxes only. NotFoundError: there is no such stream.
     """
     for stream in streams:
         there, unsaid = (
@@ -111,7 +111,7 @@ async def _check_streams(client: ClientCalls, streams: Sequence[StreamDefinition
 
 
 def is_script(text: str) -> bool:
-    """Whether a text defines queries, in SQL or XML: and is not a document of <modify> elements."""
+    """Whether a text defines queries, in SQL or XML; a document of <modify> elements does not."""
     begins = text.lstrip()[:1]
     return begins not in {"", "<"} or ("<query" in text and "<modify" not in text)
 

@@ -117,7 +117,8 @@ def invite(
 def join(token: str, home: str | None, as_json: bool) -> None:
     """Enter the federation of an invitation TOKEN (- reads it from standard input).
 
-    The members that it names are called: if they refuse this peer, it says why.
+    The command calls the members that the invitation names: if they refuse this peer, it prints the
+    reason.
     """
     from medusa.tools.commands.peer import joining
     from medusa.tools.home.folder import Home
