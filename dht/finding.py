@@ -113,7 +113,7 @@ class Finder:
         Raises:
             NotFoundError: there is no record. WithdrawnError: the object was withdrawn.
             UnavailableError: as `records`, and in place of NotFoundError if `is_in_doubt`, unless
-                the peers of our own participant tell.
+                the peers of our own participant can answer.
         """
         records = await self.records(subject)
         if not records:

@@ -72,9 +72,8 @@ class Share:
     """One holder's part of a peer's memory and time.
 
     Attributes:
-        holder: whose it is.
-        held: bytes.
-        flat: of them, charges for connections and calls, at a flat rate.
+        holder: the participant or token that has the share. held: bytes. flat: of these bytes, the
+            charges for connections and calls, at a flat rate.
         pace: the account of its time.
     """
 

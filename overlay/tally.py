@@ -21,7 +21,7 @@ class Tally:
     Attributes:
         policy: the one in force.
         counted: digests of the admissions that count, those of revoked members too.
-        entered: of those, the members that have entered: their statements count.
+        entered: the digests of the members that have entered: their statements count.
         revoked: members whose revocation counts, each with its statements that stay good.
         withdrawn: admissions that never counted.
     """

@@ -98,7 +98,7 @@ _MANTISSA_BITS: Final = 52
 
 
 def spark_estimate(bucket: Column) -> Column:
-    """A double for the values of a bucket; null of null."""
+    """A double for the values of a bucket; null if the bucket is null."""
     size = F.abs(bucket.cast("int"))
     place = size - F.lit(1)
     exponent = F.shiftright(place, PART_BITS) + F.lit(LEAST_EXPONENT - PART_BITS)

@@ -148,7 +148,7 @@ class Administration:
             if peer == self.overlay.identity.peer_id or self.queries.occupied(str(name)):
                 return await here()
             return await self.route(peer, method, request, response)
-        except NotFoundError as error:  # its new peer may not have published it yet
+        except NotFoundError as error:  # the query's new peer may not have published it yet
             raise UnavailableError(f"{name} is changing hands: {error}") from None
 
     async def route(

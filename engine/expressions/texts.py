@@ -31,7 +31,8 @@ class Text(ABC):
         return self.error(reason, at if isinstance(at, int) else position_of(at))
 
     def note(self, node: exp.Expr, printed: str) -> None:  # noqa: B027 - most texts need no notes
-        """Note the text that a node is printed as: errors of it are shown where the node is."""
+        """Note the text as which a node is printed, so that an error in this text is shown at the
+        place of the node."""
 
     def no_part(self, node: exp.Expr, mend: str = "") -> InvalidInputError:
         """The error for a node that the language does not have; it quotes the text."""

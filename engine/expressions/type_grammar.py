@@ -32,7 +32,7 @@ _SYNONYMS: Final = {
     "TIMESTAMP_LTZ": "TIMESTAMP",
     "TIMESTAMP_NTZ": "TIMESTAMP",
 }
-"""Other names of types. A timestamp with a time zone is one, because all times are UTC."""
+"""Other names of types. TIMESTAMPTZ and its like are TIMESTAMP, because all times are UTC."""
 
 _SUFFIXES: Final = {"L": "BIGINT", "S": "SMALLINT", "Y": "TINYINT", "D": "DOUBLE", "F": "FLOAT"}
 """The types of numbers, by their suffixes."""

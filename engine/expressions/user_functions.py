@@ -42,7 +42,7 @@ def check_declared(query: Query) -> None:
 def check_names(functions: Sequence[UserFunction]) -> None:
     """Check that the functions have no names of the language. Raises: InvalidInputError: a function
     has such a name."""
-    from medusa.engine.expressions.grammar import KEYWORDS  # it imports sqlglot
+    from medusa.engine.expressions.grammar import KEYWORDS  # loads sqlglot
 
     for each in functions:
         if each.name in FUNCTIONS or each.name in KEYWORDS or each.name in AGGREGATES:

@@ -60,7 +60,8 @@ def _run_step(
     schemas: Mapping[str, Schema],
     functions: Functions | None,
 ) -> list[Row]:
-    """Return an output over whole streams. parts: the parts that make it, itself last."""
+    """Return an output over whole streams. parts: the parts that make the output; the last one is
+    the output itself."""
     known = dict(streams)
     for part in parts:
         left, right = part.inputs[0], part.inputs[-1]

@@ -1,4 +1,4 @@
-"""Finds the evaluation over rows for each step: the package of its operator has it."""
+"""Finds the function that evaluates each step over rows, in the package of the step's operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Examples of functions: of the documentation, and tests."""
+"""Examples of functions, which the documentation shows and tests run."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ def _open_session(url: str, config: SparkConfig) -> SparkSession:
             session.conf.set(name, value)  # the server decides about the other settings
     for name, value in config.options.items():
         session.conf.set(name.removeprefix(_HADOOP), value)
-    return cast("SparkSession", session)  # it has the methods that a job needs
+    return cast("SparkSession", session)  # a Connect session has the methods that a job needs
 
 
 def _cause(error: BaseException) -> str:

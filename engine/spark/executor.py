@@ -118,7 +118,7 @@ class SparkExecutor:
             SparkLostError: Spark was lost meanwhile; the next call starts it again.
         """
         spark = await self._ensure_running()
-        # it is imported already: Spark was made
+        # pyspark is imported already: Spark was made
         from medusa.engine.spark.session import SparkLostError
 
         try:

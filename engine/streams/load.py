@@ -118,9 +118,9 @@ def metered(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> tupl
 @dataclass(slots=True)
 class Smoothed:
     """An amount per second, exponentially smoothed, in which a single jump does not count as a
-    rise. A sample far above the smoothed value waits for the next. If that one is far above as
-    well, the amount has risen, and both count. If not, the excess is averaged over `SPREAD_S`, so
-    that seldom but regular costs (a window's close) are still in the mean.
+    rise. A sample far above the smoothed value waits for the next. If the next sample is far above
+    as well, the amount has risen, and both count. If not, the excess is averaged over `SPREAD_S`,
+    so that seldom but regular costs (a window's close) are still in the mean.
 
     Attributes:
         small: below this (per second) nothing is a jump.

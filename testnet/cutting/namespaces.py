@@ -178,7 +178,7 @@ async def _take_down(slot: int) -> None:
             await _ip("netns", "delete", name)
     # the kernel removes a namespace some time later, but a link at once
     if _link(slot) in {name for _, name in socket.if_nameindex()}:
-        with suppress(UnavailableError):  # it may have been removed with the hub
+        with suppress(UnavailableError):  # the link may have been removed with the hub
             await _ip("link", "delete", _link(slot))
 
 

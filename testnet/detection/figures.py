@@ -62,10 +62,10 @@ class Result(Struct, frozen=True):
 
     Attributes:
         worlds: over which the crashes were spread. simulated_s: of all of them.
-        suspect_*: until a live peer suspects it; detect_*: until one declares it dead;
-            disseminate_*: until the last one knows; disseminate_healthy_*: the last one that is not
-            slow itself. unknown: crashes that did not get that far. suspicions: of live peers, each
-            suspecting peer counted.
+        suspect_*: until a live peer suspects the crashed one; detect_*: until a peer declares it
+            dead; disseminate_*: until the last peer knows; disseminate_healthy_*: until the last
+            peer knows that is not slow itself. unknown: crashes that did not get that far.
+            suspicions: of live peers, each suspecting peer counted.
         false_positives: live peers that some peer declared dead; false_positive_pairs: pairs of
             victim and observer. false_positives_by_healthy: victims with an observer that was not
             slow. false_positives_healthy: victims that were not slow. lifeguard_fp,

@@ -36,7 +36,7 @@ class Remains:
     """The processes that outlived a killed peer.
 
     Attributes:
-        longest_s: the longest time that one did, seconds.
+        longest_s: the longest time for which a process outlived its peer, seconds.
         orphans: those that had not ended by themselves within `AFTERLIFE_S`.
     """
 

@@ -1,8 +1,8 @@
 """The right answers to a trader's queries over whole tables, by DuckDB.
 
-A minute is tumbling, aligned to the epoch, and named by its beginning. Of trades of one symbol at
-one time, the table's order says which is the first. Prices are computed with as decimals of four
-places, as TAQ has them, so that no sum depends on an order; what is divided is a double at the end.
+The windows are minutes: tumbling, aligned to the epoch, and named by their beginnings. Of several
+trades of a symbol at one time, the first one in the table's order counts as the first. Prices are
+decimals of four places, as in TAQ, so that no sum depends on an order; quotients are doubles.
 """
 
 from __future__ import annotations

@@ -181,7 +181,7 @@ class _Received:
     """The rows of streams, as participants receive them.
 
     Attributes:
-        wanted: each with the participant that reads it. rows: of each so far.
+        wanted: (stream, the participant that reads it) pairs. rows: the rows of each stream so far.
     """
 
     def __init__(self, clients: Mapping[str, AsyncMedusaClient]) -> None:

@@ -244,7 +244,7 @@ def _posters(
 
 
 def _of_one(peers: Sequence[str]) -> tuple[str, ...]:
-    """The peers of the first peer's participant: a poster has a token of that one only."""
+    """The peers of the first peer's participant: a poster has a token of this participant only."""
     owner = peers[0].partition("/")[0]
     return tuple(peer for peer in peers if peer.partition("/")[0] == owner)
 

@@ -171,8 +171,8 @@ class SimulatedBed:
             await self.world.stop(fault.peer)
 
     async def _restart(self, peer: str, fault: Fault) -> None:
-        """Restart the peer, unless a later fault takes it down before or during the start: that
-        one's heal restarts it."""
+        """Restart the peer, unless a later fault takes it down before or during the start: then the
+        heal of the later fault restarts it."""
         if self._down[peer] is not fault:
             return
         try:

@@ -129,7 +129,7 @@ class PosterClient:
     stored once.
 
     Args:
-        producer: that name; another participant's poster may have it too.
+        producer: the producer's name; a poster of another participant may have the same name.
 
     Attributes:
         hurried: whether its pauses are short from now on.

@@ -170,7 +170,7 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             for peer in (one, two, four):
                 assert [c.id for c in peer.contracts.in_force()] == [id_]
                 assert peer.changes[-1] == 1
-            # it is private
+            # the contract is private: the third peer does not get it
             assert three.book.all() == ()
             assert not three.events.told("contract")
         end = revoke(MIT, one.overlay.membership.federation, id_, NOW)

@@ -182,7 +182,10 @@ async def test_hostile_records_are_refused_by_the_others(tmp_path: Path) -> None
         lie = encode(Thing("lie"))
         for publisher, key in (
             (mit.identity.peer_id, utah.identity.private_key),  # signed by another participant
-            (utah.identity.peer_id, utah.identity.private_key),  # it has another participant's name
+            (
+                utah.identity.peer_id,
+                utah.identity.private_key,
+            ),  # with the name of another participant
             (bytes(20), Ed25519PrivateKey.generate()),  # of nobody
         ):
             record = Record(

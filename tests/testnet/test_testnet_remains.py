@@ -42,7 +42,7 @@ async def test_found_by_the_folder_among_the_arguments(
     started += [sleeper(argument, 60.0) for argument in arguments]
     with trio.move_on_after(DEADLINE_S):
         while len(await seen(tmp_path)) < len(arguments):  # noqa: ASYNC110 - other processes
-            await trio.sleep(0.01)  # they exec
+            await trio.sleep(0.01)  # the processes exec
     assert await seen(home) == {process.pid for process in started[:2]}
     assert await seen(tmp_path / "utah.edu") == set()
 

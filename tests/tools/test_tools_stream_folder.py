@@ -51,7 +51,7 @@ def test_each_tuple_is_in_one_file_however_often_the_command_ends(
                 if what == "write":
                     files.write()
             if what == "kill":
-                files.write = lambda: None  # type: ignore[method-assign]  # it is dead
+                files.write = lambda: None  # type: ignore[method-assign]  # killed
         assert names <= set(os.listdir(folder)), "no file goes"
         names = set(os.listdir(folder))
         written = found(folder)

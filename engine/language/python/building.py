@@ -85,7 +85,8 @@ class Stream:
                 it is made from; `["*"]`: all of those.
 
         Raises:
-            InvalidInputError: it is no such name, or the stream is there already.
+            InvalidInputError: `name` is no such name, or the program reads this stream and does not
+                make it.
         """
         if self._step is None:
             raise InvalidInputError(f"{self.name} has its name already: it is read, not made")

@@ -86,7 +86,7 @@ class Masks:
         return _grouped(values, self._groups, [_bits(mask), *numbers, *states])
 
     def _windows_of(self, groups: DataFrame, mask: str, window: str) -> DataFrame:
-        """A row for each window of each group that has its bit."""
+        """Make a row for each window and group, if the group's mask has the bit of the window."""
         (first,) = changing(mask, self._first)
         names = [*self._values, *self._folds]
         windows = [

@@ -123,7 +123,7 @@ class CumulateOperator(Operator[Cumulate, CumulateStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]

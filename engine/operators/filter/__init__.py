@@ -144,7 +144,7 @@ class FilterOperator(Operator[Filter, FilterStep]):
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
         from medusa.engine.expressions import sql_texts
-        from medusa.engine.expressions.printing import expression_sql  # it imports sqlglot
+        from medusa.engine.expressions.printing import expression_sql  # loads sqlglot
 
         conditions = list(map(expression_sql, self.box.predicates))
         table = sql_texts.object_sql(self.box.input)

@@ -154,7 +154,7 @@ class JoinOperator(Operator[Join, JoinStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.operators.join.sql import join_sql  # it imports sqlglot
+        from medusa.engine.operators.join.sql import join_sql  # loads sqlglot
 
         return join_sql(self.box, schemas)
 

@@ -136,7 +136,7 @@ class MapOperator(Operator[Map, MapStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         expressions, schema = self.box.expressions, schemas[self.box.input]

@@ -120,7 +120,7 @@ class MatchOperator(Operator[Match, MatchStep]):
         return found
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.operators.match.sql import match_sql  # it imports sqlglot
+        from medusa.engine.operators.match.sql import match_sql  # loads sqlglot
 
         return match_sql(self.box)
 

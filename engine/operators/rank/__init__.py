@@ -126,7 +126,7 @@ class RankOperator(Operator[Rank, RankStep]):
         return [*order_written(self.box), *window]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]

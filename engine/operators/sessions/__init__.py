@@ -125,7 +125,7 @@ class SessionsOperator(Operator[Sessions, SessionsStep]):
         ]
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]
@@ -137,7 +137,7 @@ class SessionsOperator(Operator[Sessions, SessionsStep]):
 
     @property
     def options_sql(self) -> list[tuple[str, str]]:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
 
         if self.box.longest_us == longest_session(self.box.gap_us):
             return []

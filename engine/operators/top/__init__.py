@@ -99,7 +99,7 @@ class TopOperator(Operator[Top, TopStep]):
         return order_written(self.box)
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         table = sql_texts.object_sql(self.box.input)

@@ -95,7 +95,7 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
         from medusa.engine.expressions import sql_texts
-        from medusa.engine.expressions.printing import name_text  # it imports sqlglot
+        from medusa.engine.expressions.printing import name_text  # loads sqlglot
         from medusa.engine.operators.shared import sql
 
         box, schema = self.box, schemas[self.box.input]

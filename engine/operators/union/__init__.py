@@ -70,7 +70,7 @@ class UnionOperator(Operator[Union, Never]):
         return []
 
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
-        from medusa.engine.expressions import sql_texts  # it imports sqlglot
+        from medusa.engine.expressions import sql_texts  # loads sqlglot
 
         return " UNION ALL ".join(
             f"SELECT * FROM {sql_texts.object_sql(e)}" for e in self.box.inputs

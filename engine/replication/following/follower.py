@@ -81,8 +81,8 @@ class Follower:
         subscriber: this peer's name at the producer, whose retention waits for it.
 
     Attributes:
-        gone: the last place of its origin, if even that one has dropped the next tuples. held: the
-            boundary after which the peer of `keep_at` keeps all tuples for us; END: it has not
+        gone: the last place of its origin, if even this place has dropped the next tuples. held:
+            the boundary after which the peer of `keep_at` keeps all tuples for us; END: it has not
             confirmed this yet.
     """
 

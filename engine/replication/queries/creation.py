@@ -141,7 +141,7 @@ class Creation:
                 f"{name} is a view of {entry.stream.view.stream}: take another name"
             )
         if entry.stream.query == query:
-            return  # it is left from a creation that a crash cut short
+            return  # a crash cut its creation short
         if entry.stream.query:
             raise ConflictError(f"{name} is already produced by {entry.stream.query}")
         if entry.stream.declassify:

@@ -92,7 +92,7 @@ class Primaries:
 
     def copied(self, secondary: PeerId, query: str, stream: str, boundary: int) -> None:
         """Note that the secondary has a stream up to that boundary, and keeps it."""
-        # it may also be a peer that was the secondary before the call began
+        # the peer may also have been the secondary before the call began
         with suppress(NotFoundError):
             self.replicated(secondary, query, stream)
             running, secondary_state = self._queries.get(query), self.secondary_state(query)
@@ -241,7 +241,7 @@ class Primaries:
         message = StandBy(stored)
         answer = await ask(self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S)
         if answer.earliest > BEGINNING and not running.limited:
-            # its results are already past the boundary of the modification
+            # the secondary's results are already past the boundary of the modification
             await self._dismiss(term)
             answer = await ask(
                 self._overlay, term.secondary, "replica.stand_by", message, RECRUIT_S
@@ -258,7 +258,7 @@ class Primaries:
             except UnavailableError:
                 secondary_state.sent = None
                 raise
-            # it refuses, or cannot stand by: consumers do not wait for it
+            # the secondary refuses, or cannot stand by: consumers do not wait for it
             except MedusaError as error:
                 self._overlay.events.note(
                     "warning", f"misses the secondary of {running.name}: {error}"

@@ -105,7 +105,7 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
     if mode is Mode.AMNESIA:
         inputs = {name: log_of(running, name).boundary for name in running.stored.inputs}
         return {**inputs, **reached(tasks, inputs)}
-    # it copies outputs: after a takeover the consumers have the outputs' history
+    # the secondary copies outputs: after a takeover consumers have their history
     if mode is Mode.PASSIVE_STANDBY:
         safe = {task.name: task.state.log.start for task in running.tasks}
     else:

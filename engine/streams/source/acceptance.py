@@ -25,7 +25,7 @@ from medusa.overlay.errors import ConflictError, InvalidInputError, SequenceGapE
 
 MAX_PRODUCERS: Final = 10_000
 """Producers remembered per stream. Beyond it the participant with the most of them loses the
-producer that has been silent longest: that one can then only begin again at 1."""
+producer that has been silent longest: this producer can then only begin again at 1."""
 
 MAX_PRODUCER_BYTES: Final = 512
 """UTF-8 bytes in a producer's name: bounds the snapshot of 10,000 of them."""

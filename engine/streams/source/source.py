@@ -355,7 +355,7 @@ class Source:
             handed_on = self._late.acceptance.last_of(Writer(self.name))
             self.acceptance.late_posts = max(self.acceptance.late_posts, handed_on)
         if journal.lost or journal.cut_off or not journal.has_begun:
-            journal.begin_segment()  # its snapshot remembers the doubted producers
+            journal.begin_segment()  # the segment's snapshot remembers the doubted producers
 
     def _awaits_first(self, now_us: int) -> bool:
         """Whether the stream has just begun, and its first post may follow soon."""

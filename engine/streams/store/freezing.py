@@ -132,7 +132,7 @@ def _replicated(data: Path) -> set[Path]:
     for path in data.glob("streams/*/stream.json"):
         try:
             stored = load_json(path, StoredStream, mend="restore it from a copy")
-        except NotFoundError:  # it was just dropped
+        except NotFoundError:  # the stream was just dropped
             continue
         if stored.entry.stream.k_safety:
             found.add(path.parent)

@@ -102,7 +102,7 @@ class Pair:
         now = self.leader.source.state.config.definition
         assert now is not None
         self.expected = now
-        self.do(("acknowledge", 500))  # it leads once its replica has caught up
+        self.do(("acknowledge", 500))  # the new leader leads once its replica has caught up
 
     def check(self) -> None:
         now = self.leader.source.state.config.definition

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("interpreted"), pytest.mark.cluster(keep_a
 
 
 class Wall:
-    """Lets a peer's dials to another one fail, although that one is up."""
+    """Lets a peer's dials to another peer fail, although the other peer is up."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seen_from: Place, peer: PeerId) -> None:
         self.hit = 0

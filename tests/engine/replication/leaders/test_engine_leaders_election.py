@@ -174,7 +174,7 @@ def test_a_promise_of_the_future_goes_unless_something_may_hang_on_it(
         assert state == ballot
     else:
         assert state.promised == max(term_number, joined) <= latest
-        # it does not remember its vote: it votes for no candidate of that term
+        # the voter does not remember its vote: it votes for no candidate of that term
         agreed = state.voted or None
         assert agreed in {None, "a"}
         assert promise(state, state.promised + 1, "b") is not None

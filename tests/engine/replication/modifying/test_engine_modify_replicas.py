@@ -189,7 +189,7 @@ async def test_a_takeover_waits_for_a_peer_that_may_still_believe_to_be_the_seco
             done = await modify(patient, query.name, MORE, alone=True)
         assert two.up.engine.standbys.get(query.name) is not None
         assert two.up.engine.copies.rendition(one.name("sums")) is None
-        # it looks for the owner, and leaves the query to the living peer
+        # the peer looks for the owner, and leaves the query to the living peer
         believes(made, two, one.id, Health.DEAD)
         await until(lambda: two.up.engine.standbys.get(query.name) is None, "it let go of it")
         assert not has(two, query.name)
@@ -250,7 +250,7 @@ async def test_a_modification_unknown_to_the_secondary_does_not_count_yet(
                 else:
                     await die(made, one, cluster, home, two, reader)
         if dies == "primary restarts":
-            # its secondary has continued with the old edition, and is past the boundary
+            # the secondary has continued with the old edition, and is past the boundary
             await cluster.start(one)
             await until(lambda: has(one, query.name), "it is back")
             await until(lambda: stored(one).entry.edition == 0, "it is withdrawn")

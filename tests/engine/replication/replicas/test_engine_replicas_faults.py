@@ -147,7 +147,7 @@ async def test_a_query_deleted_while_a_secondary_is_found_stays_deleted(
     await trio.sleep(0.3)
     assert not query_file(primary, query.name).exists()
     assert secondary.up.engine.standbys.get(query.name) is None
-    await owner.create_query(windows(home, source, "other"))  # it lives
+    await owner.create_query(windows(home, source, "other"))  # the owner still works
 
 
 async def test_a_query_deleted_while_its_secondary_was_away_stays_deleted(

@@ -44,7 +44,7 @@ async def test_a_standby_that_reads_a_stream_made_here_survives_its_deletion(
     await two.stop_query(home.name("q/mid"))
     await two.delete_query(home.name("q/mid"))
     await trio.sleep(0.2)
-    await two.create_query(windows(home, source, "other"))  # it lives
+    await two.create_query(windows(home, source, "other"))  # the leader still works
 
 
 async def test_two_standbys_of_one_input_do_not_hang_on_one_primary(

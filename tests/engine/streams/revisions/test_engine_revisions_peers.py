@@ -55,7 +55,7 @@ async def test_revisions_are_a_stream_beside_their_stream(cluster: Cluster) -> N
     missed = await client.post_revisions(
         stream, replacements([(20, 5), (10, 1), (30, 4)]), boundary=40
     )
-    assert missed == [1]  # it is gone
+    assert missed == [1]  # the tuple is gone
     await until(lambda: mit.state("s").log.boundary == 40)
     state = mit.state("s/revisions").log
     assert state.boundary == 40
