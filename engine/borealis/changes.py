@@ -38,6 +38,7 @@ from medusa.engine.operators.join.sides import RIGHT
 from medusa.engine.operators.shared.operator import Inputs
 from medusa.engine.operators.shared.parameters import Parameters
 from medusa.engine.operators.typing import typed
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 UPDATE: Final = "update"
@@ -235,8 +236,8 @@ def _assigned(text: str, table: OldTable, names: Names) -> dict[str, str]:
         owner, name, value = match.groups() if match is not None else (None, "", "")
         if name not in known or owner not in {None, table.name.rpartition("/")[2]}:
             raise InvalidInputError(
-                f"{each.strip()[:80]!a} sets no field of the table; there are "
-                f"{', '.join(sorted(known))[:200]}"
+                f"{each.strip()[:80]!a} sets no field of the table; "
+                f"{alternatives(name, sorted(known))}"
             )
         if name in table.schema.key:
             raise InvalidInputError(

@@ -29,6 +29,7 @@ from medusa.engine.scalars.moments import PLUS_INTERVAL
 from medusa.engine.scalars.rows import OTHER_NAMES, SCALARS, SHORT_FORMS
 from medusa.engine.scalars.signs import with_backslashes
 from medusa.engine.scalars.type_rules import INTEGER_RANGE
+from medusa.overlay.alternatives import alternatives
 
 MAX_DEPTH: Final = 100
 """Levels of a typed expression: code that walks it recurses. A chain of `and`, `or` or `||` is one
@@ -159,9 +160,8 @@ class _Typer:
         if table is not None and type_ is None and "." not in "".join(self._fields):
             raise self._source.refusal("a qualified name is not part of the language", node)
         if not isinstance(node.this, exp.Identifier) or type_ is None:
-            known = ", ".join((STIME, *self._fields))
-            known = known if len(known) <= 200 else known[:197] + "..."
-            raise self._source.refusal(f"there is no field {name[:80]!a}; there are {known}", node)
+            known = alternatives(name, (STIME, *self._fields))
+            raise self._source.refusal(f"there is no field {name[:80]!a}; {known}", node)
         return FieldRef(name, type_, self._nodes.get(name, 1))
 
     def _literal(self, node: exp.Expr, _: int) -> Typed:

@@ -18,6 +18,7 @@ from medusa.engine.operators.reading import kind_meant, read_box
 from medusa.engine.operators.registry import operator_of
 from medusa.engine.operators.shared.parameters import Parameters
 from medusa.engine.xml.tree import Node, parse_xml
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -102,10 +103,8 @@ def modified_query(query: Query, changes: Sequence[BoxChange]) -> Query:
     seen: set[str] = set()
     for change in changes:
         if change.box not in boxes:
-            known = ", ".join(map(ascii, list(boxes)[:16]))
-            raise InvalidInputError(
-                f"{query.name} has no box {change.box[:64]!a}; there are {known}"
-            )
+            known = alternatives(change.box, boxes)
+            raise InvalidInputError(f"{query.name} has no box {change.box[:64]!a}; {known}")
         if change.box in seen:
             raise InvalidInputError(f"box {change.box[:64]!a} is named twice: name it once")
         seen.add(change.box)

@@ -11,6 +11,7 @@ from medusa.engine.operators.shared.operator import Operator
 from medusa.engine.operators.shared.parameters import Parameters
 from medusa.engine.operators.typing import check_shape
 from medusa.engine.xml.tree import Node
+from medusa.overlay.alternatives import alternatives
 
 
 def read_box(
@@ -42,5 +43,5 @@ def kind_meant(node: Node, word: str, parameters: Parameters) -> type[Operator[A
     """The kind of box that a word means. Raises: InvalidInputError: no kind has that name."""
     named = [kind for kind in KINDS if kind.word == word]
     if not named:
-        raise node.error(f"unknown box type {word[:64]!a}; there are {', '.join(WORDS)}")
+        raise node.error(f"unknown box type {word[:64]!a}; {alternatives(word, WORDS)}")
     return next((kind for kind in named if kind.is_meant(parameters)), named[0])

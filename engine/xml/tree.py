@@ -11,6 +11,7 @@ from xml.sax import SAXException, SAXParseException  # the parser itself is defu
 from xml.sax.handler import ContentHandler
 from xml.sax.xmlreader import AttributesImpl, Locator
 
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 MAX_TEXT: Final = 2**20
@@ -48,8 +49,8 @@ class Node:
                 raise self.error(f'attribute {name}="..." is missing')
         for name in self.attributes:
             if name not in (*required, *optional):
-                known = ", ".join((*required, *optional))
-                raise self.error(f"unknown attribute {name[:64]!a}; there are {known or 'none'}")
+                known = alternatives(name, (*required, *optional))
+                raise self.error(f"unknown attribute {name[:64]!a}; {known}")
         return self.attributes
 
     def childless(self) -> None:

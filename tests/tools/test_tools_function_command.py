@@ -46,5 +46,6 @@ def test_an_unknown_function_is_refused_with_similar_names() -> None:
 def test_the_shell_completes_names() -> None:
     command = medusa.commands["function"].commands["show"]  # type: ignore[attr-defined]
     (argument, *_) = command.params
-    found = argument.shell_complete(command.make_context("show", ["x"]), "json_")
-    assert [each.value for each in found] == ["json_double", "json_value"]
+    for typed in ("json_", "JSON_"):
+        found = argument.shell_complete(command.make_context("show", ["x"]), typed)
+        assert [each.value for each in found] == ["json_double", "json_value"]

@@ -16,6 +16,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 
 from medusa.engine.objects.schema import STIME, Field, FieldType, Schema, check_schema, wrong_name
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError, NotFoundError
 from medusa.tools.rows.format_names import WRITTEN, Format, endings, format_of
 from medusa.tools.rows.json_faults import fault_in, lines_of, name_twice
@@ -132,14 +133,16 @@ def _time_of(file: Path, fields: Sequence[Field], time: str | None, *, without_r
     found = next((each.name for each in fields if each.type is FieldType.TIMESTAMP), None)
     if found is not None:
         return found
-    known = ", ".join(f"{each.name} {each.type}" for each in fields)[:200]
+    columns = {each.name: each.type for each in fields}
     if time is not None:
-        raise RecordingError(f"{file} has no column {time[:80]!a}; there are {known}")
+        there = alternatives(time, columns, columns)
+        raise RecordingError(f"{file} has no column {time[:80]!a}; {there}")
     if without_rows:
         raise RecordingError(
             f"{file}: it has no rows, by which a column would have a type: declare the stream in "
             "the query"
         )
+    known = ", ".join(f"{name} {kind}" for name, kind in columns.items())[:200]
     raise RecordingError(
         f"{file}: no column is a timestamp: say --time COLUMN, of the columns {known}; of "
         f"rows that Medusa wrote, --map {STIME}=FIELD --time FIELD takes their stime"

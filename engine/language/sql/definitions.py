@@ -29,6 +29,7 @@ from medusa.engine.objects.definitions import (
 )
 from medusa.engine.objects.functions import UserFunction, check_function
 from medusa.engine.objects.schema import DELETED, Field, FieldType, Schema, check_schema
+from medusa.overlay.alternatives import alternatives
 
 SCHEMA_OF: Final = "schema"
 """The last segment of the name of a stream's own schema: `CREATE STREAM s (...)`."""
@@ -108,10 +109,8 @@ class Options:
 
     def finish(self) -> None:
         for name, node in self._given.items():
-            known = ", ".join(self._known)
-            raise self._source.refusal(
-                f"there is no option {name[:64]} here; there are {known}", node
-            )
+            known = alternatives(name, self._known)
+            raise self._source.refusal(f"there is no option {name[:64]} here; {known}", node)
 
 
 def schema_of(node: Definition, name: str, source: Source) -> tuple[Schema, int | None]:

@@ -12,6 +12,7 @@ from medusa.engine.expressions.printing import name_text
 from medusa.engine.language.sql.errors import Source
 from medusa.engine.objects.query import WINDOW_END, WINDOW_START, WINDOW_TIME, OrderBy
 from medusa.engine.objects.schema import DELETED, STIME, FieldType, Schema
+from medusa.overlay.alternatives import alternatives
 
 TIMES_OF_WINDOWS: Final = frozenset({WINDOW_START, WINDOW_END, WINDOW_TIME})
 """The columns that a window of time has besides those of its rows."""
@@ -132,7 +133,7 @@ class Relation:
                     f"windows of rows have no {name}: say firstval(stime) or lastval(stime)", node
                 )
             raise source.refusal(
-                f"there is no field {shown[:80]}; {self._known(table)}{_mend(node)}", node
+                f"there is no field {shown[:80]}{_mend(node)}; {self._known(name, table)}", node
             )
         return found[0]
 
@@ -148,12 +149,12 @@ class Relation:
         """The columns of `*`, or of `table.*`."""
         return [each for each in self.columns if each.shown and (not table or table in each.tables)]
 
-    def _known(self, table: str) -> str:
+    def _known(self, name: str, table: str) -> str:
         if table and not any(table in each.tables for each in self.columns):
             tables = sorted({each for column in self.columns for each in column.tables})
-            return f"there is no {table[:80]} in FROM; there are {', '.join(tables)[:200]}"
-        known = ", ".join(each.name for each in self.columns if not table or table in each.tables)
-        return f"there are {known if len(known) <= 200 else known[:197] + '...'}"
+            return f"there is no {table[:80]} in FROM; {alternatives(table, tables)}"
+        known = [each.name for each in self.columns if not table or table in each.tables]
+        return alternatives(name, known)
 
 
 def _mend(node: exp.Column) -> str:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Final
 from sqlglot import TokenType, exp
 
 from medusa.engine.language.sql.match_grammar import MatchParser
+from medusa.overlay.alternatives import alternatives
 
 WINDOWS: Final = {
     "TUMBLE": ("SIZE",),
@@ -75,7 +76,8 @@ class WindowParser(MatchParser):
         after = self._tokens[self._index + 2 : self._index + 3]
         called = self._next.token_type is TokenType.L_PAREN
         if called and after and after[0].text.upper() == "TABLE":
-            self._refuse(f"{self._curr.text[:40]!a} is no window; there are {', '.join(WINDOWS)}")
+            asked = self._curr.text
+            self._refuse(f"{asked[:40]!a} is no window; {alternatives(asked, WINDOWS)}")
         if wrapped:
             known = ", ".join(WINDOWS)
             self._refuse(f"TABLE(...) takes one of {known}")

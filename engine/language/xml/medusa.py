@@ -61,6 +61,7 @@ from medusa.engine.objects.view import Last, Range, Recent, Shows, View, check_v
 from medusa.engine.operators.reading import read_box
 from medusa.engine.operators.shared.parameters import seconds_to_us
 from medusa.engine.xml.tree import Node
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 _AVAILABILITY: Final = ("ha", "recovery", "bound", "checkpoint", "secondary")
@@ -198,8 +199,8 @@ def _read_field(node: Node) -> Field:
     node.childless()
     given = node.checked(("name", "type"), ("size", "nullable"))
     if given["type"] not in set(FieldType):
-        known = ", ".join(FieldType)
-        raise node.error(f"unknown type {given['type'][:40]!a}; there are {known}")
+        known = alternatives(given["type"], FieldType)
+        raise node.error(f"unknown type {given['type'][:40]!a}; {known}")
     size = None
     if "size" in given:
         with node.about():

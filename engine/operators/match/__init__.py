@@ -38,6 +38,7 @@ from medusa.engine.operators.shared.parameters import (
 )
 from medusa.engine.operators.shared.python import call, constant, dictionary, span
 from medusa.engine.operators.shared.texts import measure_of, measure_text
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -57,8 +58,8 @@ class MatchOperator(Operator[Match, MatchStep]):
         for name in box.partition_by:
             if name not in fields:
                 raise InvalidInputError(
-                    f"it is partitioned by {name[:64]!a}, which is no field; there are "
-                    f"{', '.join(fields)[:200]}"
+                    f"it is partitioned by {name[:64]!a}, which is no field; "
+                    f"{alternatives(name, fields)}"
                 )
         partition = tuple(fields[name] for name in box.partition_by)
         variables = _variables(box, schema, inputs)
@@ -190,7 +191,7 @@ def _measure(
         if measure.field not in types:
             raise InvalidInputError(
                 f"measure {measure.output[:64]!a}: there is no field {measure.field[:64]!a}; "
-                f"there are {', '.join(types)[:200]}"
+                f"{alternatives(measure.field, types)}"
             )
         argument = FieldRef(measure.field, types[measure.field])
     function = aggregate_named(measure.function)

@@ -24,6 +24,7 @@ from medusa.engine.objects.query import (
     PatternStep,
 )
 from medusa.engine.objects.schema import STIME
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 MAX_VARIABLES: Final = 32
@@ -174,8 +175,8 @@ def check_pattern(box: Match) -> None:
     _check_places(box.steps)
     for measure in box.measures:
         if measure.function not in FUNCTIONS:
-            known = ", ".join(sorted(FUNCTIONS))
-            raise InvalidInputError(f"{measure.function} is no measure; there are {known}")
+            known = alternatives(measure.function, sorted(FUNCTIONS))
+            raise InvalidInputError(f"{measure.function} is no measure; {known}")
         if measure.variable and measure.variable not in seen:
             raise InvalidInputError(f"{measure.variable[:64]!a} is not in the pattern")
 

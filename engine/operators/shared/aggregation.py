@@ -13,7 +13,8 @@ from medusa.engine.expressions.typed import Expression, FieldRef, nodes_of
 from medusa.engine.expressions.user_functions import refuse_calls
 from medusa.engine.objects.query import AggregateCall
 from medusa.engine.objects.schema import Field, FieldType
-from medusa.engine.operators.shared.operator import FieldScope, about, listed
+from medusa.engine.operators.shared.operator import FieldScope, about
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 MAX_OVERLAP: Final = 1_440
@@ -76,10 +77,9 @@ def group_fields(names: Sequence[str], given: FieldScope) -> tuple[Field, ...]:
     """The fields to group by. Raises: InvalidInputError: a name is no field."""
     for name in names:
         if name not in given.fields:
-            known = listed([(each.name, each.type) for each in given.schema.fields])
-            raise InvalidInputError(
-                f"it groups by {name[:64]!a}, which is no field; there are {known}"
-            )
+            types = {each.name: each.type for each in given.schema.fields}
+            known = alternatives(name, types, types)
+            raise InvalidInputError(f"it groups by {name[:64]!a}, which is no field; {known}")
     return tuple(given.fields[name] for name in names)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medusa.engine.objects.query import Rank, Top
 from medusa.engine.objects.schema import Schema
-from medusa.engine.operators.shared.operator import listed
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 
@@ -16,12 +16,11 @@ def check_order(box: Rank | Top, schema: Schema) -> None:
 
     Raises: InvalidInputError: a name is no field.
     """
-    known = {field.name for field in schema.fields}
+    known = {field.name: field.type for field in schema.fields}
     for name in (*box.partition_by, *(each.field for each in box.order_by)):
         if name not in known:
-            there = listed([(each.name, each.type) for each in schema.fields])
             raise InvalidInputError(
-                f"it goes by {name[:64]!a}, which is no field; there are {there}"
+                f"it goes by {name[:64]!a}, which is no field; {alternatives(name, known, known)}"
             )
 
 

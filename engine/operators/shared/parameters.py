@@ -11,6 +11,7 @@ from medusa.engine.expressions.aggregates import call_of, function_of
 from medusa.engine.objects.query import AggregateCall, OrderBy, Rank, Top
 from medusa.engine.operators.shared.texts import order_of, order_text
 from medusa.engine.xml.tree import Node
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
@@ -152,8 +153,8 @@ class Parameters:
 
     def finish(self) -> None:
         for name, node in self._nodes.items():
-            known = ", ".join(self._known) or "none"
-            raise node.error(f"unknown parameter {name[:64]!a} of this box; there are {known}")
+            known = alternatives(name, self._known)
+            raise node.error(f"unknown parameter {name[:64]!a} of this box; {known}")
 
 
 def read_functions(parameters: Parameters) -> tuple[AggregateCall, ...]:

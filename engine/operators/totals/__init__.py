@@ -23,6 +23,7 @@ from medusa.engine.operators.shared.parameters import (
 )
 from medusa.engine.operators.shared.python import call, constant, functions_python
 from medusa.engine.operators.totals.step import TotalsStep, totals_schema
+from medusa.overlay.alternatives import alternatives
 from medusa.overlay.errors import InvalidInputError
 
 ADDED: Final = frozenset({"count", "sum", "avg"})
@@ -48,7 +49,8 @@ class TotalsOperator(Operator[Totals, TotalsStep]):
             if each.function not in known:
                 of = "of a table" if self.box.changes else "without a window"
                 raise InvalidInputError(
-                    f"{each.function} {of} is not there; there are {', '.join(sorted(known))}"
+                    f"{each.function} {of} is not there; "
+                    f"{alternatives(each.function, sorted(known))}"
                 )
 
     def typed(self, inputs: Inputs) -> TypedBox[TotalsStep]:

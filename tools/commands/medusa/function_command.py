@@ -29,7 +29,7 @@ def _names(_context: click.Context, _parameter: click.Parameter, incomplete: str
         functions_shown,
     )  # imported here: only when the shell asks
 
-    return [name for name in functions_shown.names() if name.startswith(incomplete)]
+    return [name for name in functions_shown.names() if name.startswith(incomplete.lower())]
 
 
 @function.command("show")

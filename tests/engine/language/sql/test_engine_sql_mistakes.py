@@ -19,7 +19,11 @@ S = Schema(f"{BASE}/s", fields_of("ts timestamp, k string?"), "ts")
         ("SELECT kuont(*) AS n FROM s", "no function 'kuont'; alike are month, count", 8),
         ("SELECT lower(*) AS n FROM s", r"lower\(\*\) .*: only count takes \*", 8),
         ("SELECT k FORM s", "it ends too early, or 's' is a mistake", 15),
-        ('SELECT * FROM s WHERE k = "a"', "no field a; .*; a string stands in 'single quotes'", 27),
+        (
+            'SELECT * FROM s WHERE k = "a"',
+            "no field a; a string stands in 'single quotes'; there are",
+            27,
+        ),
         ("SELECT current_timestamp AS t FROM s", "depends on the clock: .* is stime", 8),
         ("SELECT k FROM s WHERE k = '--", "a string, name or comment does not end", 27),
         ("SELECT 'a''b', k FROM s /* c", "a string, name or comment does not end", 25),
