@@ -260,7 +260,7 @@ class Ledger:
 
         Raises:
             ConflictError: another deal of this placement is stored.
-            BusyError: MAX_DEALS are, or MAX_DEALS_OF_CONTRACT of this contract.
+            BusyError: MAX_DEALS deals are stored, or MAX_DEALS_OF_CONTRACT of this contract.
             UntrustedError: we are no party to it.
         """
         known = self._standings.get(deal.key)

@@ -93,7 +93,8 @@ class Settlement:
         self.restart()
 
     def restart(self) -> None:
-        """Drop all plans and continue from the ledger: the plans' times are another clock's."""
+        """Drop all plans and continue from the ledger: the times in the plans were read from
+        another clock."""
         self._payee = Payee(self._desk, self._config)
         self._payer = Payer(self._desk, self._payee, self._config.timing)
         self._purge_at = 0.0

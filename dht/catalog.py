@@ -163,7 +163,7 @@ class Catalog:
             number of peers that hold the record now, this one included.
 
         Raises:
-            NotAuthorisedError: the name is another participant's.
+            NotAuthorisedError: the name belongs to another participant.
             InvalidInputError: the object is larger than MAX_BODY_BYTES.
             ConflictError: another peer of ours keeps publishing newer versions.
         """
@@ -187,7 +187,7 @@ class Catalog:
         """Withdraw an object that any peer of our participant published.
 
         Raises:
-            NotAuthorisedError: the name is another participant's.
+            NotAuthorisedError: the name belongs to another participant.
             NotFoundError: there is no such object (or, of a `many` kind, it is not ours).
         """
         self._check_ours(name)

@@ -156,7 +156,8 @@ class Words:
         """The signer of a statement, and the certificate whose key must have signed it.
 
         Raises:
-            EarlyError: its signer is not known here. UntrustedError: its certificate is no peer's.
+            EarlyError: the statement's signer is not known here. UntrustedError: the certificate in
+                the entry was not issued to a peer of the witness's participant.
         """
         if isinstance(body, Entry):
             witness = self.member(body.witness)

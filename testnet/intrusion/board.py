@@ -44,7 +44,7 @@ class Toll:
 
     Attributes:
         planned: kills in all; 0: none. restarts: processes started for killed peers.
-        down: the peers that are down, each with whether it is started already.
+        down: for each peer that is down, whether it is started already.
     """
 
     planned: int = 0

@@ -127,7 +127,8 @@ async def while_moving(
 
 
 async def until(condition: Callable[[], bool], look_s: float) -> None:
-    """Wait until a condition holds that has no notification, such as another process's.
+    """Wait until a condition holds of which nothing notifies this process, such as the state of
+    another process.
 
     Args:
         look_s: between two looks, seconds.

@@ -247,7 +247,7 @@ def test_damaged_files_are_named_and_not_fatal(
     assert any("chmod 600" in problem for problem in book.problems)
 
 
-def test_two_processes_have_it_open(mit: Book, members: Membership, tmp_path: Path) -> None:
+def test_two_processes_have_the_book_open(mit: Book, members: Membership, tmp_path: Path) -> None:
     other = Book(tmp_path / "mit", members, "mit.edu")
     data = proposed(members)
     id_ = contract_id(data)

@@ -56,7 +56,7 @@ def test_a_brain_takes_tasks_that_fit_and_keeps_room_for_them() -> None:
     assert made.held.room == pytest.approx(2)
 
 
-def test_no_price_takes_it_above_its_capacity() -> None:
+def test_no_price_takes_a_peer_above_its_capacity() -> None:
     made = brain(partner(B, high=50 * HIGH), tasks=79)
     items = [item(f"x{n}", 1) for n in range(5)]
     assert answer(made, offer_of(*items, price=50 * HIGH)).accepted == ("x0",)
@@ -362,7 +362,7 @@ def test_a_contract_that_is_over_drains() -> None:
     assert not [e for e in wait(made, 1000) if e in (GiveBack("g"), Recall("o"))]
 
 
-def test_recalled_when_it_is_clearly_cheaper_at_home() -> None:
+def test_a_task_is_recalled_when_it_is_clearly_cheaper_at_the_owner() -> None:
     made = brain(partner(B), tasks=60)
     made.handle(TaskOut(item("o", 0), B, "with 1", LOW), 0)
     assert not wait(made, 100)  # not before this has lasted a while

@@ -37,7 +37,7 @@ def test_the_unit_cost_at_capacity_is_the_price() -> None:
 
 
 @given(capacity=st.floats(1, 1e4), load=st.floats(0, 1.2), change=st.floats(0.001, 0.1))
-def test_dearer_the_more_there_is(capacity: float, load: float, change: float) -> None:
+def test_a_task_costs_more_at_a_higher_load(capacity: float, load: float, change: float) -> None:
     cost = QueueingCost(capacity, 1000)
     at, by = capacity * load, capacity * change
     if at + 2 * by < cost.total * 0.999:

@@ -136,7 +136,7 @@ async def test_a_false_conflict_does_not_make_a_publisher_give_up(world: World) 
         assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("b")
 
 
-async def test_a_peer_not_known_yet_is_believed_once_it_is(world: World) -> None:
+async def test_an_unknown_peer_is_believed_once_it_is_known(world: World) -> None:
     """A new peer publishes before the others have its certificate; they believe it once they
     have."""
     async with three(world) as (mit, utah, _):

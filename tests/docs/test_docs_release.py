@@ -50,7 +50,7 @@ def test_the_table_of_decisions_is_what_the_pages_say() -> None:
     assert table == pages
 
 
-def test_a_decision_is_superseded_by_one_that_is_there() -> None:
+def test_a_decision_is_superseded_by_an_existing_decision() -> None:
     numbers = {int(path.name[:4]) for path in DECISIONS.glob("0*.md")}
     later = re.findall(r"superseded by ADR (\d+)", text_of("docs/adr/README.md"))
     assert {int(number) for number in later} <= numbers

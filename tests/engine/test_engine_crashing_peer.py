@@ -109,7 +109,7 @@ def test_every_failpoint_stands_in_the_engine_and_is_reached_by_a_sweep() -> Non
     assert {order.point for orders in SWEEPS.values() for order in orders} == set(Failpoint)
 
 
-def test_no_peer_has_failpoints_that_did_not_ask_before_it_was_imported() -> None:
+def test_a_peer_has_failpoints_only_if_it_asked_before_the_import() -> None:
     importlib.import_module("medusa.engine.streams.log.stream_log")
     with pytest.raises(RuntimeError, match="before the modules"):
         failpoints.arm(lambda point, when: None)

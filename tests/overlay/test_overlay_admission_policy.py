@@ -126,7 +126,7 @@ def test_sponsors_that_begin_at_the_same_time_agree_in_the_end() -> None:
         assert view.root_of("oregon.edu") == OREGON.certificate
 
 
-def test_a_newcomers_token_holds_all_that_it_hangs_on() -> None:
+def test_an_invitation_token_has_all_statements_on_which_it_depends() -> None:
     membership = sponsored()
     membership.admit(MIT, OREGON.certificate, NOW)
     membership.admit(BROWN, OREGON.certificate, NOW)

@@ -122,7 +122,9 @@ async def test_every_task_that_waits_is_woken_by_a_set_also_to_an_equal_value(
     assert woken == ["same", "same"]
 
 
-async def test_a_change_before_the_wait_does_not_end_it(autojump_clock: trio.abc.Clock) -> None:
+async def test_a_change_before_the_wait_does_not_end_the_wait(
+    autojump_clock: trio.abc.Clock,
+) -> None:
     watched = Watched(0)
     watched.set(1)
     with trio.move_on_after(1) as waited:

@@ -434,7 +434,7 @@ def test_a_small_part_of_a_read_does_not_keep_the_whole_alive() -> None:
     assert sum(alive.values()) <= 2 * kept[0].unread
 
 
-def test_all_of_a_read_is_kept_without_a_copy_where_most_of_it_is_of_one_call() -> None:
+def test_a_read_is_kept_without_a_copy_if_most_of_its_bytes_are_of_one_call() -> None:
     left, right = pair()
     _, theirs = opened(left, right)
     sizes = (100 * 2**10, 40 * 2**10, 8 * 2**10)

@@ -68,7 +68,9 @@ def put_parts(folder: Path, monkeypatch: pytest.MonkeyPatch, **bodies: str) -> N
 GOOD = f"yield {entry(name='good', goal='< 6')}"
 
 
-def test_writes_what_the_parts_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bench_writes_the_measurements_of_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_parts(tmp_path, monkeypatch, epochs=GOOD, path=GOOD.replace("good", "better"))
     result, entries = measure(tmp_path, "epochs", "path")
     assert result.exit_code == 0, result.output

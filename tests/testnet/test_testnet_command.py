@@ -94,7 +94,7 @@ def test_a_failure_shows_the_ends_of_the_logs(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-async def test_signals_end_it_tidily(number: signal.Signals) -> None:
+async def test_signals_end_a_run_tidily(number: signal.Signals) -> None:
     tidied = []
 
     async def task() -> int:

@@ -279,7 +279,7 @@ async def test_other_sockets_are_trios_own() -> None:
         assert not isinstance(other, CuttableSocket)
 
 
-async def test_trio_listens_and_dials_with_them() -> None:
+async def test_trio_listens_and_dials_with_cuttable_sockets() -> None:
     trio.socket.set_custom_socket_factory(CuttableSockets(A))
     (listener,) = await trio.open_tcp_listeners(0, host=A)
     async with listener:

@@ -138,7 +138,7 @@ async def test_disturbance_runs_beside(tmp_path: Path) -> None:
     assert seen == ["kill"]
 
 
-async def test_paced_takes_the_time_it_should(
+async def test_paced_posting_takes_the_time_of_the_trace(
     tmp_path: Path, autojump_clock: trio.testing.MockClock
 ) -> None:
     board = Board(seconds=trio.current_time)

@@ -258,7 +258,7 @@ def test_an_answer_of_before_the_kill_is_no_recovery() -> None:
     assert found.stall_ms == pytest.approx(1e3 * (145.0 - 131.0 - 1.0))
 
 
-def test_alone_it_is_compared_with_nothing() -> None:
+def test_a_variant_that_runs_alone_is_compared_with_no_other() -> None:
     found = figures(steady_run(ACTIVE), rights(), None)
     assert found.lost == 0
     assert (found.added_delay_ms, found.cpu_overhead, found.network_overhead) == (None,) * 3
@@ -416,7 +416,7 @@ def test_a_difference_from_the_papers_is_reported_and_no_fault(
     assert not any(check.certain for check in found)
 
 
-def test_nothing_is_compared_with_what_was_not_run() -> None:
+def test_a_variant_is_not_compared_with_one_that_did_not_run() -> None:
     without = [run for run in everything() if run.mode != Mode.PASSIVE_STANDBY]
     assert all(check.certain for check in judge(without))
     assert len(judge(without)) == sum(len(promises(run)) for run in without)

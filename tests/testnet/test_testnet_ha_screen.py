@@ -119,7 +119,7 @@ def test_answers_second_by_second() -> None:
     assert per_second(run, 11, 11) == [0]
 
 
-async def test_each_line_says_which_run_and_how_long_it_goes_on() -> None:
+async def test_each_line_names_the_run_and_the_remaining_time() -> None:
     console = pipe()
     board = HaBoard(seconds=lambda: 0.0, planned=VARIANTS)
     async with open_screen(board, console):

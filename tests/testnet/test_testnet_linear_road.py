@@ -124,7 +124,7 @@ def test_a_toll_is_due_on_going_on_to_the_next_segment() -> None:
     assert len(tolls_of(goes, 1)) == 1, "a car that leaves is told nothing"
 
 
-def test_a_car_that_comes_back_does_not_pay_for_where_it_left() -> None:
+def test_a_returning_car_pays_no_toll_for_the_segment_where_it_left() -> None:
     trip = [entering(70, seg=10), entering(100, seg=10, lane=EXIT)]
     back = [entering(170, seg=10, lane=0), entering(200, seg=11)]
     answers = told([*queue(60), *trip, *back], [(230, 1, 0)])

@@ -31,7 +31,7 @@ def plain_time(monkeypatch: pytest.MonkeyPatch, share: float = 1.0) -> None:
     monkeypatch.setattr(MachineTime, "share", lambda _: share)
 
 
-async def test_as_long_as_something_moves_it_may_take_any_time(
+async def test_a_run_may_take_any_time_as_long_as_something_moves(
     autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain_time(monkeypatch)

@@ -114,7 +114,7 @@ def sample(board: Stages) -> None:
         (LoadBoard(), "start", "shed", ("", ", about 7 minutes left", " (A 12.3/15), about ")),
     ],
 )
-async def test_in_a_pipe_there_is_a_line_a_stage(
+async def test_a_pipe_gets_a_line_for_each_stage(
     board: Stages, began: str, failed: str, around: tuple[str, str, str]
 ) -> None:
     before, after, at_last = around

@@ -22,7 +22,7 @@ def first_found(bug: Bug) -> Result | None:
 
 
 @pytest.mark.parametrize("bug", CASES)
-def test_a_seeded_bug_is_found_and_is_all_there_is(bug: Bug) -> None:
+def test_a_seeded_bug_is_the_only_bug_found(bug: Bug) -> None:
     with pytest.MonkeyPatch.context() as patch:
         bug.turn_off(patch)
         result = first_found(bug)

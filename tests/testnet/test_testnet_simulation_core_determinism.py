@@ -55,7 +55,7 @@ def test_everything_follows_from_the_seed() -> None:
     assert learned(1)[:5] != learned(2)[:5]
 
 
-def test_afterwards_everything_is_as_it_was() -> None:
+def test_a_simulation_restores_all_that_it_replaced() -> None:
     before = (time.time, os.urandom, os.fsync, os.listdir, trio.to_thread.run_sync, Root.create)
     learned(1)
     after = (time.time, os.urandom, os.fsync, os.listdir, trio.to_thread.run_sync, Root.create)

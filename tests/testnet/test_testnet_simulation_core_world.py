@@ -127,7 +127,7 @@ async def _start_in_vain(world: World, name: str) -> None:
 
 
 @in_a_world
-async def test_a_partition_stops_answers_and_its_end_continues_them(world: World) -> None:
+async def test_a_partition_stops_answers_and_its_end_continues_the_answers(world: World) -> None:
     await world.start_all()
     await define(world)
     source, query = (world.peers[name].host for name in ("a.edu/0", "b.edu/0"))

@@ -48,7 +48,7 @@ def test_a_whole_day_of_many_persons(seed: int) -> None:
     assert rows["strays"] > rows["alarms"] > 2_000
 
 
-def test_the_appendix_is_run_as_it_is_printed() -> None:
+def test_the_query_of_the_appendix_runs_as_printed() -> None:
     assert (QUERIES / "person.xml").read_bytes() == SCHEMA.encode()
     assert (QUERIES / "find_mr_x.xml").read_bytes() == QUERY.encode()
     assert SCHEMA in appendix()

@@ -151,7 +151,7 @@ async def test_a_passed_task_survives_a_restart_of_any_peer(chain: Chain, who: s
     await chain.settled()
 
 
-async def test_the_middleman_is_away_when_it_ends(chain: Chain) -> None:
+async def test_a_placement_ends_while_the_middleman_is_away(chain: Chain) -> None:
     await chain.grow()
     await chain.work.post(250)
     await chain.cluster.stop(chain.utah)

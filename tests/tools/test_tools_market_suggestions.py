@@ -143,7 +143,7 @@ async def test_a_suggestion_that_is_not_accepted_or_not_to_us_changes_nothing(sc
     assert not scene.read_at(scene.brown, scene.same)
 
 
-async def test_where_it_fails_the_producer_is_asked(cluster: Cluster) -> None:
+async def test_a_reader_asks_the_producer_when_the_suggested_place_fails(cluster: Cluster) -> None:
     trying = dataclasses.replace(SHORT_WAITS, aside_s=1.0)
     scene = await make_scene(cluster, trying)
     await scene.suggest(SuggestedTerms(scene.out, alternative=scene.same))
@@ -222,7 +222,9 @@ def refused(place: Place, why: str) -> bool:
     return any("as suggested for" in n and why in n for n in notes(place).splitlines())
 
 
-async def test_a_peer_may_be_suggested_and_a_restart_keeps_to_it(scene: Scene) -> None:
+async def test_a_peer_may_be_suggested_and_a_restarted_reader_keeps_the_suggestion(
+    scene: Scene,
+) -> None:
     two = await settle(scene.cluster, "mit.edu", 100, sibling=True)
     await scene.cluster.acquainted(scene.mit, scene.utah, two)
     await scene.mit.up.engine.mover.move(scene.out, two.peer_id, Deal(giver=scene.mit.id))

@@ -248,7 +248,7 @@ async def test_the_manual_works_as_written(
     assert (await boxes(client))[0] == 2
 
 
-async def test_the_prompt_has_the_last_word_on_when_it_counts(
+async def test_the_option_at_overrides_the_document(
     cluster: Cluster, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mit = await cluster.settle("mit.edu")

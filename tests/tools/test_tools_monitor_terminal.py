@@ -121,7 +121,9 @@ def test_keys_change_what_is_shown_and_q_leaves(terminal: Terminal) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize(("how", "code"), [("ctrl-c", 130), ("SIGTERM", 143), ("SIGHUP", 0)])
-def test_however_it_ends_the_terminal_is_as_it_was(terminal: Terminal, how: str, code: int) -> None:
+def test_the_monitor_restores_the_terminal_however_it_ends(
+    terminal: Terminal, how: str, code: int
+) -> None:
     terminal.shows("peers up")
     if how == "ctrl-c":
         terminal.press(b"\x03")

@@ -70,7 +70,7 @@ async def following(folder: Path, how: Corrections) -> AsyncIterator[CorrectedSu
         ),
     ],
 )
-async def test_each_row_says_what_it_is(
+async def test_each_printed_row_names_its_kind_of_change(
     tmp_path: Path, how: Corrections, wanted: list[tuple[str, int]]
 ) -> None:
     file = io.BytesIO()
@@ -95,7 +95,7 @@ async def test_csv_and_arrow_carry_the_same(tmp_path: Path) -> None:
             assert table.column("change").to_pylist()[4:7] == ["UNDO", "INSERTION", "REC_DONE"]
 
 
-async def test_until_ends_it_at_a_boundary_that_is_final(tmp_path: Path) -> None:
+async def test_until_ends_the_output_at_a_final_boundary(tmp_path: Path) -> None:
     file = io.BytesIO()
     async with following(tmp_path, Corrections.UNDO) as changes:
         await copy_changes(changes, file, Options("json", BEGINNING, 11, "", 5.0))

@@ -87,7 +87,7 @@ async def fill(client: AsyncMedusaClient, stream: str) -> None:
         await send_rows(client, stream, [(number, 1)])
 
 
-async def test_more_room_is_there_at_once(
+async def test_a_higher_limit_gives_room_at_once(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     interpret(monkeypatch)

@@ -275,7 +275,7 @@ def test_as_many_whole_events_as_fit_are_shown_and_the_others_counted() -> None:
     assert f"Events +{20 - len(shown)}" in text
 
 
-def test_a_peer_that_does_not_answer_has_one_word_for_it() -> None:
+def test_all_commands_show_a_silent_peer_by_the_same_word() -> None:
     """The monitor and the list use the same word as `medusa status`."""
     away = _peer(1, state="unreachable", health="dead")
     seen = Snapshot(0.0, "", "f", (away, _peer(2, health="dead")))

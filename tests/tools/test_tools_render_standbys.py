@@ -65,7 +65,7 @@ def lines(shown: Snapshot, width: int, height: int | None = None) -> list[str]:
 BOTH = (peer(A, replica()), peer(B, replica("secondary", behind_us=-1, state="waiting")))
 
 
-def test_a_query_has_one_row_and_its_primary_says_it() -> None:
+def test_a_query_has_one_row_from_its_primary() -> None:
     assert standbys(snapshot(*BOTH)) == [Standby(replica(), "caught up")]
 
 

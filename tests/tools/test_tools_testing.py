@@ -64,7 +64,7 @@ def case(folder: Path, query: str, inputs: dict[str, str], expected: dict[str, s
 # -- finding ---------------------------------------------------------------------------------------
 
 
-def test_cases_are_found_below_a_folder_or_in_it(tmp_path: Path) -> None:
+def test_cases_are_found_in_a_folder_and_below_it(tmp_path: Path) -> None:
     case(tmp_path / "a" / "deep", BUSY, {"s.csv": ROWS}, {"busy.csv": ANSWER})
     case(tmp_path / "b", BUSY, {"utah.edu/s.csv": ROWS}, {})
     (tmp_path / "nothing").mkdir()

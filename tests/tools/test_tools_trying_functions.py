@@ -91,7 +91,7 @@ def test_a_list_of_functions_that_is_wrong(tmp_path: Path, text: str | None, rea
 
 
 @pytest.mark.process
-def test_queries_under_test_call_them_as_well(tmp_path: Path) -> None:
+def test_queries_under_test_call_functions_as_well(tmp_path: Path) -> None:
     case = tmp_path / "cases" / "sites"
     (case / "inputs").mkdir(parents=True)
     (case / "expected").mkdir()

@@ -296,7 +296,7 @@ async def test_a_bad_event_is_named_and_nothing_is_stored(
     assert (await client.receive_events(stream))["events"] == []
 
 
-async def test_each_scope_allows_what_it_allows_by_the_other_protocol(
+async def test_each_scope_allows_the_same_calls_in_both_protocols(
     stock: OpenStock, cluster: Cluster
 ) -> None:
     """An invalid call is refused for the token's scope first, and only then for its content."""

@@ -100,9 +100,8 @@ class ClientCalls(QueryCalls):
 
         Raises:
             NotFoundError: there is no such stream.
-            NotAuthorisedError: it is another participant's.
-            InvalidInputError: it cannot be defined so.
-            UnavailableError: its leader cannot be reached.
+            NotAuthorisedError: the stream belongs to another participant. InvalidInputError: the
+                stream cannot be defined so. UnavailableError: its leader cannot be reached.
 
         Example:
             >>> shared = Alteration(readers=("utah.edu", "brown.edu"))

@@ -139,7 +139,8 @@ class PaidStreams:
         return self._store.get(name)
 
     def name_of(self, mirror: str) -> str:
-        """The name under which a copy is read: another stream's, if the copy stands in for that."""
+        """The name under which a copy is read: the name of another stream, if the copy is read in
+        its place."""
         return self._read_as.get(mirror, mirror)
 
     def read_as(self, mirror: str, name: str) -> None:

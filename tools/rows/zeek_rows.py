@@ -100,7 +100,8 @@ def zeek_tables(blocks: Iterator[bytes], choose: Choose) -> Iterator[pa.Table]:
 
 
 def _runs(block: bytes) -> Iterator[tuple[bytes, bool]]:
-    """The block as runs of lines, each with whether it is a comment, which is one line."""
+    """Cut the block into runs of lines; says of each run whether it is a comment. A comment is one
+    line."""
     if block[:1] != b"#" and b"\n#" not in block:
         yield block, False
         return

@@ -73,7 +73,9 @@ async def test_a_peer_is_not_believed_about_its_identity_or_about_other_peers(
 @pytest.mark.parametrize(
     "lie", [b"\xff" * 40, PeerStatus("evil.org", "", "", "unreachable"), Status()]
 )
-async def test_nonsense_is_called_so(cluster: Cluster, lie: bytes | PeerStatus) -> None:
+async def test_a_status_that_makes_no_sense_is_shown_as_nonsense(
+    cluster: Cluster, lie: bytes | PeerStatus
+) -> None:
     mit, evil = await cluster.settle("mit.edu"), await cluster.settle("evil.org")
     say(evil.up, "peer_status", lie)
     told = await seen(cluster, mit, evil)

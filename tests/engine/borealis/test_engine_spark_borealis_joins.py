@@ -156,7 +156,7 @@ def test_a_tuple_is_paired_with_the_last_ones_of_the_other_side(
 @pytest.mark.spark
 @settings(max_examples=examples(3, soak=60), suppress_health_check=ONE_FIXTURE)
 @given(case=cases | of_itself, data=inputs, cuts=cut_at)
-def test_so_it_is_on_spark(
+def test_updates_at_one_time_apply_in_order_on_spark(
     spark: Spark, case: Case, data: dict[str, list[Row]], cuts: set[int]
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

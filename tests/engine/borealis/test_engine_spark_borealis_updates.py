@@ -158,7 +158,7 @@ def all_at_once() -> dict[str, list[Row]]:
 
 
 @pytest.mark.spark
-def test_so_it_is_on_spark(spark: Spark, tmp_path: Path) -> None:
+def test_updates_at_one_time_apply_in_order_on_spark(spark: Spark, tmp_path: Path) -> None:
     data = all_at_once()
     names = {"Bought": ("car", "weight", "place"), "Sold": ("car",), "Asked": ("car",)}
     data = {

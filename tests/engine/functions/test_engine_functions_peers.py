@@ -61,7 +61,9 @@ async def until_told(client: AsyncMedusaClient, query: Query, text: str) -> None
     await until(is_told, text)
 
 
-async def test_results_and_what_the_catalog_says(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_function_gives_results_and_its_code_is_not_in_the_catalog(
+    cluster: Cluster, tmp_path: Path
+) -> None:
     one, client = await cluster.founder()
     even = own(tmp_path, "even")
     allow(one, even=even, unlucky=own(tmp_path, "unlucky"))

@@ -127,7 +127,7 @@ def test_a_window_that_was_open_is_not_repeated_at_once() -> None:
     assert [row["n"] for row in again] == [1, 1], "the first window is another, the second the same"
 
 
-def test_a_union_repeats_only_what_all_inputs_are_replayed_from() -> None:
+def test_a_union_repeats_only_tuples_from_which_all_inputs_are_replayed() -> None:
     """So a union is not repeatable."""
     query = Query("q", (Union("u", ("s0", "s1"), "out"),))
     sources = {"s0": [_row(1, 0), _row(8, 1)], "s1": [_row(2, 0), _row(9, 1)]}

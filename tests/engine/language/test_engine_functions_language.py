@@ -91,7 +91,7 @@ def test_sql_names_the_functions_that_a_query_calls() -> None:
         "SELECT CASE WHEN score(n, NULL) THEN n END AS n FROM points",
     ],
 )
-def test_sql_calls_them_wherever_an_expression_is(text: str) -> None:
+def test_sql_calls_functions_wherever_an_expression_may_stand(text: str) -> None:
     """The printed script is read as the same query, and so is the XML."""
     (made,) = read(f"CREATE STREAM out AS {text}").queries
     assert made.functions

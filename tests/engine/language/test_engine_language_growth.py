@@ -286,7 +286,7 @@ def test_the_nested_texts_have_every_operator() -> None:
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_nodes_are_counted_as_a_walker_meets_them(name: str) -> None:
+def test_the_count_of_nodes_is_the_number_that_a_walker_meets(name: str) -> None:
     expression = typed(DEEP[name](3))
     if name in REPEATING:
         assert expression.nodes > walked(expression)

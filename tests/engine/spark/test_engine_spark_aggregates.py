@@ -224,7 +224,7 @@ def test_variances_of_the_largest_integers(spark: Spark, tmp_path: Path) -> None
                 assert row[f"stddev_{name}"] == (None if expected is None else math.sqrt(expected))
 
 
-def test_variances_of_what_is_not_finite(spark: Spark, tmp_path: Path) -> None:
+def test_variances_of_infinities_and_nan(spark: Spark, tmp_path: Path) -> None:
     """The variances are NaN, as in Spark itself: in windows of tuples, of panes, and of rows."""
     drawn = [
         [2.0, math.inf],

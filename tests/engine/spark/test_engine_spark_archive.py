@@ -100,7 +100,7 @@ def test_the_users_word_counts(
     assert find(**options) is None
 
 
-def test_nothing_is_used_before_it_is_there(archive: ClassArchive) -> None:
+def test_an_archive_is_used_once_it_exists(archive: ClassArchive) -> None:
     assert archive.options() == ""
     archive.path.touch()
     assert f"-XX:SharedArchiveFile={archive.path}" in archive.options()
@@ -161,7 +161,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize("niceness", [LOWEST, 0])
-def test_one_process_of_that_priority_makes_it(
+def test_one_process_of_that_priority_makes_the_archive(
     archive: ClassArchive, made: Path, niceness: int
 ) -> None:
     archive.make_apart(niceness)
@@ -193,7 +193,7 @@ def test_the_archive_is_made_once(
     assert not runs(archive, made, monkeypatch)
 
 
-def test_after_a_failure_it_is_tried_again_a_day_later(
+def test_making_the_archive_is_tried_again_a_day_after_a_failure(
     archive: ClassArchive, made: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     archive.fail("no reason")
@@ -225,7 +225,7 @@ def test_a_full_machine_has_none_made(
     assert not runs(archive, made, monkeypatch)
 
 
-def test_use_keeps_it(archive: ClassArchive) -> None:
+def test_use_keeps_an_archive(archive: ClassArchive) -> None:
     archive.path.touch()
     _age(archive.path, UNUSED_S + 60)
     assert archive.options()
@@ -250,7 +250,7 @@ def damaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClassArchive:
     return found
 
 
-def test_where_no_jvm_starts_from_it_one_starts_without(
+def test_a_jvm_starts_without_an_archive_from_which_none_starts(
     damaged: ClassArchive, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[str] = []

@@ -45,7 +45,7 @@ def test_a_secret_that_others_may_read_is_refused(secret: Path) -> None:
         SparkConfig(MASTER, options={"spark.authenticate.secret": "open sesame"})
 
 
-def test_the_operator_may_open_it() -> None:
+def test_the_operator_may_switch_authentication_off() -> None:
     settings = SparkConfig(MASTER, options={"spark.authenticate": "false"}).settings()
     assert settings["spark.authenticate"] == "false"
     assert "spark.authenticate.secret" not in settings
@@ -58,7 +58,7 @@ def test_other_clusters_make_a_secret_themselves(master: str) -> None:
     assert "spark.authenticate.secret" not in settings
 
 
-def test_a_peer_alone_needs_none_of_it() -> None:
+def test_a_local_spark_needs_no_authentication() -> None:
     settings = SparkConfig("local[2]").settings()
     assert "spark.authenticate" not in settings
     assert settings["spark.driver.host"] == "127.0.0.1"

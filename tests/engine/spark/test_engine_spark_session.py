@@ -74,7 +74,7 @@ def test_a_fault_of_the_job_itself_is_not_disguised(spark: Spark) -> None:
         spark.run(job)
 
 
-def test_killed_in_mid_job_it_is_noticed_and_restarted(
+def test_a_spark_killed_in_mid_job_is_noticed_and_restarted(
     spark: Spark, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caught: list[BaseException] = []

@@ -32,7 +32,7 @@ def at_worker(place: Place, stream: str) -> StreamDefinition:
 
 
 @pytest.mark.usefixtures("made")
-async def test_a_restart_and_workers_know_it(cluster: Cluster) -> None:
+async def test_a_restarted_peer_and_workers_know_the_alteration(cluster: Cluster) -> None:
     one, two = await cluster.siblings(2)
     out = one.name("out")
     async with one.client() as client, two.client() as far:

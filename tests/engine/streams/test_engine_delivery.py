@@ -191,7 +191,7 @@ def test_a_lease_runs_out_unless_it_is_renewed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("expires", [1e9, float("inf"), float("nan")])
-def test_none_lasts_longer_than_one_that_is_renewed_now(tmp_path: Path, expires: float) -> None:
+def test_no_lease_lasts_longer_than_one_renewed_now(tmp_path: Path, expires: float) -> None:
     """A clock that was ahead granted the lease, or another peer claims that."""
     state = Leases(tmp_path / "leases.json", 60.0)
     state.take(Lease(STREAM, "a", "mit.edu", 1, expires))

@@ -227,7 +227,7 @@ def test_cost_per_row_at_the_present_rate() -> None:
     assert meter.cost_ns == pytest.approx(100_000, rel=0.5), "as it was last"
 
 
-def test_a_task_that_arrives_is_as_heavy_as_where_it_came_from() -> None:
+def test_a_task_that_arrives_keeps_the_load_that_it_had_before() -> None:
     meter = LoadMeter()
     meter.expect(0.4, 2000.0, 7.0)
     assert (meter.load(8.0), meter.rate(8.0), meter.cost_ns) == (0.4, 2000.0, 200_000)

@@ -86,7 +86,7 @@ def whole(place: Place, stream: str) -> bool:
 
 
 @pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
-async def test_a_source_gets_it_from_a_mirror_of_its_own_participant(
+async def test_a_source_gets_a_lost_file_from_a_mirror_of_its_own_participant(
     cluster: Cluster, damage: Damage
 ) -> None:
     one, two = await cluster.siblings(2)
@@ -156,7 +156,7 @@ async def test_a_mirror_gets_a_lost_file_from_its_producer(cluster: Cluster) -> 
     assert any("is damaged or missing" in text for text in said(utah))
 
 
-async def test_a_view_gets_it_from_the_stream_that_it_shows(cluster: Cluster) -> None:
+async def test_a_view_gets_a_lost_file_from_the_stream_that_it_shows(cluster: Cluster) -> None:
     mit, utah = await cluster.settle_all("mit.edu", "utah.edu")
     client, other = await cluster.clients(mit, utah)
     stream = await make_stream(client, mit, "s")

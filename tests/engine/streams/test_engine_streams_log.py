@@ -427,7 +427,7 @@ async def test_appends_go_on_during_compaction(tmp_path: Path) -> None:
     assert len(names(tmp_path)) < 10
 
 
-def test_past_its_share_of_the_disk_it_refuses_until_retention(tmp_path: Path) -> None:
+def test_a_log_past_its_share_of_the_disk_refuses_until_retention(tmp_path: Path) -> None:
     log, _ = filled(tmp_path, 3, history_us=0, disk_bytes=20_000)
     big = logged([(100, n) for n in range(1_000)])
     with pytest.raises(StorageFullError, match="at most 20000"):

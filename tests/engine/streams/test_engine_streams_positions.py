@@ -104,7 +104,7 @@ def test_reach_takes_whole_epochs_within_the_limit_and_at_least_one(
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.integers(1, 300), st.data())
-def test_reach_takes_no_more_bytes_than_allowed_and_a_restart_knows_them(
+def test_reach_takes_no_more_bytes_than_allowed_and_a_restart_knows_the_positions(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], limit: int, data: st.DataObject
 ) -> None:
     folder = tmp_path_factory.mktemp("log")

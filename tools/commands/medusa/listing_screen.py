@@ -294,5 +294,6 @@ def _load(peer: PeerStatus) -> str:
 
 
 def _first(items: Iterable[T]) -> Iterator[tuple[bool, T]]:
-    """The items, each with whether it is the first one, beside which the header stands."""
+    """The items, each with a flag; the flag is true for the first item, beside which the header
+    stands."""
     return ((not index, item) for index, item in enumerate(items))

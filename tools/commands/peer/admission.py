@@ -91,7 +91,7 @@ def invite(
         agreed: see `Agreed`.
 
     Raises:
-        InvalidInputError: the certificate is another participant's, or none.
+        InvalidInputError: the file is no certificate, or the certificate of another participant.
         ConflictError: the name is taken, by another root or a revoked one; or it needs no more
             sponsors.
         NotAuthorisedError: the admission policy does not name us.

@@ -142,7 +142,7 @@ def boxes(text: str) -> list[Box]:
     return list(query.boxes)
 
 
-def test_a_count_window_is_one_box_if_it_needs_no_more() -> None:
+def test_a_plain_count_window_is_one_box() -> None:
     (tumbling,), (hopping,), (endless,) = (boxes(text) for text, _ in FORMS[:3])
     assert isinstance(tumbling, TupleWindows)
     assert isinstance(hopping, TupleWindows)

@@ -200,7 +200,7 @@ def test_a_table_that_cannot_be_kept_is_refused(text: str, reason: str) -> None:
         ("SELECT x, count(DISTINCT k) AS n FROM s WHERE x > 1 GROUP BY x", "without a key, or as"),
     ],
 )
-def test_a_table_of_what_may_be_revised_is_refused(text: str, mend: str) -> None:
+def test_a_table_of_tuples_that_may_be_revised_is_refused(text: str, mend: str) -> None:
     schema = Schema(S, SCHEMA.fields, "ts", ("k",))
     (query,) = Script(text, BASE).complete({S: schema}, {}).queries
     entry = StreamEntry(StreamDefinition(S, S), schema)

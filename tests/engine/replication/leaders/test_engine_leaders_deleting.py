@@ -79,7 +79,7 @@ async def posted(client: AsyncMedusaClient, home: Place, path: str = "s") -> str
     return stream
 
 
-async def test_all_of_it_goes_everywhere_and_for_good(
+async def test_a_deleted_stream_is_gone_at_all_peers_and_for_good(
     cluster: Cluster, places: list[Place]
 ) -> None:
     home, *others = places
@@ -209,7 +209,7 @@ async def test_without_a_majority_nothing_changes(cluster: Cluster, places: list
 
 
 @pytest.mark.parametrize("away", ["replica", "witness"])
-async def test_a_voter_that_was_away_learns_of_it(
+async def test_a_voter_that_was_away_learns_of_the_deletion(
     cluster: Cluster, places: list[Place], away: str
 ) -> None:
     home = places[0]

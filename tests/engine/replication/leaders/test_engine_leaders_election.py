@@ -162,7 +162,7 @@ def test_a_vote_is_kept_before_it_is_given() -> None:
 
 
 @given(st.integers(0, 50), st.integers(0, 50), st.integers(0, 50), st.integers(0, 50))
-def test_a_promise_of_the_future_goes_unless_something_may_hang_on_it(
+def test_a_promise_of_the_future_is_dropped_unless_results_may_depend_on_it(
     promised: int, term_number: int, joined: int, latest: int
 ) -> None:
     term_number, joined = min(term_number, promised), min(joined, promised)

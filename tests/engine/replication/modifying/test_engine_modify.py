@@ -83,7 +83,7 @@ async def test_the_event_of_a_modification_has_its_moment(cluster: Cluster) -> N
     assert text.endswith("; counts after 2018-03-24T12:00:00.000099Z")
 
 
-async def test_a_restart_goes_on_with_it(cluster: Cluster) -> None:
+async def test_a_restarted_peer_keeps_the_modification(cluster: Cluster) -> None:
     one, two = await cluster.siblings(2)
     async with two.client() as reader:
         async with one.client() as client:
@@ -206,7 +206,7 @@ async def test_an_impossible_modification_is_refused_and_changes_nothing(
     assert stored(one) == before
 
 
-async def test_boundaries_that_cannot_be_are_refused_with_the_one_that_can(
+async def test_impossible_boundaries_are_refused_and_the_error_names_a_possible_one(
     cluster: Cluster,
 ) -> None:
     one = await cluster.settle("mit.edu")

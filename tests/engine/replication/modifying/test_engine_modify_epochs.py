@@ -241,7 +241,9 @@ def test_old_up_to_the_boundary_and_new_after_it(
 
 @settings(max_examples=examples(40, soak=150), suppress_health_check=LARGE_DATA)
 @given(st.data(), chains())
-def test_windows_over_what_changes_are_of_one_edition(data: st.DataObject, query: Query) -> None:
+def test_each_window_over_a_modified_box_is_of_one_edition(
+    data: st.DataObject, query: Query
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trio.run(play, data, query, {"s0": dense(), "s1": []}, Path(folder))
 

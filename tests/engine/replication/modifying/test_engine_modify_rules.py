@@ -138,7 +138,7 @@ def test_windows_may_not_come_to_leave_gaps() -> None:
         ([("timeout", "0"), ("drop-empty-outputs", "1")], {}),  # the parameter states the default
     ],
 )
-def test_an_empty_parameter_resets_it(
+def test_an_empty_parameter_resets_the_value(
     parameters: list[tuple[str, str]], wanted: dict[str, object]
 ) -> None:
     before = Aggregate("w", "s", "x", 60, 60, ("a",), COUNT, "stime")

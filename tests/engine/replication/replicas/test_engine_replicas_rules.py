@@ -73,7 +73,7 @@ def test_a_restarted_secondary_asks_soon_whether_it_still_is_one() -> None:
     ours=st.lists(st.integers(0, 50), min_size=1, max_size=40).map(sorted),
     theirs=st.lists(st.integers(-1, 50), min_size=1, max_size=40).map(sorted),
 )
-def test_a_lead_lasts_since_we_had_what_the_other_has_not(
+def test_a_lead_lasts_since_we_had_tuples_that_the_other_peer_lacks(
     ours: list[int], theirs: list[int]
 ) -> None:
     lag, reached = Lag(), dict[int, float]()

@@ -233,7 +233,7 @@ async def test_names_and_numbers_that_cannot_be(
     assert set(listed["stream"]) >= {name, mit.name("w"), stream}
 
 
-async def test_deleting_frees_what_it_kept(cluster: Cluster) -> None:
+async def test_deleting_a_view_frees_the_tuples_that_it_kept(cluster: Cluster) -> None:
     mit, beside = await cluster.settle_all("mit.edu", "mit.edu")
     client, other = await cluster.clients(mit, beside)
     stream = await make_stream(client, mit, "s", history_us=1)

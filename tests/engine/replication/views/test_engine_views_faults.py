@@ -22,7 +22,7 @@ QUICK = Timing(maintenance_s=0.02, view_again_s=0.05)
 pytestmark = pytest.mark.cluster(timing=QUICK)
 
 
-async def test_views_of_views_and_of_what_is_deleted(cluster: Cluster, interpreted: None) -> None:
+async def test_views_of_views_and_of_deleted_streams(cluster: Cluster, interpreted: None) -> None:
     mit, utah, client, other, stream = await cluster.owner_and_guest()
     odd = Filter("odd", stream, (mit.name("odd"),), ("value % 2 = 1",))
     await begin(client, Query(mit.name("q"), (odd,)))
