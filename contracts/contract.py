@@ -35,8 +35,8 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnMenu:
-    """A predicate: whether a menu covers a task. Two of one menu are equal, so partners compare
-    equal."""
+    """A predicate: whether a menu covers a task. Two predicates of one menu are equal, so that
+    partners with the same menu compare equal."""
 
     menu: Menu
 

@@ -226,8 +226,8 @@ async def open_admitted_client(
 ) -> AsyncIterator[Connection]:
     """Connect, inside the peer, a client that speaks another protocol to it.
 
-    Its calls take the way of every client's: the same token, scopes, limits and handlers. It is
-    listed with the others, and its connection ends with its token.
+    Its calls take the way of the calls of every client: the same token, scopes, limits and
+    handlers. It is listed with the others, and its connection ends with its token.
 
     Args:
         participant: ours. came_from: where the client is.

@@ -73,7 +73,7 @@ class Form(StrEnum):
     ARROW = "arrow"
     """A `pyarrow.Array` for each argument; one of the results."""
     PANDAS = "pandas"
-    """A `pandas.Series` for each argument; one of the results."""
+    """The function takes a `pandas.Series` for each argument, and returns one with the results."""
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ from medusa.testnet.virtual.links import LinkModel
 from medusa.testnet.virtual.network import Network
 
 MEMORY_DISK: Final = Path("/dev/shm")  # noqa: S108 - folders of our own are made in it
-"""If it exists, homes are in memory: the cost of a real disk is no part of a simulation."""
+"""The folder for homes, in memory, if this machine has it: the cost of a real disk is no part of a
+simulation."""
 
 PREFIX: Final = "medusa-simulation-"
 

@@ -44,7 +44,7 @@ class Seen(msgspec.Struct):
 
     @property
     def suffices(self) -> bool:
-        """Whether it has two answered posts, the least number for a p99, and a delivery."""
+        """Whether the watch has two answered posts, the least number for a p99, and a delivery."""
         return len(self.posts) > 1 and bool(self.deliveries)
 
 

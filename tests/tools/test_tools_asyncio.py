@@ -182,7 +182,7 @@ def test_opening_that_is_given_up_ends_its_thread(tmp_path: Path) -> None:
     portal.join()
 
 
-def test_after_its_end_calls_say_so(peer: FakePeer, tmp_path: Path) -> None:
+def test_calls_after_the_end_of_a_client_raise_closed_error(peer: FakePeer, tmp_path: Path) -> None:
     async def main() -> None:
         async with open_medusa(tmp_path) as client:
             subscription = client.subscribe(DERIVED)

@@ -54,7 +54,7 @@ def test_a_client_without_a_home_fails_at_once_and_leaves_no_thread(tmp_path: Pa
     assert threading.active_count() == before
 
 
-def test_after_close_calls_say_so(tmp_path: Path) -> None:
+def test_calls_after_close_raise_closed_error(tmp_path: Path) -> None:
     with fake_peer_in_thread(tmp_path):
         client = MedusaClient(tmp_path)
         client.close()

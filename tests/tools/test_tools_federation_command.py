@@ -237,7 +237,7 @@ def test_a_refused_command_asks_no_confirmation(
         assert refusal in cast.refused(who, *command)
 
 
-def test_the_policy_in_force_said_again_ends_a_change_that_waits(cast: Cast) -> None:
+def test_giving_the_policy_in_force_again_ends_a_waiting_change(cast: Cast) -> None:
     cast.make("utah.edu", policy="2 of mit.edu,utah.edu")
     cast.enter("mit.edu", "utah.edu")
     _meet(cast, "mit.edu", "utah.edu")
@@ -294,7 +294,7 @@ def test_an_invitation_is_withdrawn_and_made_anew(cast: Cast) -> None:
     assert cast.members("mit.edu")["utah.edu"] == "invited"
 
 
-def test_invitations_end_after_a_week_or_as_said(cast: Cast) -> None:
+def test_invitations_end_after_a_week_or_the_given_time(cast: Cast) -> None:
     cast.make("utah.edu", "brown.edu")
     cast.invite("mit.edu", "utah.edu")
     cast.invite("mit.edu", "brown.edu", "--expires", "1d")

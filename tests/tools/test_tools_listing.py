@@ -341,7 +341,7 @@ async def _said(prompt: Prompt, *command: str) -> str:
     return err
 
 
-def test_a_query_whose_peer_does_not_answer_is_not_said_to_run() -> None:
+def test_a_query_whose_peer_does_not_answer_is_not_shown_as_running() -> None:
     low = "medusa://mit.edu/low"
     box = Filter("few", "medusa://mit.edu/conns", (low,), ("id < 10",))
     query = Query("medusa://mit.edu/few", (box,))

@@ -120,7 +120,7 @@ def arrow(kind: pa.DataType, of: pa.DataType | None = None) -> Callable[[list[An
 
 
 FREE: Final = Schema("medusa://mit.edu/s", (Field("at", FieldType.TIMESTAMP),))
-"""Its field is not a stream's time, whose bounds are narrower."""
+"""A schema whose field is not the time of the stream: the bounds of that time would be narrower."""
 LAST_SECOND: Final = 9_223_372_036_854
 LAST_FLOAT: Final = 9_223_372_036_854.775
 NEXT_FLOAT: Final = 9_223_372_036_854.777

@@ -28,7 +28,7 @@ def table(times: list[int]) -> pa.Table:
 
 
 def found(folder: Path) -> list[int]:
-    """Return the stimes in its files, as any reader finds them."""
+    """Return the stimes in the folder's files, as any reader finds them."""
     files = sorted(folder.glob("*.parquet"), key=lambda path: int(path.name.split("_")[0]))
     return [time for path in files for time in pq.read_table(path).column(STIME).to_pylist()]
 

@@ -60,7 +60,7 @@ def moments_of(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether it is one of Arrow's types of texts."""
+    """Whether the type is one of Arrow's types of texts."""
     return bool(
         pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

@@ -182,7 +182,7 @@ class MedusaParser(WindowParser):
         if self._match_pair(TokenType.WITH, TokenType.L_PAREN):
             made.set("options", self._parse_csv(self._option))
             self._match_r_paren()
-        # if only QUERY follows, so does BEGIN, which `parse` handles
+        # the end of the text after AS QUERY means that BEGIN follows, which `parse` handles
         if self._match(TokenType.ALIAS) and (self._curr or kind != "QUERY"):
             made.set("query", self._made_of())
         return self.expression(made)

@@ -327,8 +327,8 @@ def _candidate(way: Way, *, made: Column) -> Column:
 
 
 def _added(kept: Column, candidate: Column) -> Column:
-    """Add a partial match to those that are preferred to it: it is dropped behind a complete match,
-    and behind another one at the same state."""
+    """Add a partial match to those that are preferred to it: the partial match is dropped if one of
+    those is complete, or is at the same state."""
     way = candidate["way"]
     same = F.exists(
         kept["ways"],

@@ -149,7 +149,7 @@ def hold_all(running: QueryCopy) -> None:
 
 
 def hold_no_more(running: QueryCopy) -> None:
-    """Release the holds for a secondary: there is none."""
+    """Release the holds for a secondary, because there is no secondary."""
     for stream in streams_of(running):
         log_of(running, stream).retention.release(secondary_of(running.name))
 

@@ -85,7 +85,7 @@ class Standbys:
         return self._standbys.get(query)
 
     def has(self, standby: Standby) -> bool:
-        """Whether this standby is still one of this peer's."""
+        """Whether this peer still has this standby."""
         return self._standbys.get(standby.name) is standby
 
     def hand_over(self, standby: Standby) -> None:

@@ -86,8 +86,8 @@ def origins(query: Query) -> dict[str, frozenset[str]]:
 
 
 def settling(query: Query) -> int:
-    """Return after how long, in a chain of all boxes, every result depends only on tuples after the
-    restart."""
+    """Return the time after a restart from which on every result of a chain of all boxes depends
+    only on tuples after the restart."""
     windows = sum(
         box.size_us for box in query.boxes if isinstance(box, (Aggregate, Cumulate, Rank))
     )

@@ -252,7 +252,7 @@ class Epochs(Networks):
             self.sql.update(statements(box, read, dict(self.panes).get(box.name)))
 
     def box(self, kind: type[Box], name: str, out: str, streams: Mapping[str, Schema]) -> Box:
-        """Draw a box; a pattern with its matches in plain Python."""
+        """Draw a box; for a pattern, also compute its matches in plain Python."""
         if kind is Match:
             source, schema = self.source(streams)
             match, self.sql[out] = matches(self.rng, name, out, schema, arrival=source in SOURCES)
@@ -415,7 +415,7 @@ def join_sql(box: Join, right: Schema) -> str:
         return f"SELECT {left_at} AS stime, {columns} FROM {joined}"
     if box.kind not in AS_OF:
         return f"SELECT {stime}, {columns} FROM {box.left} l {box.kind} JOIN {box.right} r {on}"
-    # of right tuples of one stime, the last before, or the first after
+    # among right tuples of one stime, the last one counts if the join looks back, else the first
     word = "DESC NULLS FIRST" if box.after_us <= 0 else "ASC NULLS LAST"
     ties = ["seq"] if box.right in SOURCES else [each.name for each in right.fields]
     order = ", ".join(f"r.{each} {word}" for each in ties)

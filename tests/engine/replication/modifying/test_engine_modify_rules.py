@@ -111,7 +111,7 @@ def test_the_papers_other_word_for_a_predicate() -> None:
         (60, 20, {"advance": "60"}, (60, 60)),
     ],
 )
-def test_windows_that_do_not_overlap_go_on_so_unless_it_is_said_otherwise(
+def test_windows_that_do_not_overlap_stay_so_unless_a_parameter_changes_that(
     size: int, advance: int, parameters: dict[str, str], wanted: tuple[int, int]
 ) -> None:
     before = Aggregate("w", "s", "x", size * 10**6, advance * 10**6, (), COUNT)
@@ -200,7 +200,7 @@ def test_a_document_says_what_was_written(
     assert read_modification(text, int) == Modification(tuple(changes), at)
 
 
-def test_a_time_may_be_said_in_several_ways() -> None:
+def test_a_time_may_be_written_in_several_ways() -> None:
     modify = '<modify box="f" at="{}"><param name="a" value="1"/></modify>'
     text = f"<medusa>{modify.format('7')}{modify.format('0x7')}</medusa>"
     assert read_modification(text, lambda said: int(said, 0)).at == 7

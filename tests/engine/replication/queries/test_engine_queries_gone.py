@@ -84,7 +84,7 @@ async def test_remains_of_a_query_after_a_crash_are_undone(cluster: Cluster) -> 
     assert (await known(other), files(utah)) == before
 
 
-async def test_a_stored_query_over_a_new_limit_is_said_and_can_be_deleted(
+async def test_a_stored_query_over_a_new_limit_is_reported_and_can_be_deleted(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The peer starts, and runs its other queries."""

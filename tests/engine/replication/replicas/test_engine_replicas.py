@@ -105,7 +105,8 @@ async def test_a_query_fails_over_again_and_again(cluster: Cluster, made: Made) 
 
 
 async def test_the_first_to_return_of_two_that_died_goes_on(cluster: Cluster, made: Made) -> None:
-    """Its successor took over, alone, and died as well: no other peer has the query."""
+    """The successor of the primary took over, alone, and died as well: no other peer has the
+    query."""
     home, one, two, reader = await cluster.siblings(4)
     poster, owner, client = await cluster.clients(home, one, reader)
     for place in (home, reader):
