@@ -216,8 +216,8 @@ class RecordStore:
         return self._data("key = ?", key)
 
     def everything(self) -> Iterator[tuple[bytes, bytes]]:
-        """(key, record) of all records but expired ones and ones from the future, read a page at a
-        time."""
+        """Give (key, record) of all records, except expired records and records from the future;
+        read them a page at a time."""
         sql = (
             "SELECT key, publisher, data FROM records WHERE (key, publisher) > (?, ?) "
             "AND expires_at > ? AND version <= ? AND issued_at <= ? ORDER BY key, publisher LIMIT ?"

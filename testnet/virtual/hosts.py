@@ -23,7 +23,7 @@ class HostClock:
     def __init__(self) -> None:
         self._since = 0.0
         self._wall = EPOCH_S
-        self._steady = 1_000.0  # since boot: neither the wall clock nor trio's
+        self._steady = 1_000.0  # seconds since boot, another clock than the wall clock and trio's
         self._rate = 1.0
 
     def wall(self, true: float) -> float:

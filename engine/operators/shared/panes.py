@@ -17,7 +17,7 @@ the nth argument. Several arguments whose values are counted have parts of their
 have several ways to count them: all combinations of their values could be as many as the tuples.
 
 A window of tuples that counts how often values occur is computed as if it had one pane: so equal
-values are one before they are put in order.
+values are counted as one entry before the entries are sorted.
 
 A last field tells the panes of two editions apart. A query that is modified may have windows open
 that overlap: for as long as a window lasts, its panes are made by the old parameters and by the new

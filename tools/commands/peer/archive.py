@@ -244,7 +244,7 @@ def _verified(file: Path, raw: IO[bytes], key: Ed25519PublicKey) -> tuple[Manife
     it describes.
 
     Raises:
-        InvalidInputError: the peer with that key did not make it so.
+        InvalidInputError: the peer with that key did not make this archive, or somebody changed it.
     """
     manifest, length = _manifest(file, raw, key)
     raw.seek(0)
