@@ -61,7 +61,7 @@ class Engine:
         readers: decides which participants may read a stream. relabelling: keeps labels in step.
         directory: the holders of terms. announcements: publishes this peer's entries.
         followers: local copies of other peers' streams.
-        queries: those whose primary this peer is. lifecycle: creates and deletes them.
+        queries: the queries whose primary this peer is. lifecycle: creates and deletes them.
         resuming: resumes those of the last run.
         primaries: keeps their secondaries up to date. standbys: queries whose secondary it is.
         mover: moves their tasks to workers and back.
@@ -72,9 +72,9 @@ class Engine:
         locator: finds parts of streams' history. views: the views that this peer keeps.
         versions: chooses the producers that followed streams are read from.
         repair: fetches lost parts of logs again.
-        executor: computes tasks, on Spark unless another one was given. functions: those of users
-            that they may call here.
-        schemas: those that were created here. started_at: on trio's clock, seconds.
+        executor: computes tasks, on Spark unless another one was given. functions: the functions of
+            users that tasks may call here.
+        schemas: the schemas that were created here. started_at: on trio's clock, seconds.
     """
 
     def __init__(
@@ -312,7 +312,7 @@ async def open_engine(
     Args:
         home: the folder of its data; made if it is not there. logs: of its JVM's output.
         execution: opens the executor of its tasks; Spark's unless given.
-        functions: those of users that they may call here; none unless given.
+        functions: the functions of users that tasks may call here; none unless given.
     """
     for folder in ("schemas", "streams", "queries", "assignments"):
         with storing(home / folder):

@@ -130,7 +130,7 @@ class QueryCalls:
         """Create a query.
 
         Args:
-            found: see `Creation.inputs`. boxes: those that are typed already.
+            found: see `Creation.inputs`. boxes: the boxes that are typed already.
         """
         name = self.ours.own_name(query.name)
         existing = await find(self.ours.catalog, QUERY, name)

@@ -15,9 +15,9 @@ class Job:
     """One job of a task.
 
     Attributes:
-        after, upto: it computes the results after one boundary, up to another, microseconds. small:
-            whether one core without a shuffle is quicker. own: the task's former output, if a step
-            reads it; None: there is none.
+        after, upto: the job computes the results after one boundary, up to the other, microseconds.
+        small: whether one core without a shuffle is quicker. own: the task's former output, if a
+        step reads it; None: there is none.
     """
 
     after: int

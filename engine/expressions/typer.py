@@ -55,7 +55,7 @@ def parse_expression(
 
     Args:
         nodes: `FieldRef.nodes` of the fields that an earlier step of the task makes.
-        functions: those of users that it may call.
+        functions: the functions of users that the text may call.
 
     Raises:
         InvalidInputError: it has a syntax error, or does not type-check; the message names the

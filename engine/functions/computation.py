@@ -50,7 +50,7 @@ class CallingExecutor:
     """Implements `medusa.engine.tasks.execution.Executor` for all tasks.
 
     Attributes:
-        executor: of tasks that call no functions. functions: those that may run here.
+        executor: of tasks that call no functions. functions: the functions that may run here.
 
     Args:
         folder: for the rows between two parts; all its executors can read it.

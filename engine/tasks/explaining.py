@@ -71,8 +71,8 @@ class Explanation(Struct, frozen=True):
     """The plan of one query.
 
     Attributes:
-        since: the boundary, microseconds, after which this plan is in effect. Up to it the plan of
-            the query before its last modification is.
+        since: the boundary, microseconds, after which this plan is in effect. Up to this boundary,
+            the plan before the query's last modification is in effect.
     """
 
     query: str

@@ -201,7 +201,7 @@ def typed(
         schemas: of its inputs at least, as `inputs_of_checked` gives them.
         keep: further streams that must be readable.
         sources: which of the streams from elsewhere are source streams; None: all of them.
-        boxes: those that are typed already.
+        boxes: the boxes that are typed already.
 
     Raises:
         InvalidInputError: as `check_query`.

@@ -81,7 +81,7 @@ class Overlay:
         clock: the time that this peer goes by, seconds since the epoch.
         address: where others reach this peer.
         memory: the bound on this peer's memory.
-        troubles: those of the overlay, and of the parts above that add theirs.
+        troubles: the troubles of the overlay, and of the parts above it that add their own.
         threads: runs long work that others ask for.
         renewed: called when this peer's certificate was renewed.
     """

@@ -28,11 +28,11 @@ class Tally:
         capacity: of each node, units.
         excess: load above capacity, units, of all nodes; unused: capacity without load.
         over, under: nodes above and below capacity, by more than TINY.
-        moves: tasks that changed their worker, for any reason. recalls: those that went home.
+        moves: tasks that changed their worker, for any reason. recalls: moves back to the owner.
             failed: moves without result.
         prices: of the moves since the last call of `mean_price`.
         paid: micros per second over all contracts now.
-        messages: sent in all.
+        messages: the number of messages sent in all.
     """
 
     __slots__ = (

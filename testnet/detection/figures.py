@@ -61,7 +61,8 @@ class Result(Struct, frozen=True):
     far.
 
     Attributes:
-        worlds: over which the crashes were spread. simulated_s: of all of them.
+        worlds: the number of worlds over which the crashes were spread. simulated_s: of all of
+            them.
         suspect_*: until a live peer suspects the crashed one; detect_*: until a peer declares it
             dead; disseminate_*: until the last peer knows; disseminate_healthy_*: until the last
             peer knows that is not slow itself. unknown: crashes that did not get that far.

@@ -37,7 +37,7 @@ class Remains:
 
     Attributes:
         longest_s: the longest time for which a process outlived its peer, seconds.
-        orphans: those that had not ended by themselves within `AFTERLIFE_S`.
+        orphans: the processes that had not ended by themselves within `AFTERLIFE_S`.
     """
 
     longest_s: float = 0.0

@@ -66,7 +66,8 @@ class SplitResult(Result, frozen=True, kw_only=True):
         exact: answers, after all corrections, equal the batch run's, and there are no faults.
         tentative: tentative answers. revised: tuples in DELETIONs and INSERTIONs.
         moves, moves_while_split: tasks that moved.
-        receipts: signed by both sides. faults: events that should not have happened.
+        receipts: the number of receipts that both sides signed. faults: events that should not have
+            happened.
         history: actions and observations, with the seconds of the run.
     """
 

@@ -123,7 +123,7 @@ class Stages:
 
     @property
     def after(self) -> str:
-        """The end of a stage's last line, if there is no live screen."""
+        """The text at the end of a stage's last line, if there is no live screen."""
         return ""
 
     def parts(self, width: int, height: int) -> list[RenderableType]:

@@ -38,7 +38,8 @@ class Found(Struct, frozen=True):
     """The findings in one laboratory's connections, from the stream that it shares.
 
     Attributes:
-        connections: that it posted. listed: of these, connections to listed addresses.
+        connections: the connections that it posted. listed: of these, connections to listed
+            addresses.
         beacons: pairs of a host and an address that are beacons by the pattern.
         planted: of these, the planted ones.
     """

@@ -82,8 +82,8 @@ class Options:
     """The options of a run.
 
     Attributes:
-        connections: ordinary ones of each laboratory, if they are generated.
-        traces: of each laboratory; empty: they are generated.
+        connections: the number of ordinary connections of each laboratory, if they are generated.
+            traces: the traces of each laboratory; empty: connections are generated.
         keep: leave the homes and logs.
     """
 

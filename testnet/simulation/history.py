@@ -176,7 +176,8 @@ class PeerView(Event, frozen=True):
 
     Attributes:
         id: hex. life: counts its starts.
-        statements: digests of its membership statements. members: those that follow from them.
+        statements: digests of its membership statements. members: the members that follow from
+            these statements.
         primaries: its running queries. works: tasks it runs for others. gives: its own, elsewhere.
         health: of the others by peer id (hex), by its failure detector.
         incarnation: its own.
@@ -221,7 +222,8 @@ class Reached(Event, frozen=True):
     Attributes:
         look: counts the observer's looks; if one is missing, it did not run then.
         life: counts the starts of its peer.
-        came: the boundary of its most advanced input, microseconds. given: that of its results.
+        came: the boundary of its most advanced input, microseconds. given: the boundary of its
+            results.
     """
 
     look: int

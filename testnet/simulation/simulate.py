@@ -177,11 +177,12 @@ class Result(Struct, frozen=True):
     """The result of one seed.
 
     Attributes:
-        digest: of all events: the same seed gives the same.
+        digest: the digest of all events: the same seed gives the same digest.
         virtual_s, cpu_s: duration in virtual time, and CPU time, seconds.
-        rows: acknowledged. epochs: that subscribers got. faults: that were made.
-        tentative: tentative tuples that subscribers got.
-        receipts: signed by both sides of a contract.
+        rows: the number of acknowledged rows. epochs: the number of epochs that subscribers got.
+            faults: the number of faults that were made.
+        tentative: the number of tentative tuples that subscribers got.
+        receipts: the number of receipts that both sides of a contract signed.
         trace: a line for each event.
     """
 

@@ -109,7 +109,7 @@ def file_of_stream(case: Case, participant: str, stream: str) -> Path:
     """Where the expected rows of a stream are written if there is no file yet.
 
     Args:
-        stream: the whole name. participant: whose names are written without it.
+        stream: the whole name. participant: the participant whose names are written without it.
     """
     owner, _, path = stream.removeprefix(SCHEME).partition("/")
     plain = owner == participant and "/" not in path

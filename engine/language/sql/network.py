@@ -29,7 +29,7 @@ class Boxes:
     """The boxes of one query.
 
     Args:
-        known: the schemas of streams that exist before the query. tables: those of these streams
+        known: the schemas of streams that exist before the query. tables: the streams among these
             that are tables. functions: the functions of users.
 
     Attributes:

@@ -205,7 +205,8 @@ class Followers:
             await self._store.drop(state.key)
 
     def take_from(self, user: str, origin: Origin) -> None:
-        """Set where `user` reads from; of a log that several users read, the first one decides."""
+        """Set the origin from which `user` reads; if several users read a log, the first one
+        decides."""
         for key, users in self._users.items():
             if user in users:
                 self._running[key].take_from(user, origin)

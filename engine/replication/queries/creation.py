@@ -59,7 +59,7 @@ class Creation:
         """Check the query; returns its stored form, and its tasks.
 
         Args:
-            inputs: the result of `inputs`. boxes: those that the reader of its text has typed.
+            inputs: the result of `inputs`. boxes: the boxes that the reader of its text has typed.
 
         Raises:
             InvalidInputError: it does not type-check, names an unknown stream, or a function that

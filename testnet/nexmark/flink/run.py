@@ -106,7 +106,7 @@ def judged(ran: Ran, input_rows: int, folder: Path, events: Events) -> Outcome:
     """A query's report, its answer compared with the right one.
 
     Args:
-        folder: has the answer, in a folder of the query's name.
+        folder: the folder with the answer, which is in a subfolder with the query's name.
     """
     outcome = Outcome(ran.query, input_rows, refused=ran.refused, failed=ran.failed)
     if ran.refused or ran.failed:

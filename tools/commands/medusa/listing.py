@@ -82,7 +82,7 @@ class QueryLine(msgspec.Struct, frozen=True):
 
     Attributes:
         entry: as published; None if it could not be had: `note` has the reason.
-        tasks: those that peers answered about.
+        tasks: the tasks about which peers answered.
         failing: why it does not run; "": it runs, or no peer answered.
         silent: whether it is to run, and its peer does not answer.
     """

@@ -66,13 +66,13 @@ async def reopened_while_killing(
     await client.create_stream(StreamDefinition(STREAM, SCHEMA.name, k_safety=1))
     with trio.fail_after(DEADLINE_S * (1 + len(steps))):
         await end(client, 1)
-        home = await stable_leader(voters)
-        await home.kill_9()  # the home dies between the end and the reopening
+        leader = await stable_leader(voters)
+        await leader.kill_9()  # the leader dies between the end and the reopening
         second = await stable_leader(voters)
-        assert second is not home
-        with pytest.raises(UnavailableError):  # the home may have sent the end to a reader
+        assert second is not leader
+        with pytest.raises(UnavailableError):  # the leader may have sent the end to a reader
             await client.reopen_stream(STREAM)
-        await start(home)
+        await start(leader)
         await reopen(client)
         for number, step in enumerate(steps, 2):
             await end(client, number)
