@@ -32,7 +32,6 @@ async def _until(peer: Peer, standing: dict[str, str]) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.timeout(400)
 async def test_peers_enter_leave_and_are_refused() -> None:
     async with open_federation() as federation:
         mit = await federation.found("mit.edu")

@@ -14,6 +14,7 @@ from threading import Thread
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deadline import DEADLINE_S
 from field_texts import fields_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -150,7 +151,7 @@ def test_hostile_files_are_refused_in_a_line(
     assert len(error) < 2000
 
 
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(DEADLINE_S)
 @pytest.mark.parametrize(
     ("row", "wanted"),
     [(b"x,a\n", "row 1, field 'n'"), (b"1,\xff\n", "row 1, field 'text': it is not UTF-8")],
