@@ -28,6 +28,10 @@ LIVE_S: Final = 0.5
 GROWN_S: Final = 0.2
 """Seconds between checks whether a followed file has grown."""
 
+TAIL_BYTES: Final = 256
+"""Bytes before the read position that must not change while a file grows; otherwise it was
+truncated, and has other rows from its beginning on."""
+
 CAUGHT_UP_S: Final = 1.0
 """Seconds between two reports, while no rows come, that a followed file is read to its end: the
 stream's boundary follows these reports."""
@@ -47,13 +51,13 @@ class RowInput(io.RawIOBase):
     """A file or pipe, opened without a buffer, whose first bytes can be inspected.
 
     Args:
-        until: for a growing file, a pipe: once the pipe is closed, or has a byte, the file no
-            longer grows.
+        until: for a growing file, a pipe: once the pipe is closed, the file no longer grows.
 
     Attributes:
         live: whether its bytes arrive over time.
         growing: whether it is a followed file.
-        torn: whether its last line may be incomplete: the pipe had a byte.
+        torn: whether the followed file was truncated: the bytes that were taken are all of them,
+            and their last line may be incomplete.
         in_line: whether the bytes taken so far end within a line.
         on_caught_up: called, while a followed file does not grow, with a time at which all of its
             bytes were taken and ended with a whole line; seconds since the epoch.
@@ -65,6 +69,8 @@ class RowInput(io.RawIOBase):
         self._looked = False
         self._until = until
         self._ended = False
+        self._at = 0
+        self._tail = b""
         self.growing = until is not None
         self.live = self.growing or not file.seekable()
         self.torn = False
@@ -118,7 +124,7 @@ class RowInput(io.RawIOBase):
 
     def _read(self, size: int) -> bytes:
         at = time.time()
-        data = self._file.read(size)
+        data = self._next(size)
         while not data and self.growing and not self._ended:
             self._report_caught_up(at)
             at = time.time()
@@ -136,14 +142,31 @@ class RowInput(io.RawIOBase):
     def _read_within(self, size: int, seconds: float) -> bytes:
         """The bytes by which a file grows within that time."""
         until = time.monotonic() + seconds
-        while not (data := self._file.read(size)) and not self._ended:
+        while not (data := self._next(size)) and not self._ended:
             left = until - time.monotonic()
             assert self._until is not None
             if select.select([self._until], [], [], max(0.0, min(left, GROWN_S)))[0]:
-                self.torn, self._ended = bool(os.read(self._until, 1)), True
-                return self._file.read(size)  # bytes written just before the end
+                self._ended = True
+                return self._next(size)  # bytes written just before the end
             if left <= 0:
                 break
+        return data
+
+    def _next(self, size: int) -> bytes:
+        """The next bytes that are there now; none of a followed file that was truncated.
+
+        The bytes before are compared after the read: what is read is then surely behind them.
+        """
+        if self.torn:
+            return b""
+        data = self._file.read(size)
+        if self.growing:
+            tail = os.pread(self._file.fileno(), len(self._tail), self._at - len(self._tail))
+            if tail != self._tail:
+                self.torn = self._ended = True
+                return b""
+            self._at += len(data)
+            self._tail = (self._tail + data)[-TAIL_BYTES:]
         return data
 
     def unpacked(self) -> Callable[[], bytes]:

@@ -71,6 +71,10 @@ _CAUGHT_UP: Final = b"caught-up"
 """Key of the metadata of an empty batch of a followed file: see `Rows.caught_up`."""
 
 
+_TORN: Final = b"torn"
+"""Key of the metadata of the last, empty batch of a followed file: see `Rows.torn`."""
+
+
 @dataclass
 class Rows:
     """Rows being read.
@@ -82,6 +86,7 @@ class Rows:
         unfilled: fields that no column has filled so far.
         caught_up: of a followed file whose last batch was empty: a time, in seconds since the
             epoch, at which it had no more rows than those read; else None.
+        torn: whether the followed file was truncated: rows that it had may not have been read.
         goes_on: whether later rows will still be added to this file.
     """
 
@@ -95,6 +100,7 @@ class Rows:
     dropped: list[str] = field(default_factory=list)
     unfilled: list[str] = field(default_factory=list)
     caught_up: float | None = None
+    torn: bool = False
     goes_on: Callable[[], bool] = lambda: True
 
     @property
@@ -130,6 +136,9 @@ class Rows:
                     found = msgspec.json.decode(news[_FOUND], type=_Found)
                     self.dropped, self.unfilled = found.dropped, found.unfilled
                 self.caught_up = float(news[_CAUGHT_UP]) if _CAUGHT_UP in news else None
+                if _TORN in news:
+                    self.torn = True
+                    break
                 yield pa.Table.from_arrays(batch.columns, schema=payload)
         code = self._process.wait()
         self._position = self.position  # callers ask for it after the file is closed
@@ -242,6 +251,8 @@ def _write(rows: RowFile, payload: pa.Schema, source: RowInput) -> None:
                 sink.write_batch(batch, custom_metadata=news)
                 told = found
             sys.stdout.flush()
+        if source.torn:
+            sink.write_batch(nothing, custom_metadata={_TORN: b""})
     sys.stdout.flush()  # the end of the stream
 
 

@@ -35,10 +35,6 @@ from medusa.tools.rows.row_process import (
 LOOK_S: Final = 0.2
 """Seconds between checks whether the file was replaced."""
 
-TAIL_BYTES: Final = 256
-"""Bytes before the read position that must not change while the file grows; otherwise it was
-rewritten."""
-
 PACKED: Final = {".gz", ".zst", ".zstd"}
 
 DAY: Final = re.compile(r"\d{4}-?\d\d-?\d\d")
@@ -128,58 +124,27 @@ class Successors:
 
 @dataclass
 class Growing:
-    """A followed file that is being read.
+    """A followed file that is being read."""
 
-    Attributes:
-        torn: it was truncated; its last line may be incomplete.
-    """
-
-    file: IO[bytes]
     rows: Rows
     successors: Successors
     _end: int
-    torn: bool = False
-    _seen: tuple[int, bytes] = (0, b"")
 
     async def watch(self) -> None:
-        """Return when another file has this file's place, or this file was truncated; its reader
-        then reads it to its end."""
-        while True:
+        """Return when another file has this file's place; its reader then reads it to its end."""
+        while not self.successors.ready:  # noqa: ASYNC110 - of the file system
             await trio.sleep(LOOK_S)
-            if self._truncated():
-                self.torn = True
-                os.write(self._end, b"t")
-                if not self.successors.ready:
-                    self.successors.open_next()  # to read it from its beginning
-                break
-            if self.successors.ready:
-                break
         self.close()
 
     def goes_on(self) -> bool:
-        """Whether the file still has its path, and still begins with the rows that were read."""
-        succeeded = self.successors.ready or not self.successors.newest_is_there
-        return not self.torn and not succeeded and not self._truncated()
+        """Whether the file still has its path."""
+        return not self.successors.ready and self.successors.newest_is_there
 
     def close(self) -> None:
         """Let the reader stop at the present end of the file."""
         if self._end >= 0:
             os.close(self._end)
             self._end = -1
-
-    def _truncated(self) -> bool:
-        """Whether the rows read are no longer in the file."""
-        descriptor = self.file.fileno()
-        read, tail = self._seen
-        if os.pread(descriptor, len(tail), read - len(tail)) != tail:
-            return True
-        # the reader's position: it has the same descriptor offset
-        at = os.lseek(descriptor, 0, os.SEEK_CUR)
-        if os.fstat(descriptor).st_size < at:
-            return True
-        length = min(at, TAIL_BYTES)
-        self._seen = at, os.pread(descriptor, length, at - length)
-        return False
 
 
 @contextmanager
@@ -193,7 +158,7 @@ def open_growing(
         with file:
             asked = ReadRequest(str(path), reading_of(path, reading), until=until)
             with read_apart(file, asked) as rows:
-                growing = Growing(file, rows, successors, end)
+                growing = Growing(rows, successors, end)
                 rows.goes_on = growing.goes_on
                 yield growing
     finally:
@@ -232,8 +197,9 @@ async def follow(path: Path, reading: Reading, producer: str, since: Position, p
                     async with open_background() as nursery:
                         nursery.start_soon(growing.watch)
                         reached = await post(growing.rows, start)
-                    torn = growing.torn
-                if torn:
+                if growing.rows.torn:
+                    if not successors.ready:
+                        successors.open_next()  # to read it from its beginning
                     copy = await trio.to_thread.run_sync(_copy, path, reading, reached)
                     if copy is not None:
                         with open_rows(copy, reading) as rows:
