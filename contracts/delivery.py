@@ -49,7 +49,8 @@ MAX_HURRIED: Final = 32
 """Peers called at once for a command: those of two participants. More follow in turn."""
 
 MAX_REASON: Final = 300
-"""Characters of a stranger's reason: it is shown on a screen."""
+"""The most characters of the reason for which another participant's peer refuses a document: the
+reason is untrusted text, shown on a screen."""
 
 
 class Deliver(Struct, frozen=True):

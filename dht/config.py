@@ -17,7 +17,7 @@ class DhtConfig:
     """
     Attributes:
         copies: nodes that hold each record (Kademlia's k). 8, not 20: publishers renew every few
-            minutes and every node sees the whole peer table, so churn between renewals is small.
+            minutes and every node sees the complete peer table, so churn between renewals is small.
         quorum: answers that end a lookup once it has found a value. More than half of `copies`, so
             every lookup sees a record that reached half of its nodes.
         parallel: requests under way at a time in one lookup (Kademlia's alpha). As many as the

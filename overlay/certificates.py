@@ -4,7 +4,7 @@
 * A peer certificate: CN = participant, no CA, exactly one URI name
   `medusa://participant/peer/<id>`, valid for 1 year.
 
-Both use Ed25519. The `cryptography` package parses strangers' certificates; every exception that it
+Both use Ed25519. The `cryptography` package parses untrusted certificates; every exception that it
 raises becomes one error here.
 """
 
@@ -327,7 +327,7 @@ def _common_name(certificate: x509.Certificate) -> str:
 
 @contextmanager
 def _believing(what: str) -> Iterator[None]:
-    """Turn every exception of the block, which reads a stranger's certificate, into
+    """Turn every exception of the block, which reads an untrusted certificate, into
     `UntrustedError`."""
     try:
         yield

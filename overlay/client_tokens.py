@@ -18,7 +18,8 @@ from msgspec import Struct
 from medusa.overlay.errors import NotAuthorisedError
 
 PROOF_BYTES: Final = hashlib.sha256().digest_size
-"""Bytes of a client's proof: a SHA-256. Its size is fixed, so a stranger takes no memory."""
+"""Bytes of a client's proof: a SHA-256. Its size is fixed, so a sender that is not yet
+authenticated cannot make the peer reserve more memory."""
 
 OWNER: Final = "owner"
 """The name of the token in client.token: the peer's owner has it, with every scope."""

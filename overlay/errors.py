@@ -32,7 +32,7 @@ from typing import ClassVar
 
 
 def printable(text: str) -> str:
-    """A stranger's text without control characters, which could steer a terminal."""
+    """Untrusted text without control characters, which could steer a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 

@@ -22,8 +22,8 @@ MAX_EVENTS: Final = 500
 """Events kept: some screens full. Hostile traffic cannot grow the list."""
 
 MAX_OF_A_KIND: Final = 100
-"""Events kept from one line of code: a stranger that causes ever new texts there does not push out
-the others."""
+"""Events kept from one line of code: a sender that causes a new text there with each message does
+not push out the events of other lines."""
 
 _CAUSE_BYTES: Final = 5
 """Bytes of a cause's id: enough to make two equal ids in a peer's life improbable."""
@@ -71,7 +71,7 @@ class Change:
 
 class Events:
     """The recent events of one peer. A repeated text is counted, not listed again, so that a
-    stranger's repetitions do not push out the others.
+    message that is sent again and again does not push out other events.
 
     Args:
         peer: the peer's name, a field of each line of the log.

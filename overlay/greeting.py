@@ -35,7 +35,7 @@ PROTOCOL: Final = 1
 
 INSTANCE_BYTES: Final = 16
 """Bytes of the random number that tells one start of a peer from the next. Its size is fixed, so a
-stranger takes no memory."""
+sender that is not yet authenticated cannot make the peer reserve more memory."""
 
 MAX_TEXT: Final = 1024
 """Bytes of the reason in a verdict: a sentence."""

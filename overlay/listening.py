@@ -105,7 +105,7 @@ class Listening:
                 await self._handle(stream, network)
             except MedusaError as error:
                 self._events.note("warning", f"refused a connection from {network}: {error}")
-            except Exception as error:  # noqa: BLE001 - only the stranger's connection ends
+            except Exception as error:  # noqa: BLE001 - only that connection ends
                 self._events.fault(f"failed to serve a connection from {network}", error)
         finally:
             await trio.aclose_forcefully(stream)

@@ -1,5 +1,4 @@
-"""Makes strangers' text and numbers safe to show: they cannot steer a terminal or break a
-screen."""
+"""Makes untrusted text and numbers safe to show: they cannot steer a terminal or break a screen."""
 
 from __future__ import annotations
 

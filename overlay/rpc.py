@@ -443,7 +443,7 @@ class Service:
                 duplex.finish_now()
             except EndOfCall:
                 duplex.finish_now()
-            except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
+            except Exception as error:  # noqa: BLE001 - a boundary: only the caller's call ends
                 method = self._methods.get(duplex.method)
                 level: Level = "debug" if method and method.often_refused else "warning"
                 told = _error_for(caller, duplex.method[:MAX_METHOD], error, events, refusal=level)

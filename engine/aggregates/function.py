@@ -205,7 +205,8 @@ class Kind:
 
     Attributes:
         state: the field beside the key: how often the key occurs (folded by SUM), or the greatest
-            mark of its values (MAX); None: there is no such field.
+            `mark` of the key's values (folded by MAX), e.g. the rank in a register of a sketch;
+            None: there is no such field.
     """
 
     state: ClassVar[State | None] = State("r", FieldType.LONG)

@@ -74,7 +74,8 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """The result of a user's function over typed operands, widened to its arguments' types.
+    """A call of a user's function. Its operands are typed, and widened to the types of the
+    function's arguments.
 
     Attributes:
         nodes: as in `Operation`.

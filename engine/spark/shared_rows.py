@@ -88,8 +88,11 @@ class SharedRows:
 
 
 class _Job:
-    """Tasks in one job. Attributes: absent: by the steps of a task, the number of runs since its
-    last one.
+    """One Spark job for several tasks.
+
+    Attributes:
+        absent: the tasks of the job, each by its steps, with the number of runs of the job since
+            one last computed that task; beyond `ABSENT` the job leaves it out.
     """
 
     def __init__(self) -> None:

@@ -1,1 +1,1 @@
-"""XML from strangers, as a small tree."""
+"""Untrusted XML, as a small tree."""

@@ -1,4 +1,4 @@
-"""Parse XML from strangers into a small tree with line numbers."""
+"""Parse untrusted XML into a small tree with line numbers."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class Verdicts:
         if self._standing.left or claim.data == ours.data:
             return []
         if claim.incarnation < ours.incarnation:
-            # the sender has missed our claim: send it again, but not as often as strangers can ask
+            # the sender has missed our claim: send it again, but not as often as other participants
+            # can ask
             if now - self._announced_at >= self._config.probe_interval_s:
                 self.announce(now)
             return []

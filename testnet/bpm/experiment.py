@@ -340,8 +340,8 @@ class Experiment:
         """Let that share of the nodes leave, and come back in the middle of the period.
 
         Returns:
-            Number of changes: each of them leaves and joins. Units of load that they take away and
-                bring.
+            The number of changes: two for each such node, that it leaves and that it returns. The
+                units of load of these nodes' own tasks, counted at both changes.
         """
         world = self.world
         alive = [node for node, brain in enumerate(world.cores) if brain is not None]

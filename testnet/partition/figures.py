@@ -62,7 +62,8 @@ class NewTuples:
     """Tuples later than all earlier ones.
 
     Attributes:
-        at: when they came, seconds since the epoch. delay_s: of the oldest of them.
+        at: when the tuples came, seconds since the epoch.
+        delay_s: `at` minus the stime of the oldest of them.
     """
 
     at: float

@@ -31,7 +31,8 @@ from medusa.testnet.simulation.peer_checks import (
 from medusa.testnet.simulation.stream_checks import check_streams
 
 EPOCHS: Final = 3.0
-"""Epochs by which results may be later: a task starts one at a time, and is not hurried."""
+"""Tolerance, in epochs, by which results may be later than the task's bound: a task computes one
+epoch at a time, and its `Pacer` keeps a minimum time between their starts."""
 
 BUSY_S: Final = 0.75
 """Seconds by which a look, or a job, may be late."""

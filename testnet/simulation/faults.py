@@ -17,8 +17,9 @@ LONGEST_S: Final = 6.0
 """Longest drawn fault, seconds: well beyond the detector's time on the local preset."""
 
 LEAPS_S: Final = (-3_000.0, 45.0, 3_600.0, 8_640_000.0)
-"""Leaps of a clock, seconds: back beyond a datagram's allowed age, ahead by less and by more than
-others believe, and ahead by a hundred days."""
+"""Leaps of a clock, seconds: back by more than the age that a datagram may have; ahead by so little
+that other peers still accept this peer's times; ahead by more than they accept; and ahead by a
+hundred days."""
 
 
 class _Fault(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):

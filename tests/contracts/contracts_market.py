@@ -102,8 +102,8 @@ class World:
             self.notify(name(node), TaskHere(self.items[task]))
 
     def restart(self, node: int) -> None:
-        """Kill the Brain and start it again with the tasks that it runs; it forgets its
-        promises."""
+        """Replace the node's `Brain` by a new one, as after a crash: it learns again which tasks
+        the node runs and which of its tasks are elsewhere, and has forgotten its promises."""
         old = self.brains[name(node)]
         new = Brain(old.peer, self.cost, self.capacity, self.config, self.rng, old.number)
         self.brains[old.peer] = new

@@ -163,8 +163,8 @@ async def test_a_contract_over_the_overlay(mit: Peer, utah: Peer, tmp_path: Path
             bringer = two.overlay.peers.get(one.overlay.identity.peer_id)
             assert bringer is not None
             assert two.contracts._outbox.missing(bringer, two.book.all()) == ()
-            # a client of the other party accepts: the peers of both parties get the contract, the
-            # sibling too
+            # a client at utah.edu accepts: the peers of both parties get the contract, also
+            # utah.edu's second peer
             answer = await two.deliver(accept(UTAH, data))
             assert {holder.peer for holder in answer.holders} == {one.id, four.id}
             for peer in (one, two, four):

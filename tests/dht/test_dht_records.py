@@ -1,4 +1,4 @@
-"""Any bytes in a stranger's datagram or record give a frame or a DecodeError."""
+"""Any bytes in an untrusted datagram or record give a frame or a DecodeError."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole peers in one process, as the daemon composes them: real TLS and UDP on loopback."""
+"""Complete peers in one process, composed as the daemon composes them: real TLS and UDP on
+loopback."""
 
 from __future__ import annotations
 

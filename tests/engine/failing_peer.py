@@ -70,8 +70,8 @@ def possible() -> bool:
 
 
 def fail(home: Path, order: Order) -> None:
-    """Let the disk of the peer that runs in `home` fail; the disk fails once the file of the order
-    has disappeared."""
+    """Tell the peer that runs in `home` to let its disk fail: write `order` to `FILE` there. The
+    peer removes that file just before its disk fails, so a test waits until it is gone."""
     file = home / FILE
     file.with_suffix(".new").write_bytes(msgspec.json.encode(order))
     file.with_suffix(".new").rename(file)

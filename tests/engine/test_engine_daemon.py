@@ -1,4 +1,4 @@
-"""A whole peer and its home: faults that prevent its start, and faults that do not."""
+"""A complete peer and its home: faults that prevent its start, and faults that do not."""
 
 from __future__ import annotations
 

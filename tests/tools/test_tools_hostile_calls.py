@@ -1,4 +1,5 @@
-"""Random well-typed calls to a whole peer: from a stranger, a partner, a sibling, an own client."""
+"""Random well-typed calls to a complete peer: from a participant without a contract, a partner, a
+sibling peer, and the peer's own client."""
 
 from __future__ import annotations
 

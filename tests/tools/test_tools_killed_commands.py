@@ -33,8 +33,9 @@ def quiet(_: int) -> None:
 
 
 def killed(command: Callable[[], object], change: int) -> bool:
-    """Run the command in a process that is killed before the change to files of that number,
-    counted from 0; return whether it was killed."""
+    """Run the command in a child process, and kill that process just before its change number
+    `change`, from 0; a change is one of `CHANGES`, or the opening of a file to write. Return
+    whether it was killed."""
     pid = os.fork()
     if not pid:
         counted = 0

@@ -1,4 +1,5 @@
-"""The log of whole peers: a call's cause at each, faults of clients' calls, start and stop."""
+"""The logs of complete peers (`engine_peers`): a call's cause at each, faults of clients' calls,
+start and stop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The log of a peer is private and bounded, a line for each note, whatever strangers send."""
+"""The log of a peer is private and bounded, a line for each note, whatever other participants
+send."""
 
 from __future__ import annotations
 

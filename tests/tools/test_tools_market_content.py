@@ -1,4 +1,5 @@
-"""Content contracts between whole peers: each reading is paid once, by both sides' counts."""
+"""Content contracts between complete peers (`engine_peers`): each reading is paid once, by both
+sides' counts."""
 
 from __future__ import annotations
 

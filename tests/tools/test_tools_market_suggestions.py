@@ -1,4 +1,5 @@
-"""Suggested contracts between whole peers change where our queries read, and lose no tuple."""
+"""Suggested contracts between complete peers (`engine_peers`) change where our queries read, and
+lose no tuple."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole peers trade load under signed contracts, and pay for it by signed receipts."""
+"""Complete peers (`engine_peers`) trade load under signed contracts, and pay for it by signed
+receipts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Strangers' files: the memory and time of their reader are bounded, and each fault is one line."""
+"""The process that reads an untrusted file has bounded memory and time, and reports each fault in
+one line."""
 
 from __future__ import annotations
 

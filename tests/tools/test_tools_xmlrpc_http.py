@@ -1,4 +1,5 @@
-"""Strangers at the port for XML-RPC: whatever they send ends only their own connection."""
+"""Senders without a token at the port for XML-RPC: whatever they send ends only their own
+connection."""
 
 from __future__ import annotations
 

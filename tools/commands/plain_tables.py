@@ -62,7 +62,8 @@ class NamesTable:
         self._rows: list[list[Text]] = []
 
     def add(self, *cells: str | Text) -> None:
-        """Add an object's line. Its words may be a stranger's."""
+        """Add the line of an object. Its cells may be untrusted text: none is read as markup, and
+        control characters become `?`."""
         self._rows.append([as_text(cell) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:

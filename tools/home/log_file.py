@@ -1,7 +1,7 @@
 """A peer's log: files of bounded size in `logs/`, one line for each note, its traceback below.
 
 * The log is not written to the terminal: a daemon would block if nobody read its output.
-* Lines hold strangers' texts, so no text can begin a new line, and the lines of each kind are
+* Lines hold untrusted texts, so no text can begin a new line, and the lines of each kind are
   limited.
 """
 
@@ -52,7 +52,8 @@ BURST: Final = 1000
 queries."""
 
 PER_LINE_S: Final = 10.0
-"""Seconds for each further line of a kind after a burst: 3 MB a day that a stranger can cause."""
+"""Seconds for each further line of a kind after a burst: so another participant can cause at most 3
+MB a day."""
 
 _Kind: TypeAlias = tuple[str, int, object]
 
@@ -119,7 +120,8 @@ def _lines(config: LogConfig) -> logging.Formatter:
 
 
 class ConsoleLines(logging.Formatter):
-    """Time, level, fields, text: a stranger's text comes last. A traceback is indented."""
+    """Time, level, fields, text: the text, which may be untrusted, comes last. A traceback is
+    indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         fields = " ".join(f"{name}={_quoted(value)}" for name, value in _fields_of(record).items())

@@ -60,8 +60,8 @@ LEAST_LINES: Final = 3
 BAR_CELLS: Final = 8
 
 WORD_CELLS: Final = 22
-"""Columns of a word or figure: more than an address, and few enough that no stranger's text takes
-all the room."""
+"""The most columns of a word or figure: an address fits, and an untrusted text leaves room for the
+other cells."""
 
 
 Line: TypeAlias = Sequence["str | Text"]
@@ -245,12 +245,13 @@ def words(*headers: str) -> list[Column]:
 
 
 def add_row(table: Table, *cells: str | Text) -> None:
-    """Add a row. Its words may be a stranger's."""
+    """Add a row. Its cells may be untrusted text: see `as_text`."""
     table.add_row(*map(as_text, cells))
 
 
 def as_text(cell: str | Text) -> Text:
-    """Words that may be a stranger's: none is read as markup, nor steers a terminal."""
+    """A cell whose text may be untrusted: none of it is read as markup, and control characters
+    become `?`."""
     return Text(printable(cell)) if isinstance(cell, str) else cell
 
 

@@ -1,4 +1,4 @@
-"""Converts columns of strangers' files to a schema's types; errors name row and field."""
+"""Converts columns of untrusted files to a schema's types; errors name row and field."""
 
 from __future__ import annotations
 

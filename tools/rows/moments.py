@@ -1,4 +1,4 @@
-"""Converts columns of strangers' times to timestamps, and timestamps to texts.
+"""Converts columns of times in untrusted files to timestamps, and timestamps to texts.
 
 All formats use this module, so that one text, number or moment means the same in each. Digits
 beyond the microsecond are cut off, also before 1970; a number is seconds, rounded to the nearest

@@ -21,7 +21,7 @@ PIECE_ROWS: Final = 8192
 """Rows converted to text at once."""
 
 STEERING: Final = r"[\p{C}\p{Zl}\p{Zp}]"
-"""Characters of strangers' texts that steer a terminal, or hide neighbouring text: controls,
+"""Characters of untrusted texts that steer a terminal, or hide neighbouring text: controls,
 escapes, overrides of direction, line ends. RE2's classes."""
 
 

@@ -1,4 +1,4 @@
-"""Reads a stranger's file in a process of its own, with limited memory.
+"""Reads an untrusted file in a process of its own, with limited memory.
 
 In every format a few kilobytes can claim gigabytes, and a file that crashes its library ends the
 process. This process does nothing else: the user gets one line of error, and the rows posted before

@@ -48,8 +48,8 @@ LOOK_S: Final = 0.2
 NO_NAMES: Final[Mapping[str, str]] = MappingProxyType({})
 
 _LOG: Final = re.compile(r"; see \S+$")
-"""A pattern of a reason's part that names a log file: the peer is gone when a person reads the
-reason."""
+"""The end of a task's reason that names a log file. It is cut off: the temporary peer and its files
+are gone when a person reads the reason."""
 
 Take = Callable[[str, pa.Table], None]
 """A function that takes a stream's next tuples; its first call gets an empty table."""
@@ -134,7 +134,8 @@ async def forget(client: AsyncMedusaClient, trial: Trial) -> None:
 
 @contextmanager
 def _as_in_the_document(trial: Trial) -> Iterator[None]:
-    """Raise the error of a group of tasks alone, with the document's names."""
+    """Turn an exception group of `MedusaError` into its first error, whose message has the streams'
+    names as the trial's document writes them."""
     try:
         with one_error():
             yield

@@ -60,8 +60,8 @@ def _given(value: Value, field: Field | None) -> Value:
 
 
 def batches(stream: str, epoch: Epoch, *, most: int = BATCH_VALUES) -> Iterator[dict[str, Value]]:
-    """An epoch as the structs of `receive_events`: each is whole up to its own boundary, and has
-    at most `most` values.
+    """Split an epoch into structs of `receive_events`: each has all tuples up to its own boundary
+    `upto`, and at most `most` values.
 
     Raises:
         InvalidInputError: tuples of one stime have more.

@@ -294,7 +294,7 @@ class Visit:
         fault."""
         try:
             return await calls.answer(await self._read(calls, body))
-        except Exception as error:  # noqa: BLE001 - a boundary: only the stranger's call ends
+        except Exception as error:  # noqa: BLE001 - a boundary: only the caller's call ends
             return self._fault(error)
 
     async def _document(self, calls: Calls, made: Made | bytes) -> bytes:

@@ -18,8 +18,8 @@ WINDOWS: Final = 62
 """The most windows of one job: a mask is a long, made of powers of two up to 2^62."""
 
 STATES: Final = 24
-"""The most columns for other functions: each of their states (their fields in a pane) needs a
-column for each window."""
+"""The most columns for the states of functions that count no values: each field of their state in a
+pane (`folds`) needs one column for each window."""
 
 
 class Masks:

@@ -276,8 +276,8 @@ def _rendition(stream: str, published: Published[Producer]) -> Rendition:
 
 
 def _named(text: str) -> PeerId:
-    """The peer with that id; NO_PEER for a text that is no peer id: a stranger's mistake costs only
-    the first choice."""
+    """The peer with that id. NO_PEER for a text that is no peer id: the text comes from another
+    participant's record, and such a mistake costs only the first choice of a producer."""
     with suppress(InvalidInputError):
         return parse_optional_peer_id(text)
     return NO_PEER

@@ -44,8 +44,9 @@ class SourceTerm(Struct, frozen=True):
 
     @property
     def rank(self) -> tuple[int, bool]:
-        """Orders terms: the higher one counts. A leader asks for the deletion under its own term,
-        after all else."""
+        """Orders terms: of two, the one with the higher rank counts. A leader that deletes the
+        stream installs its own term once more, with `deleted` set. So that term ranks above the
+        same term without it, and an older request that arrives later does not undo it."""
         return self.number, self.deleted
 
     @property

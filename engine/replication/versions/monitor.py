@@ -33,7 +33,8 @@ input."""
 
 
 class VersionMonitor:
-    """Asks the producers of followed streams for their state, and has the best one read."""
+    """Asks the producers of each followed stream for their state, and makes this peer read from the
+    best of them."""
 
     def __init__(
         self,

@@ -34,8 +34,8 @@ Kind = Literal[
 
 
 class Hold(NamedTuple):
-    """The consumer for which rows of a log are kept. Ids that strangers choose have a kind of their
-    own."""
+    """The consumer for which rows of a log are kept. Ids that other participants choose have a kind
+    of their own."""
 
     kind: Kind
     id: str = ""

@@ -62,9 +62,11 @@ class PresenceState(Struct, frozen=True, array_like=True):
     """The state in a snapshot.
 
     Attributes:
-        present: by participant, and in the order in which they last moved.
-        paced_us: see `Presence`. owner, others: the combined claims of all producers of the owner,
-            and of others, ever.
+        present: the present producers, by participant and name; participants, and the producers of
+            each, are in the order of their last row or promise, the oldest first.
+        paced_us: see `Presence`.
+        owner: the combined claim of all the owner's producers that ever posted, present or not.
+        others: the same of the other participants' producers.
     """
 
     present: dict[str, dict[str, Present]] = {}

@@ -29,7 +29,8 @@ from medusa.overlay.files import load_json, save_json
 from medusa.overlay.inventory import Inventory, is_missing
 
 MAX_LEASES: Final = 10_000
-"""Named subscribers of one peer: strangers must not fill the file with names."""
+"""Named subscribers of one peer: other participants choose the names, and must not fill the
+file."""
 MAX_LEASES_PER_HOLDER: Final = 256
 """Named subscribers of one participant, so that none takes the places of all."""
 
@@ -163,8 +164,8 @@ SHOWN: Final = 5
 
 
 def consumer_of(subscriber: str) -> Hold:
-    """The hold of a named subscriber. A name that strangers choose can never be that of a consumer
-    of this peer's own."""
+    """The hold of a named subscriber. Its kind is `subscriber`, so a name that another participant
+    chooses is never the id of a consumer that this peer itself holds rows for."""
     return Hold("subscriber", subscriber)
 
 

@@ -1,5 +1,5 @@
-"""A client asks for the availability of a query, at whole peers: the peers keep it, override it, or
-refuse it, and report it."""
+"""A client asks for an availability of a query, at complete peers (`engine_peers`): the peers keep
+the request, override or refuse it, and report it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Schemas, streams and queries are defined at whole peers: by the right participants, once, or
-refused."""
+"""Schemas, streams and queries are defined at complete peers (`engine_peers`): by the right
+participants, once, or refused."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ async def test_only_a_participants_own_clients_define_its_names(cluster: Cluster
         await stranger.create_query(query)
     with pytest.raises(NotAuthorisedError, match=administered):
         await stranger.delete_query(query.name)
-    # the stranger's peer itself sends the request to our peer
+    # utah.edu's peer itself sends the request to our peer
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     document = f'<schema name="{mit.name("x")}"><field name="a" type="int"/></schema>'
     may_not = r"is for this peer's own participant, not for utah\.edu"

@@ -1,4 +1,5 @@
-"""post_event at whole peers: by permitted writers, repeated, late, and on a full disk."""
+"""post_event at complete peers (`engine_peers`): by permitted writers, repeated, late, and on a
+full disk."""
 
 from __future__ import annotations
 
@@ -85,7 +86,7 @@ async def test_only_writers_may_post(cluster: Cluster) -> None:
             continue
         with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not post to .*mit"):
             await poster.flush()
-    # the stranger does not succeed at the home itself, either
+    # utah.edu does not succeed at the home itself, either
     connection = await utah.up.engine.overlay.connect(bytes.fromhex(mit.id))
     with pytest.raises(NotAuthorisedError, match=r"utah\.edu may not post"):
         await post_one(connection, own, 1, rows([(1, 1)]))

@@ -1,4 +1,5 @@
-"""Queries at whole peers are stopped, started, deleted, restarted, and begun late."""
+"""Queries at complete peers (`engine_peers`) are stopped, started, deleted, restarted, and begun
+late."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""status at whole peers: members tell each other the permitted parts, and a liar's status does no
-harm."""
+"""status at complete peers (`engine_peers`): members tell each other the permitted parts, and a
+liar's status does no harm."""
 
 from __future__ import annotations
 

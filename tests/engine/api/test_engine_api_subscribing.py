@@ -1,4 +1,5 @@
-"""subscribe at whole peers: from any boundary, through any peer, slowly, and over restarts."""
+"""subscribe at complete peers (`engine_peers`): from any boundary, through any peer, slowly, and
+over restarts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Queries that call functions of users, at whole peers: the function's code never travels, a task
-that calls it runs where the same code is, and a failing call stops that task alone."""
+"""Queries that call functions of users, at complete peers (`engine_peers`): the function's code
+never travels, a task that calls it runs where the same code is, and a failing call stops that task
+alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Whole peers refuse and permit readers of derived streams, by every call that exists."""
+"""Complete peers (`engine_peers`) refuse and permit readers of derived streams, by every call that
+reads a stream."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A leader names a damaged file of a log, and fetches it from a peer that has it: whole peers,
-whose files are damaged while they are away or while they run."""
+"""A leader names a damaged file of a log, and fetches it from a peer that has it. The tests damage
+files of complete peers (`engine_peers`), while a peer is away or runs."""
 
 from __future__ import annotations
 

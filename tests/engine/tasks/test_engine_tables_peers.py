@@ -1,5 +1,5 @@
-"""Tables and joins at whole peers: a standby continues group aggregates, a join moves, and a task
-that keeps a table does not."""
+"""Tables and joins at complete peers (`engine_peers`): a standby continues group aggregates, a join
+moves, and a task that keeps a table does not."""
 
 from __future__ import annotations
 

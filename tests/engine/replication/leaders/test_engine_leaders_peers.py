@@ -1,5 +1,5 @@
-"""Streams with replicas at whole peers: when the leader dies, its replica continues with all
-tuples, once; queries and clients read from the present leader."""
+"""Streams with replicas at complete peers (`engine_peers`): when the leader dies, its replica
+continues with all tuples, once; queries and clients read from the present leader."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A running query gets other parameters, at whole peers: the tests check its consumers and the
-refusals."""
+"""The parameters of a running query are modified, at complete peers (`engine_peers`): the tests
+check what its consumers receive, and which modifications are refused."""
 
 from __future__ import annotations
 

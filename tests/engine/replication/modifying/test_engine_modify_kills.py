@@ -38,7 +38,8 @@ from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 PARTICIPANT = "mit.edu"
 POST_S = 0.2
 ROWS = 37
-"""Rows of a post; a window holds 100 rows, or another number."""
+"""Rows of a post, one per microsecond. A window spans 100 us at first, and another length after
+each modification of `window-size`."""
 LOOK_S = 0.05
 HASTY = intervals(engine={"timing": {"sure_s": 4.0, "parted_s": 5.0, "settle_s": 0.5}})
 """Short intervals: after a kill the test waits for `parted_s`, which must exceed `sure_s`."""

@@ -1,4 +1,5 @@
-"""Tasks move between whole peers: subscribers receive the same results from every worker."""
+"""Tasks move between complete peers (`engine_peers`): subscribers receive the same results from
+every worker."""
 
 from __future__ import annotations
 

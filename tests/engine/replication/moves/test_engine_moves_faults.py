@@ -132,7 +132,7 @@ async def test_a_worker_reads_no_input_for_an_owner_that_may_not_read_it(
     )
     with pytest.raises(NotAuthorisedError, match=r"thief\.org may not read"):
         await assign(thief, bank, assignment(thief, windows(thief, private), [entry]))
-    # as an intermediate stream that the thief's own query claims to make
+    # the thief's query claims to make `private` itself, as an intermediate stream
     source = thief.name("nothing")
     for_all = StreamDefinition(source, entry.schema.name, readers=(ANY,))
     made = StreamEntry(for_all, entry.schema)

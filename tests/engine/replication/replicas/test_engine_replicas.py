@@ -1,5 +1,5 @@
-"""When the primary dies, the secondary continues the query: whole peers, whose failure detector the
-test controls."""
+"""When the primary dies, the secondary continues the query: complete peers (`engine_peers`), whose
+failure detector the test controls."""
 
 from __future__ import annotations
 

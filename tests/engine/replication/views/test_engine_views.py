@@ -1,4 +1,5 @@
-"""Views at whole peers are created, read near and far, kept over restarts, refused, and deleted."""
+"""Views at complete peers (`engine_peers`) are created, read near and far, kept over restarts,
+refused, and deleted."""
 
 from __future__ import annotations
 

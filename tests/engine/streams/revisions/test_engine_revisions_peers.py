@@ -1,4 +1,5 @@
-"""Revisions at whole peers are posted, logged beside the stream, and applied downstream."""
+"""Revisions at complete peers (`engine_peers`) are posted, logged beside the stream, and applied
+downstream."""
 
 from __future__ import annotations
 
