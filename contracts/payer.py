@@ -61,8 +61,8 @@ class _Checking:
 
 
 def _shorter(receipt: Receipt, upto: int) -> int | None:
-    """A shorter boundary that can be billed; for load deals None, because only the owner shortens
-    those."""
+    """The boundary `upto` if the receipt can be shortened to it, else None. A receipt for load
+    cannot: only the owner of the task may shorten it."""
     content = isinstance(receipt.rate, ContentRate)
     return upto if content and receipt.after < upto < receipt.upto else None
 

@@ -33,8 +33,8 @@ MAX_BODY_BYTES: Final = 4 * 2**20
 
 MAX_SKEW_US: Final = 60_000_000
 """Microseconds by which a publisher's clock may be ahead: the error allowed for the overlay's
-datagrams. A record further ahead is ignored and replaced by any present one: its owner could not
-outdo it."""
+datagrams. A record further ahead is ignored, and any plausible record replaces it: otherwise its
+owner, whose clock is right again, could publish no later version."""
 
 MAX_KIND: Final = 32
 """Characters of a kind's label, which is part of every record."""

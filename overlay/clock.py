@@ -30,7 +30,8 @@ from medusa.overlay.troubles import Reason, Trouble
 
 MAX_AHEAD_S: Final = 600.0
 """Seconds by which a number made from another peer's clock (an incarnation, a term) may be ahead of
-ours. A number further ahead could not be outdone: no later one would be believed."""
+ours. A number further ahead is not believed: if it were, that peer, whose clock is right again,
+could make no greater one."""
 
 MAX_STEP_S: Final = 30.0
 """Seconds by which the clock may be set in each `ANCHOR_S` and be followed at once. It is half of

@@ -12,7 +12,8 @@ from typing import Final
 from medusa.overlay.errors import InvalidInputError, StorageError, StorageFullError
 
 BUSY_S: Final = 10.0
-"""Seconds to wait until another process has read or written: `medusa-peer contract balance`."""
+"""Seconds to wait until another process has read or written, such as `medusa-peer contract
+balance`."""
 
 BESIDE: Final = ("-wal", "-shm")
 """Suffixes of the files that SQLite keeps beside a database, and that belong to it."""

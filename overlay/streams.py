@@ -21,8 +21,9 @@ _SMALL_BYTES: Final = 4 * 2**10
 """Fragments below this are copied together: a view costs some 200 bytes in addition."""
 
 _KEPT_ALIVE: Final = 2
-"""A fragment may keep alive this many times its own size. It is a view of all bytes read with it,
-those of other streams too: a smaller part of a read is copied out of it."""
+"""A fragment is a view of all bytes that were read at once, other streams' bytes included, and
+keeps them all in memory. If they are more than this many times the fragment's size, it is copied,
+so that they can be freed."""
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 

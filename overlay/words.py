@@ -45,7 +45,8 @@ MAX_CHAIN: Final = 32
 """Sponsors between a member and the charter: bounds the walk up."""
 
 MAX_CHANGES: Final = 64
-"""Policy changes that one participant may sign: each one that counts causes a new count."""
+"""Policy changes that one participant may sign: after each one that counts, every peer counts all
+statements anew."""
 
 MAX_REVOKED_PEERS: Final = 1_000
 """Revocations of peers that one participant may sign: nobody can tell whether there ever was such a
@@ -54,11 +55,12 @@ has lost more keys of peers than that ends its membership, and is admitted under
 
 MAX_ENDINGS: Final = 4
 """Revocations of one member that one participant may sign, each of which keeps fewer of the
-member's statements: each causes a new count."""
+member's statements: after each, every peer counts all statements anew."""
 
 MAX_WITNESSES: Final = 8
-"""Peers of one participant that may witness one entry: several may meet a member at once. For an
-entry that others built upon each causes a new count."""
+"""Peers of one participant that may witness one entry: several may meet a member at once. If the
+entry is one that other statements depend on, every peer counts all statements anew after each
+witness."""
 
 
 class EarlyError(UntrustedError, code="early"):

@@ -41,7 +41,7 @@ from medusa.engine.scalars.values import Value
 PART_BITS: Final = 6
 
 PARTS: Final = 2**PART_BITS
-"""Buckets from one power of two to the next; 50 would do for 1 %."""
+"""Buckets from one power of two to the next; 50 are enough for an error of 1 %."""
 
 LEAST_EXPONENT: Final = -30
 """Smaller numbers count as 0: nothing that is measured in units, or in seconds, is below 10^-9."""

@@ -62,7 +62,8 @@ SIGMA_TERMS: Final = 18
 not change the sum. With x = 1 the sum is so large that the estimate is 0."""
 
 SCALE: Final = REGISTERS**2 / (2 * math.log(2))
-"""The estimate is this number divided by the sums."""
+"""The numerator of the estimate; its denominator is the sum of 2^-rank over the entries, and
+REGISTERS times the series `sigma` for the empty registers."""
 
 _CODE_BITS: Final = 6
 """Bits of a rank, which is at most 1 + RANK_BITS."""

@@ -31,7 +31,8 @@ START_S: Final = 60.0
 """How long a process may take to import its code, seconds: a model is loaded there."""
 
 LOOK_S: Final = 0.05
-"""Between two looks at the row at work, seconds."""
+"""Seconds between two checks whether the process has gone on to another row, or has exceeded its
+time."""
 
 MAX_RESULT_BYTES: Final = 2**26
 """Bytes of one answer: eight thousand results of 8 KiB."""

@@ -62,7 +62,7 @@ class Modified(Struct, frozen=True):
 
 
 MAX_PARAMETERS: Final = 1024
-"""Per box: a filter of 256 ports and a map of 256 fields have fewer."""
+"""Parameters of one box: a filter of 256 ports and a map of 256 fields have fewer."""
 
 
 _PARAMETER: Final = "parameter"

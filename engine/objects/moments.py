@@ -25,12 +25,12 @@ MOMENT_FORM: Final = (
 
 CYCLE_YEARS: Final = 400
 CYCLE_US: Final = 146_097 * 86_400 * 1_000_000
-"""The number of years after which the calendar repeats."""
+"""The time after which the calendar repeats: in years, and in microseconds."""
 
 _FORM: Final = re.compile(MOMENT_FORM, re.ASCII)
 _ZONE: Final = re.compile(r"([+-])(\d\d):?(\d\d)?")
 _ANCHOR: Final = 2000
-"""The first year of a cycle in which Python's own calendar computes."""
+"""The first year of the cycle of 400 years in which Python's own calendar computes a moment."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)

@@ -36,7 +36,8 @@ MOST_NODES: Final = 2_048
 """Nodes of all expressions of one job: a larger one takes seconds to compile."""
 
 ABSENT: Final = 100
-"""Runs without a task after which a job leaves it out."""
+"""The number of a job's runs in a row without an order of a task, after which the job leaves the
+task out: until then it evaluates the task in vain."""
 
 Steps = tuple[Step, ...]
 Mapping = tuple[tuple[str, Expression], ...]

@@ -34,7 +34,7 @@ MOST_GROUPS: Final = 512
 """Groups that are remembered; each has a plan in the JVM, some 100 KB."""
 
 MOST_ORDERS: Final = 256
-"""Orders of one job."""
+"""The most orders of one job; further ones wait for the next job."""
 
 Outcome = Result | None
 """The outcome of an order; None: it has to run alone."""

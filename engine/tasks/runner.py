@@ -86,7 +86,7 @@ class TaskLoad:
 
     @property
     def cost_ns(self) -> int:
-        """CPU nanoseconds an input row; 0 before any row."""
+        """CPU nanoseconds for an input row; 0 before the task has read any."""
         return self._meter.cost_ns
 
 

@@ -15,8 +15,9 @@ from medusa.overlay.gossip.members import Member, Members
 from medusa.overlay.names import PeerId
 
 MISTRUST: Final = 30
-"""Probe intervals for which a participant takes part in no sentence after one that was wrong. An
-honest participant was cut off from a part of the network, and is believed again soon."""
+"""Probe intervals for which a participant's accusations do not count, after it took part in
+declaring a living peer dead. They are few, because an honest participant may have been cut off from
+a part of the network."""
 
 
 class Voices:
@@ -34,7 +35,8 @@ class Voices:
         return len(self._dead(member, now)) >= self._quorum
 
     def mistrust(self, member: Member, now: float) -> None:
-        """The sentence on that member was wrong: trust none of its authors for a while."""
+        """Note that the member was wrongly declared dead: no participant that said so counts for
+        `MISTRUST` probe intervals."""
         until = now + MISTRUST * self._config.probe_interval_s
         self._mistrusted |= dict.fromkeys(self._dead(member, now), until)
 

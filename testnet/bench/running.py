@@ -20,7 +20,8 @@ from medusa.testnet.kit.peers import Peer, open_federation, participant_name
 from medusa.tools.client.async_client import AsyncMedusaClient, open_medusa
 
 POSTS_PER_S: Final = 10
-"""Posts a second of wall time at a given pace."""
+"""Posts per second of wall time, if rows are posted at a given speed and not as fast as
+possible."""
 POST_ROWS: Final = 10_000
 """Rows of a post at full speed."""
 QUIET_CORES: Final = 0.1

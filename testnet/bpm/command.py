@@ -17,7 +17,8 @@ from medusa.testnet.kit.picture import picture_option
 MOST_NODES: Final = 1_000_000
 MOST_SEEDS: Final = 1_000
 MOST_LOAD: Final = 4.0
-"""A higher load needs a larger machine than was ever tried, or shows nothing new."""
+"""The greatest load, as a share of all capacity: a higher one needs a larger machine than was ever
+tried, or shows nothing new."""
 MOST_PERCENT: Final = 90
 
 

@@ -23,8 +23,8 @@ PRICE: Final = 1_000_000
 """Micros per unit and second at capacity: one of the money's units, so that figures read well."""
 
 CHEAPEST: Final = 0.8
-"""With mixed prices: the lowest, as a share of PRICE: D's discount in the poster's demonstration.
-At prices above PRICE being above capacity would pay."""
+"""The lowest of mixed prices, as a share of PRICE: D's price in the poster's demonstration. No
+price is above PRICE, because then a peer would gain by load above its capacity."""
 
 _STEPS: Final = 997
 """Number of different prices when mixed; a prime."""

@@ -17,7 +17,8 @@ MOST_NODES: Final = 100_000
 MOST_CRASHES: Final = 10_000
 MOST_SHARE: Final = 0.5
 MOST_SECONDS: Final = 3600.0
-"""A longer time needs a larger machine than was ever tried, or shows nothing new."""
+"""The most virtual seconds of a run: a longer run needs a larger machine than was ever tried, or
+shows nothing new."""
 
 
 class Sizes(click.ParamType[tuple[int, ...]]):

@@ -226,13 +226,14 @@ def title_of(results: list[Result]) -> str:
 
 
 PLAIN_FACTOR: Final = 1.5
-"""Factor of the prediction without loss and slow peers: the papers leave out that a round of probes
-has an order and that a period is divided into steps."""
+"""The most that a figure of a run without loss and slow peers may be, as a multiple of the papers'
+prediction: they leave out that a round of probes has an order and that a period is divided into
+steps."""
 TROUBLED_FACTOR: Final = 2.5
-"""Factor of the prediction with loss and slow peers: slow peers send confirmations late, and learn
-late."""
+"""The same multiple with loss or slow peers: slow peers send confirmations late, and learn late."""
 BYTES_FACTOR: Final = 1.5
-"""Factor between the least and the greatest bytes per peer and second over federation sizes."""
+"""The most that the greatest bytes per peer and second may be, over the sizes of federations, as a
+multiple of the least."""
 FALSE_SHARE: Final = 0.001
 """Share of all peers that may be victims of a false alarm with loss alone, neither side slow."""
 

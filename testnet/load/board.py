@@ -215,7 +215,7 @@ EXPECTED_S: Final = {
 }
 """The estimated duration of each stage on two cores, in seconds."""
 SHORT_SHARE: Final = 0.7
-"""Share of that with two peers."""
+"""The duration of a stage with two peers, as a share of `EXPECTED_S`."""
 
 
 @dataclass

@@ -312,7 +312,7 @@ more."""
 PRICE: Final = 1.0
 """Money per unit of load and second in the contracts of A, B and C."""
 CHEAPER: Final = 0.8
-"""D's price as a share of that, as on the papers' poster."""
+"""D's price as a share of `PRICE`, as on the papers' poster."""
 RANGE_TASKS: Final = 2
 """Width of the price range, in tasks: at one fixed price load cannot flow through a full peer."""
 

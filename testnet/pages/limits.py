@@ -20,7 +20,7 @@ from typing import Final
 PACKAGES: Final = ("overlay", "dht", "engine", "contracts", "tools")
 
 _POWER: Final = 2**40
-"""Powers of two are written as such from here on."""
+"""Powers of two from this one on are written as `2^40`."""
 
 _SIZES: Final = (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10))
 _TIMES: Final = (("d", 86_400.0), ("h", 3_600.0), ("min", 60.0), ("s", 1.0), ("ms", 1e-3))

@@ -199,10 +199,12 @@ REPLICA: Final = "replica"
 """The name of R's peer."""
 
 SMALL: Final = 0.02
-"""Share of the input below which the difference must be small, too."""
+"""The greatest share of missing input for which the number of revisions is checked by
+`PER_MISSING`."""
 
 PER_MISSING: Final = 5
-"""Revisions, as a share of the tuples that UNDO would take back, per share of the missing input."""
+"""The most revisions per tentative tuple, as a multiple of the share of the input that was
+missing."""
 
 
 def figures(run: Observations, options: Options) -> PartitionResult:

@@ -46,7 +46,7 @@ WARM_S: Final = 8.0
 STEADY_S: Final = 8.0
 """Seconds in which the usual delay is measured."""
 WATCH_S: Final = 6.0
-"""Seconds of observation afterwards."""
+"""Seconds of observation after all tentative tuples are corrected."""
 LOOK_S: Final = 0.1
 
 EPOCH_S: Final = 0.15

@@ -20,7 +20,7 @@ from medusa.engine.objects.schema import BEGINNING, END
 from medusa.overlay.names import PeerId
 
 _LONG: Final = 2**40
-"""Powers of two are written as such from here on."""
+"""Powers of two from this one on are written as `2^40`."""
 
 _MOMENTS: Final = {BEGINNING: "BEGINNING", END: "END"}
 

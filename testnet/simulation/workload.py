@@ -118,7 +118,7 @@ RETRY_S: Final = 0.5
 """Seconds between two clients of one poster or subscriber."""
 
 HURRIED: Final = 0.1
-"""Share of its pauses that a poster makes after the heal."""
+"""The factor by which a poster's pauses are multiplied after the heal."""
 
 VALUES: Final = 1000
 
@@ -132,7 +132,7 @@ class PosterClient:
         producer: the producer's name; a poster of another participant may have the same name.
 
     Attributes:
-        hurried: whether its pauses are short from now on.
+        hurried: whether its later pauses are multiplied by `HURRIED`.
         done: every row is acknowledged, or the poster has failed for good.
     """
 

@@ -167,7 +167,8 @@ async def test_both_dial_at_once_gives_one_connection(federation: Federation, ro
 
 
 async def test_the_smaller_ids_dial_is_kept(federation: Federation) -> None:
-    """While it awaits the verdict on its own dial, the peer with the smaller id refuses others."""
+    """Two peers dial each other at once: the one with the smaller id refuses the other's connection
+    while it waits for the answer to its own."""
     identities = [Identity.issue(federation.mit, NOW) for _ in range(2)]
     small, large = sorted(identities, key=lambda identity: identity.peer_id)
     for own, other, answer in ((small, large, Answer.DUPLICATE), (large, small, Answer.ACCEPTED)):

@@ -102,7 +102,7 @@ def test_the_cpu_of_our_own_processes_counts_as_ours(monkeypatch: pytest.MonkeyP
 
 
 BURNT_S = 0.5
-"""Ten times what this process uses between two looks, seconds."""
+"""CPU seconds that the other process uses: ten times as many as this one uses between two looks."""
 
 
 def used_by(process: psutil.Popen) -> float:

@@ -137,7 +137,7 @@ class FakePeer:
     _scope: trio.CancelScope | None = None
 
     def crash(self) -> None:
-        """Break all connections and return at another port."""
+        """Break all connections, and listen again at another port."""
         assert self._scope is not None
         self._scope.cancel()
 

@@ -249,7 +249,7 @@ class Joining:
         kind = type(node)
         if not one.right:
             one, other, kind = other, one, _MIRRORED.get(kind, kind)
-        # now: right.stime + one.offset KIND left.stime + other.offset
+        # the condition is now `right.stime + one.offset KIND left.stime + other.offset`
         difference = other.offset - one.offset
         bounds: dict[type[exp.Expr], tuple[int | None, int | None]] = {
             exp.EQ: (difference, difference),

@@ -95,7 +95,8 @@ class Selecting:
         return self._projecting.mapped(node, settled, shown, substitute_of(settled, self._source))
 
     def _nested(self, node: exp.Expr) -> Relation:
-        """The relation of a query within another SELECT, which may bound its places."""
+        """The relation of a query within another SELECT. That SELECT may bound the numbers of a
+        ROW_NUMBER in it."""
         with self._scopes.opened():
             self._with(node)
             return self._rows(node)

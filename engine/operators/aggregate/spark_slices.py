@@ -92,7 +92,8 @@ def folds(step: AggregateStep) -> Mapping[str, Fold]:
     found: dict[str, Fold] = {}
     for each, names in zip(step.functions, made.states, strict=True):
         if not isinstance(each.function, Counted):
-            # if panes have parts, these states are in part 0, which has one row
+            # if panes have parts, these states are in part 0, which has one row per pane: MAX takes
+            # its value
             found |= {
                 name: state.fold if made.part is None else Fold.MAX
                 for name, state in zip(names, states_of(each), strict=True)

@@ -32,7 +32,8 @@ from medusa.engine.replication.records.stored_query import StoredQuery
 from medusa.overlay.names import NO_PEER, PeerId
 
 REPORT_S: Final = 10.0
-"""How old a worker's last report may be, seconds: it makes one every `Timing.confirm_s`."""
+"""How old a worker's last report may be, seconds, so that the owner does without the task's inputs;
+a worker reports every `Timing.confirm_s`."""
 
 
 class Sparing:

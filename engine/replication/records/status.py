@@ -91,7 +91,7 @@ class PeerStatus(Struct, frozen=True):
     tasks: tuple[TaskStatus, ...] = ()
     events: tuple[EventRecord, ...] = ()
     links: tuple[str, ...] = ()
-    """Peer ids (hex) it has a connection to now."""
+    """The ids (hex) of the peers to which this peer has a connection now."""
     health: str = ""
     replicas: tuple[ReplicaStatus, ...] = ()
     sent_bytes: int = 0

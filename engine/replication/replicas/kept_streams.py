@@ -61,7 +61,8 @@ class KeptStreams:
         await self._follow(self._copy.plan, (PRODUCER, self._primary), carried=False)
 
     async def keep_checkpoints(self) -> None:
-        """Keep copies of the primary's outputs, and the carry, which the primary sends."""
+        """Keep copies of the primary's outputs, and of the part of the inputs that the primary
+        sends: the part that the tasks may still read."""
         await self._keep_outputs()
         # the primary has the producers keep the part that it has not sent
         await self._follow(self._stateful, (self._primary, PRODUCER), carried=True)
@@ -125,7 +126,7 @@ class KeptStreams:
                 nursery.start_soon(follower.run)
 
     def trim(self) -> None:
-        """Hold the carry: the part of the inputs that the tasks may still read."""
+        """Keep (by the hold `carry`) the part of the inputs that the tasks may still read."""
         for name in self._copy.stored.inputs:
             readers = [task for task in self._stateful if name in task.inputs]
             if readers:
@@ -134,7 +135,8 @@ class KeptStreams:
                 self._copy.logs[name].log.retention.hold(carry, needed)
 
     def release(self) -> None:
-        """Release the carry, because the tasks hold it themselves by now."""
+        """End the hold `carry` on the inputs, because by now the tasks hold their inputs
+        themselves."""
         for name in self._copy.stored.inputs:
             if name in self._copy.logs:
                 self._copy.logs[name].log.retention.release(Hold("carry", self._copy.name))

@@ -17,7 +17,8 @@ from medusa.engine.streams.config import Timing
 from medusa.overlay.gossip.events import Health
 
 MAX_PASSED: Final = 512
-"""Boundaries whose time is remembered: more than the keep-ups of a long bound."""
+"""The most boundaries of which the time is remembered when this peer passed them; beyond it the
+oldest is forgotten, and a longer lag is reported as shorter."""
 
 DOUBT_S: Final = 1.5
 """Silence of a primary after which the failure detector probes it, seconds: three messages."""

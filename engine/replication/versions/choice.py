@@ -64,8 +64,9 @@ RETURN: Final = 20
 so a reader does not return to a machine that is busy in bursts."""
 
 MOST_RETURNS: Final = 64
-"""How much longer the wait becomes, at most, for a producer that a reader had to leave again and
-again: such a producer answers, but its tuples do not come."""
+"""The greatest factor of the wait until a reader returns to a producer. The factor doubles each
+time that the reader returns: a producer that it has to leave again and again answers, but its
+tuples do not come."""
 
 
 class Rank(IntEnum):

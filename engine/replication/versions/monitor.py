@@ -21,11 +21,12 @@ ANSWER_S: Final = 1.0
 """The longest wait for one answer, seconds; its producer counts as silent long before."""
 
 LEARN_S: Final = 5.0
-"""How often the catalog is asked for a followed stream's producers, seconds: they change."""
+"""Seconds between two questions to the catalog for a followed stream's producers: so a reader
+learns of a new producer within this time."""
 
 LOOK_S: Final = 1.0
-"""How often to look whether a log here has become the log of a follower, seconds; a new log rings
-the bell."""
+"""Seconds between two checks whether a log of this peer has become the log of a follower; a new log
+is noticed at once."""
 
 STANDING: Final = 4.0
 """Epochs after which a producer that stands still, while others advance, is believed to lack an

@@ -48,7 +48,8 @@ def test_one_jump_does_not_show_as_a_rise() -> None:
     for size in (0.5, 2.0, 20.0):
         smoothed, now = fed([*steady, size, 0.1])
         after = smoothed.read(now)
-        # three times the usual amount for one second, and the rest over two minutes
+        # a jump counts as three times the usual load for one second; what is above that is averaged
+        # over two minutes
         most = 3 * before / SMOOTHING_S + size / SPREAD_S
         assert before <= after <= before + most
     assert fed([*steady, 20.0, 0.1])[0].read(202.0) < 0.3, "plain smoothing would say 2.0"

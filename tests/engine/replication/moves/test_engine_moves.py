@@ -102,7 +102,7 @@ async def test_either_side_restarts_at_any_step(
     sums = Sums(client, one.name("out"))
     await sums.feed(client, source, range(250))
     reached, go_on = _stop_at(monkeypatch, step)
-    # in the nursery of the mover of the owner, so that the move ends with the owner
+    # the move runs in the nursery of the owner's mover, so that a restart of the owner ends it
     one.up.engine.mover._nursery.start_soon(_move, one, two)
     with trio.fail_after(DEADLINE_S):
         await reached.wait()
