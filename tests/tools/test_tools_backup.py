@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import Cluster, Place, begin, make_stream, pairs_of, rows, send_rows, until
 
 from medusa.engine.objects.query import Aggregate, AggregateCall, Filter, Query
@@ -342,5 +343,5 @@ async def test_two_peers_of_one_identity_do_not_run(cluster: Cluster, tmp_path: 
     await trio.to_thread.run_sync(restore, file, copy, keys, quiet)
     hidden.rename(mit.home.folder)
     twin = Place(copy, "mit.edu", mit.engine_config)
-    with pytest.raises(ConflictError, match="a copy of runs at"), trio.fail_after(30):
+    with pytest.raises(ConflictError, match="a copy of runs at"), trio.fail_after(DEADLINE_S):
         await open_peer(twin.home, twin.config).__aenter__()

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import trio
+from deadline import DEADLINE_S
 from engine_peers import Cluster, make_stream, received, rows, until
 from tools_prompt import Prompt
 
@@ -30,7 +31,7 @@ async def test_people_read_the_reason_and_their_subscriptions_end(
         subscription = client.subscribe(stream)
         await received(subscription, 1)
         await trio.to_thread.run_sync(admission.revoke, mit.home, "evil.org", None)
-        with trio.fail_after(30), pytest.raises(RefusedError) as refused:
+        with trio.fail_after(DEADLINE_S), pytest.raises(RefusedError) as refused:
             async for _ in subscription:
                 pass
     reason = "evil.org has been revoked by mit.edu on "
@@ -46,7 +47,7 @@ async def test_people_read_the_reason_and_their_subscriptions_end(
         assert f"medusa: mit.edu refuses this peer: {reason}" in err, looked
     status = await at_evil("status")
     assert f"mit.edu refuses this peer: {reason}" in status.partition("trouble")[2]
-    with trio.fail_after(30):
+    with trio.fail_after(DEADLINE_S):
         for looked in (("subscribe", stream), ("lookup", stream)):
             assert f"refuses this peer: {reason}" in await at_evil.refused(*looked)
     capfd.readouterr()
@@ -57,7 +58,8 @@ async def test_people_read_the_reason_and_their_subscriptions_end(
     assert await trio.to_thread.run_sync(_run, evil.home.folder, "leave", "--yes") == 1
     told = capfd.readouterr()
     assert "has left" not in told.out
-    assert "this peer is out of the federation already: mit.edu refuses this peer" in told.err
+    assert "this peer is out of the federation already: " in told.err
+    assert f"mit.edu refuses this peer: {reason}" in told.err
 
 
 async def test_a_participant_that_does_not_know_its_revocation_does_not_leave(
