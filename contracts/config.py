@@ -14,10 +14,10 @@ class MarketTiming:
     Seconds.
 
     Attributes:
-        review_s: between two checks of the contracts in force and of the peers to reach, without
-            other news: a member may have been revoked, a peer may have joined.
-        sample_s: between two samples of the loads for the Brain.
-        settle_look_s: between two checks for receipts that are due.
+        review_s: the time between two checks of the contracts in force and of the peers to reach,
+            without other news: a member may have been revoked, a peer may have joined.
+        sample_s: the time between two samples of the loads for the Brain.
+        settle_look_s: the time between two checks for receipts that are due.
         retry_s, retry_most_s: until a proposal without an answer is sent again; doubles up to the
             latter, so payments resume at most that long after a partition ends.
         count_s: after which an unanswered count is requested again.
@@ -25,15 +25,15 @@ class MarketTiming:
             moved again.
         arrears_s: for which a partner that is up may leave a receipt unsigned: more than two of
             `retry_most_s`, so that an honest one has answered.
-        arrears_again_s: between two tries to give a task back.
+        arrears_again_s: the time between two tries to give a task back.
         keep_s: for which inputs are kept for a deal whose bills make no progress: a partner that
             does not bill, or does not pay, must not fill the other's disk.
-        content_look_s: between two checks of the contracts for streams, and of the streams read
-            under them.
+        content_look_s: the time between two checks of the contracts for streams, and of the streams
+            read under them.
         content_again_s: shortest and longest wait before a sender is notified again; doubled in
             between.
-        suggestions_look_s: between two comparisons of each stream's place with the best one
-            suggested.
+        suggestions_look_s: the time between two comparisons of each stream's place with the best
+            one suggested.
         still_s: for which a stream may stand still before this peer reads it from another place.
         aside_s: for which a suggested place is not chosen again after it failed.
     """

@@ -42,7 +42,7 @@ class Agreements(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """Time has passed. Due no later than `Settlement.wake_at`."""
+    """Time has passed. The driver sends this event at `Settlement.wake_at` at the latest."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,8 @@ class Count:
     """Count this task's input tuples (of content deals: the stream's tuples) of (after, upto].
 
     Attributes:
-        number: of the request, for the answer. upto: None: this peer's present output boundary.
+        number: the number of the request, for the answer. upto: None: this peer's present output
+            boundary.
     """
 
     number: int

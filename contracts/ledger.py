@@ -118,7 +118,7 @@ class Ledger:
     """One peer's ledger.
 
     Attributes:
-        own: the peer's id. federation: its id. path: of its file.
+        own: the peer's id. federation: its id. path: the path of its file.
     """
 
     def __init__(
@@ -399,7 +399,7 @@ def open_ledger(path: Path, own: PeerId, federation: str, key_of: KeyOf) -> Iter
     """Open the ledger of that peer in that file; create it if it is missing.
 
     Args:
-        own: the peer's id. federation: its id. path: of its file.
+        own: the peer's id. federation: its id. path: the path of its file.
         key_of: the public key of a peer id; raises UntrustedError if it is not known.
 
     Raises:

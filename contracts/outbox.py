@@ -26,10 +26,10 @@ class _Box:
     """The deliveries to one peer since its start.
 
     Attributes:
-        incarnation: its start; after a restart everything is delivered again.
-        held: the states that it holds.
-        backoff: the waits between tries. retry_at: see `Outbox.due`.
-        busy: whether a call to it is under way.
+        incarnation: the peer's incarnation; after its restart everything is delivered again. held:
+            the states of contracts that the peer holds.
+        backoff: the waits between tries. retry_at: when the next try is due.
+        busy: the number of calls to the peer that are under way.
     """
 
     incarnation: int
@@ -43,7 +43,8 @@ class Outbox:
     """The deliveries to all peers.
 
     Attributes:
-        wake_at: seconds at which one of the peers passed to the last `due` is due next; inf: none.
+        wake_at: when the next try of a peer is due, seconds, by the last call of `due`; inf: there
+            is none.
     """
 
     def __init__(self, rng: random.Random) -> None:

@@ -67,7 +67,8 @@ class _Bill:
         backoff: the waits while the payer refuses.
         want: the required next receipt.
         due: see `Payee.unpaid_upto`.
-        cut: of a task passed on: the boundary that the payer wants billed first, and its count.
+        cut: for a task that was passed on: the boundary that the payer wants billed first, and the
+            payer's count.
     """
 
     at: float
@@ -79,8 +80,9 @@ class _Bill:
 
 @dataclass(slots=True)
 class _Line:
-    """One account. Attributes: out: the proposal under way. counting: the number of a Count.
-    backoff: the waits until a proposal is sent again."""
+    """One account. Attributes: out: the proposal under way. counting: the `Count` under way: its
+    number, its deal, and the boundary after which it counts. backoff: the waits until a proposal is
+    sent again."""
 
     backoff: Backoff
     bills: dict[DealKey, _Bill] = field(default_factory=dict)

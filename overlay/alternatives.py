@@ -19,7 +19,7 @@ def alternatives(asked: str, known: Iterable[str], types: Mapping[str, str] | No
     Args:
         asked: the name that was not found.
         known: the names that there are.
-        types: of each name, shown after it; None: the names are shown alone.
+        types: the types of each name, shown after it; None: the names are shown alone.
     """
     names = [*known]
     text = ", ".join(f"{name} {types[name]}" if types else name for name in names) or "none"

@@ -92,7 +92,7 @@ class Events:
 
         Args:
             error: the log gets its traceback.
-            fields: of the line, beside the bound ones.
+            fields: the fields of the line, beside the bound ones.
         """
         self._write(level, text, error, fields, sys._getframe(1))
 

@@ -31,7 +31,7 @@ class Invite(Struct, frozen=True, array_like=True):
     Attributes:
         charter: the federation's.
         statements: admissions, from the charter's down to the invited participant's own.
-        addresses: of peers to join by.
+        addresses: the addresses of peers to join by.
     """
 
     charter: bytes

@@ -44,7 +44,7 @@ class Places:
 
     @asynccontextmanager
     async def place(self, holder: str) -> AsyncIterator[None]:
-        """Have a place within the block, once the holder may have one."""
+        """Wait until the holder may take a place, and hold the place while the block runs."""
         await trio.lowlevel.checkpoint_if_cancelled()
         while not self.take(holder):
             await self._given_back.park()

@@ -10,11 +10,11 @@ class OverlayTiming:
     """Intervals and waits of the overlay, in seconds. Only tests choose others, to be quick.
 
     Attributes:
-        clock_look_s: between two readings of the machine's clock.
+        clock_look_s: the time between two readings of the machine's clock.
         clock_hold_s: after which a leap of the clock is believed, unless most others agree with the
             peer's own count. A person has time to see the error and set the clock back before
             anything irrevocable follows.
-        save_gap_s: between two writes of learned news: a burst of news is one write.
+        save_gap_s: the time between two writes of learned news: a burst of news is one write.
     """
 
     clock_look_s: float = 1.0

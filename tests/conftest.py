@@ -107,7 +107,7 @@ LONGEST = (
 """The groups, and parts of the names of the files, that take longest."""
 
 LARGE = {"docs", "testnet"}
-"""Folders of tests that are large even where they only compute."""
+"""Folders whose tests count as large, also those that only compute."""
 
 AT_ONCE = 2
 """The most tests with processes that run at once."""

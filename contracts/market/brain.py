@@ -64,7 +64,7 @@ class Brain:
         """
         Args:
             capacity: units that the peer is willing to run, below `cost.total`.
-            number: of the latest offer of earlier runs, or any higher number.
+            number: the number of the latest offer of earlier runs, or any higher number.
         """
         self.peer = peer
         self.held = Holdings(cost, capacity, config)

@@ -20,7 +20,7 @@ class Placed:
     """A task that runs under a contract: here for a partner, or at a partner for us.
 
     Attributes:
-        key: of that partner. price: micros per unit and second, as agreed. since: seconds.
+        key: the key of that partner. price: micros per unit and second, as agreed. since: seconds.
     """
 
     __slots__ = ("item", "key", "price", "since")

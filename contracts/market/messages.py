@@ -52,7 +52,7 @@ class Offer(Struct, frozen=True, array_like=True, tag="offer"):
     """The sender's offer to pay that price if the receiver runs these tasks.
 
     Attributes:
-        number: of this offer; grows by offerer, over restarts too.
+        number: the number of this offer; grows by offerer, over restarts too.
         contract: the contract's id; "" between peers of one participant, where `price` compares
             marginal costs and nobody pays.
         price: micros per unit of load and second.
@@ -75,7 +75,7 @@ class Answer(Struct, frozen=True, array_like=True, tag="answer"):
     press again.
 
     Attributes:
-        number: of the offer. accepted: task names.
+        number: the number of the offer. accepted: task names.
         bid: the price at which the sender would take one more unit now; 0: at none. With it the
             offerer can go to the cheapest first.
         reason: the reason of a refusal, for people.

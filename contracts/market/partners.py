@@ -23,14 +23,16 @@ class PartnerState:
     """A partner, and the latest messages exchanged with it.
 
     Attributes:
-        partner: the terms.
+        partner: the partner's peer and the terms of its contract.
         bid: the price (micros) at which it takes one more unit, by its latest answer, or UNKNOWN,
             NONE.
-        until: seconds before which it is not asked again. waits: the lengths of such waits.
+        until: seconds before which it is not asked again. waits: how long it is not asked, longer
+            after each refusal.
         doubtful: it had no room when it last answered.
         broken: it did not answer, or did not run a task that it had accepted.
         refused: number of our latest offer that it refused in whole or in part.
-        pressed: hops with which it was asked to make room, without an answer that there is some.
+        pressed: the hops of the latest request to it to make room, until it answers that it has
+            room.
         price: the price at which it last took a task; -1: never. heard: the number of the latest
             offer received from it. answer: our answer to it.
     """

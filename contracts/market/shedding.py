@@ -21,7 +21,8 @@ class Outstanding:
     """The offer that waits for an answer.
 
     Attributes:
-        state: of the partner. offer: the message. until: seconds until which an answer counts.
+        state: the state of the partner. offer: the message. until: seconds until which an answer
+            counts.
     """
 
     __slots__ = ("items", "offer", "state", "until")
@@ -37,7 +38,7 @@ class Shedder:
     """Offers tasks to partners.
 
     Attributes:
-        offer: the one that waits for an answer. number: of the latest one.
+        offer: the offer that waits for an answer. number: the number of the latest offer.
         wake_at: seconds at which `plan` is due again, without other events.
     """
 

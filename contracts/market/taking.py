@@ -19,16 +19,17 @@ MAX_NAME: Final = 1000
 """Characters of a task's name, as of an object name."""
 
 PRESSED_ROUNDS: Final = 2
-"""First waits (`retry_s`) for which a request to make room holds. The offerer renews it while it
-needs the room; a request that goes round in a circle of full peers dies out."""
+"""How long a request to make room counts, as a multiple of `retry_s`. The offerer renews the
+request while it needs the room; so a request that goes round in a circle of full peers ends."""
 
 
 class Waiting:
     """A partner's offer of which tasks were refused, for lack of room or as too cheap.
 
     Attributes:
-        number, price: of the offer. units: refused. least: units of the smallest refused task.
-        bid: the price in our answer. hops: as of the offer, how far to go to make room.
+        number, price: the number and the price of the offer. units: the load of the refused tasks.
+        least: the load of the smallest of them. bid: the price in our answer. hops: as in the
+        offer: over how many peers room may be asked for.
         until: seconds until which the room is needed.
     """
 

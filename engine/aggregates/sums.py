@@ -53,7 +53,7 @@ def in_order(some: Column, at: Column, **states: Column) -> Column:
     """An array of structs of the states of panes, pane after pane.
 
     Args:
-        some: whether a pane has any. at: the stime of the pane.
+        some: whether a pane has a state. at: the stime of the pane.
     """
     named = (state.alias(name) for name, state in states.items())
     return F.sort_array(F.collect_list(F.when(some, F.struct(at.alias(STIME), *named))))

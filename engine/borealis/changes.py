@@ -74,7 +74,7 @@ class Changing:
     reads, and the updates of a table after its inserts and deletes.
 
     Args:
-        boxes: of the query.
+        boxes: the boxes of the query.
     """
 
     def __init__(self, boxes: Sequence[OldBox], streams: Streams) -> None:

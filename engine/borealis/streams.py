@@ -79,9 +79,9 @@ class Streams:
     """The streams of a document that have been read.
 
     Attributes:
-        schemas: by stream.
+        schemas: the schemas, by stream.
         slack: the streams whose order allows late tuples: their sources have a slack.
-        tables: by stream.
+        tables: the tables, by stream.
         remarks: see `medusa.engine.language.document.Document`.
     """
 

@@ -43,7 +43,8 @@ class Stage(ABC):
         """Return its results for several tasks at once.
 
         Args:
-            frame: rows of all of them. tags: the columns that tell tasks and windows apart.
+            frame: the input rows of all these tasks. tags: the columns that tell tasks and windows
+                apart.
         """
         del frame, tags
         raise AssertionError("a task with this step runs alone")

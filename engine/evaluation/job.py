@@ -15,9 +15,9 @@ from medusa.engine.objects.schema import STIME
 @dataclass(frozen=True, slots=True)
 class Job:
     """The input of a step besides its rows, which are in the order of their stream. Attributes:
-    fields: of the rows. after: the boundary after which results are wanted, microseconds. own: the
-    task's former output, if the step reads it. right, right_fields: the right side of a join, whose
-    left side the rows are. functions: the functions of users.
+    fields: the fields of the rows. after: the boundary after which results are wanted,
+    microseconds. own: the task's former output, if the step reads it. right, right_fields: the
+    right side of a join, whose left side the rows are. functions: the functions of users.
     """
 
     fields: Sequence[str]

@@ -37,7 +37,7 @@ class NotingParser(Parser):
     the frames."""
 
     def expression(self, instance: E, *args: Any, **named: Any) -> E:  # noqa: ANN401 - sqlglot's
-        """Note the last word of a node that is made."""
+        """Make a node, and note where its last word ends."""
         made: E = super().expression(instance, *args, **named)
         if self._prev:
             made.meta.setdefault(_LAST, self._prev.end)

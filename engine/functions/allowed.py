@@ -108,8 +108,8 @@ class Code:
     """Where a function's code is.
 
     Attributes:
-        path: its file. module: the installed module that the file is; "": none.
-        name: in that file.
+        path: the file. module: the installed module that the file is; "": none. name: the
+        function's name in that file.
     """
 
     path: Path
@@ -144,7 +144,7 @@ class FunctionsConfig:
     """The functions of users that queries may call at this peer.
 
     Attributes:
-        allowed: by name.
+        allowed: the allowed functions, by name.
     """
 
     allowed: Mapping[str, AllowedFunction] = field(default_factory=dict)
@@ -157,7 +157,7 @@ def allowed_function(name: str, settings: FunctionSettings, folder: Path) -> All
     """A function of an operator's list.
 
     Args:
-        folder: of functions, for relative files.
+        folder: the folder in which files with relative names are.
 
     Raises:
         InvalidInputError: there is no such code, or its types are not known.

@@ -126,7 +126,8 @@ class _Caller:
     """Calls a function over the columns of its arguments.
 
     Args:
-        kind: of the results. progress: shared with the peer: the number of the row at work.
+        kind: the kind of the results. progress: shared with the peer: the number of the row at
+            work.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ def with_panes(query: Query, most: int) -> Query:
     """The query with the widths of its panes decided.
 
     Args:
-        most: tasks that it may have.
+        most: the most tasks that the query may have.
     """
     decided: list[tuple[str, int]] = []
     for box in query.boxes:

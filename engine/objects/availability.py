@@ -50,7 +50,7 @@ class Availability(Struct, frozen=True, omit_defaults=True):
     Attributes:
         bound_s: how long results may stand still, or wait for a missing input, before there are
             tentative ones, seconds. 0: without limit.
-        checkpoint_s: between two checkpoints of a passive standby, seconds.
+        checkpoint_s: the time between two checkpoints of a passive standby, seconds.
         secondary: id (hex) of the peer that takes over; "": the primary chooses one.
     """
 

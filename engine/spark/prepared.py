@@ -35,7 +35,7 @@ class Prepared:
     """One plan over a slot.
 
     Args:
-        schema: of the slot's rows.
+        schema: the schema of the slot's rows.
         build: the plan, given the slot's rows.
     """
 

@@ -84,7 +84,8 @@ class Sharing:
         """The outcome of an order in a shared job.
 
         Args:
-            key: of its group. make: makes the group's job, if the order is the group's first.
+            key: the key of its group. make: makes the group's job, if the order is the group's
+                first.
         """
         if order.task.name in self._failed:
             return None

@@ -13,7 +13,7 @@ class Timing:
     """How often the engine looks, and how long it waits, seconds. Only tests change these.
 
     Attributes:
-        maintenance_s: between two looks at retention, leases and rates.
+        maintenance_s: the time between two looks at retention, leases and rates.
         store_again_s: before a write that found no room in a log is tried again.
         grace_s: how long unacknowledged tuples are kept when an unnamed subscriber's call breaks:
             it may only be on its way to another peer.
@@ -21,33 +21,37 @@ class Timing:
         follow_again_s: shortest and longest wait before a follower subscribes again; it doubles.
         last_word_s: how long the acknowledgement of a stream's end may take; after that the lease
             runs out. view_again_s: before the copying of a view is tried again, for example after
-            the disk was full. announce_again_s: between two tries to publish something for which
-            others wait.
-        mend_s: between two looks for lost files.
+            the disk was full. announce_again_s: the time between two tries to publish something for
+            which others wait.
+        mend_s: the time between two looks for lost files.
         mend_again_s: before peers are asked again for a file that none had: one may have come back.
-        workers_s: between two looks at the workers of our tasks.
+        workers_s: the time between two looks at the workers of our tasks.
         worker_call_s: patience with one call to a worker.
         prepare_s: longest that a new worker may take to reach our output: a JVM starts in 10 to 20.
-        confirm_s: between two calls in which an owner confirms that this peer is its worker.
-        crowded_s: between two looks for tasks of others that crowd our own streams.
+        confirm_s: the time between two calls in which an owner confirms that this peer is its
+            worker.
+        crowded_s: the time between two looks for tasks of others that crowd our own streams.
         leave_s: how long an owner may refuse to take a task back before its worker drops it.
         trouble_s: how long the start of a query waits for news that it cannot be computed: a
             missing Java, or one that refuses its options, is found earlier, and a person waits so
-            long. keep_up_s: between two messages to a secondary; a takeover may compute that much
-            again. settle_s: after a takeover, before a new secondary is recruited: first the busier
-            machines serve the waiting consumers. ask_s: silence of a living primary after which its
-            secondary asks whether it still has that role: the query may be deleted, or have another
-            secondary. sure_s: silence of a primary after which its secondary no longer acts as one
-            without asking: there may be a new secondary, and the query may be modified. By then the
-            failure detector has mostly decided. parted_s: how long a query is not modified after a
-            peer was given up that may have been its secondary: more than `sure_s`, because that
-            peer's last message from the primary may be a little later.
-        save_s: between two writes of a secondary's positions: with older ones it computes more.
-        modified_s: between two looks for editions of queries that no peer computes any more.
+            long. keep_up_s: the time between two messages to a secondary; a takeover may compute
+            that much again. settle_s: after a takeover, before a new secondary is recruited: first
+            the busier machines serve the waiting consumers. ask_s: silence of a living primary
+            after which its secondary asks whether it still has that role: the query may be deleted,
+            or have another secondary. sure_s: silence of a primary after which its secondary no
+            longer acts as one without asking: there may be a new secondary, and the query may be
+            modified. By then the failure detector has mostly decided. parted_s: how long a query is
+            not modified after a peer was given up that may have been its secondary: more than
+            `sure_s`, because that peer's last message from the primary may be a little later.
+        save_s: the time between two writes of a secondary's positions: with older ones it computes
+            more.
+        modified_s: the time between two looks for editions of queries that no peer computes any
+            more.
         restored_ask_s: how long a restored peer asks the others for the boundaries of its streams:
             they may be starting, and a peer that joined after the backup is known once it has
             dialled us, within half a minute (`TransportConfig.max_backoff_s`).
-        restored_again_s: between two tries to ask one of them, and between two looks for new ones.
+        restored_again_s: the time between two tries to ask one of them, and between two looks for
+            new ones.
     """
 
     maintenance_s: float = 1.0

@@ -105,8 +105,8 @@ class Editions:
 class _BothEditions:
     """The panes of a window by two editions of its query, while windows of both are open.
 
-    Attributes: now, before: the computations of the two editions. schema: of panes, whose last
-    field marks those of `before`.
+    Attributes: now, before: the computations of the two editions. schema: the schema of panes,
+    whose last field marks those of `before`.
     """
 
     now: Computation

@@ -164,7 +164,7 @@ class TypedQuery:
     """A query whose boxes are typed, once, and cut into tasks.
 
     Attributes:
-        schemas: of all streams. tasks: each after those whose output it reads.
+        schemas: the schemas of all streams. tasks: each after those whose output it reads.
     """
 
     schemas: Mapping[str, Schema]
@@ -198,7 +198,7 @@ def typed(
     too.
 
     Args:
-        schemas: of its inputs at least, as `inputs_of_checked` gives them.
+        schemas: the schemas of its inputs at least, as `inputs_of_checked` gives them.
         keep: further streams that must be readable.
         sources: which of the streams from elsewhere are source streams; None: all of them.
         boxes: the boxes that are typed already.
@@ -240,7 +240,7 @@ class _Network:
     """A query's streams: the boxes that make and read them, and which of them are logs.
 
     Attributes:
-        schemas: of all streams.
+        schemas: the schemas of all streams.
         made: the part that makes each stream of the query, in order of flow. kept: the streams
             among these that have a log.
     """

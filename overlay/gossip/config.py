@@ -36,7 +36,7 @@ class Preset(StrEnum):
 class GossipConfig:
     """
     Attributes:
-        probe_interval_s: between the starts of two probes; one peer is probed at a time.
+        probe_interval_s: the time between the starts of two probes; one peer is probed at a time.
         probe_timeout_s: until a direct ping counts as lost; about the 99th percentile of the
             round-trip time.
         indirect_checks: number of peers asked to ping it for us then.
@@ -46,8 +46,8 @@ class GossipConfig:
         gossip_to_dead_s: how long a dead peer gets the claims about itself, so that it can refute
             them.
         retransmit_mult: how often a claim is passed on, times log10 of the peers.
-        push_pull_interval_s: between two push-pulls with a random peer. As often, one dead peer is
-            pinged: so the halves of a partition find each other again.
+        push_pull_interval_s: the time between two push-pulls with a random peer. As often, one dead
+            peer is pinged: so the halves of a partition find each other again.
         gone_s: suspicion of a silent peer whose machine refuses connections to its port. Such a
             peer is not merely slow, so no slack is needed.
     """

@@ -47,7 +47,7 @@ class Packet(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One datagram of gossip: a probe or its answer, with claims and digests that ride on it.
 
     Attributes:
-        number: of the probe that it belongs to, as the asker counts.
+        number: the number of the probe that it belongs to, as the asker counts.
         peer: the peer that a PING_REQUEST is about, otherwise empty.
         claims: see `medusa.overlay.gossip.claims`. digests: see `medusa.overlay.gossip.digests`.
     """

@@ -25,7 +25,7 @@ MAX_EXTRA: Final = 64
 class Probe:
     """
     Attributes:
-        number: of its messages.
+        number: the number of its messages.
         helpers, nacks: peers asked to ping for us, and those that answered "not yet".
         direct_until, until: when the direct ping, and the whole probe, counts as lost.
         in_turn: part of the round, not out of turn.

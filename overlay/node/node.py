@@ -108,7 +108,7 @@ class Overlay:
 
         Args:
             bootstrap: addresses of peers to join by.
-            interval_s: between two exchanges, seconds.
+            interval_s: the time between two exchanges, seconds.
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
@@ -433,7 +433,7 @@ class _Keeper:
     """Saves news in the home. `notify` starts a write.
 
     Args:
-        gap_s: between two writes; see `OverlayTiming.save_gap_s`.
+        gap_s: the time between two writes; see `OverlayTiming.save_gap_s`.
     """
 
     def __init__(self, home: Path, membership: Membership, peers: PeerTable, gap_s: float) -> None:

@@ -188,7 +188,7 @@ class Run:
 
     Attributes:
         began: start of the first minute. seen: arrival times of results. Seconds of one clock.
-        acts: of each minute.
+        acts: the acts of each minute.
     """
 
     began: float

@@ -36,10 +36,11 @@ class Options:
     """The options of a run.
 
     Attributes:
-        contracts: the least of each node. graph: how they are made (`contract_graph`).
-        load: of the whole system, share of its capacity.
+        contracts: the least number of contracts of a node. graph: how contracts are made
+            (`contract_graph`).
+        load: the load of the whole system, as a share of its capacity.
         range_tasks: width of the price range, in tasks (delta_k); 0: one fixed price.
-        capacity: of each node, units.
+        capacity: the capacity of each node, units.
         prices: whether all contracts have the same range.
         vary: percent by which each node's own load changes, up or down, in a period.
         churn: percent of the nodes that leave in a period; as many come back in the middle of it.
@@ -61,7 +62,8 @@ class Series(Struct, frozen=True):
     """Values by round, the initial state first.
 
     Attributes:
-        excess, unused: units. over: nodes above capacity. moves: so far. price: mean of the round's
+        excess, unused: load above capacity and unused capacity, units. over: the number of nodes
+            above capacity. moves: the number of moves so far. price: the mean price of the round's
             moves, micros per unit and second; None if there were none.
     """
 
@@ -76,12 +78,12 @@ class Changes(Struct, frozen=True):
     """The cost of changes of load, or of nodes that left and joined.
 
     Attributes:
-        periods: number of changes. changed: nodes whose load changed, or that left or joined, in
-            all. units: of load that changed, in all.
-        moves: tasks moved, recalls included, until settled again.
+        periods: the number of changes. changed: the number of nodes whose load changed, or that
+            left or joined, in all. units: the units of load that changed, in all.
+        moves: the number of moves, recalls included, until the system has settled again.
         moves_per_change: moves / changed. moves_per_unit: moves / units.
-        excess_worst: units above capacity at the end of the worst period. excess_end: once settled
-            after the last.
+        excess_worst: units above capacity at the end of the worst period. excess_end: units above
+            capacity once the system has settled after the last period.
     """
 
     periods: int
@@ -154,8 +156,8 @@ class Progress:
     """The progress of a run, for a screen.
 
     Attributes:
-        round: the present one. excess: units now; initial: at the start.
-        phase: its name.
+        round: the number of the present round. excess: units above capacity now; initial: the same
+        at the start. phase: the name of the present phase.
     """
 
     phase: str

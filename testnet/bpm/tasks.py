@@ -25,7 +25,7 @@ class Tally:
     """Counters of a run.
 
     Attributes:
-        capacity: of each node, units.
+        capacity: the capacity of each node, units.
         excess: load above capacity, units, of all nodes; unused: capacity without load.
         over, under: nodes above and below capacity, by more than TINY.
         moves: tasks that changed their worker, for any reason. recalls: moves back to the owner.

@@ -107,7 +107,7 @@ class World(Nodes[BrainLike, events.Event]):
     ) -> None:
         """
         Args:
-            counts: own tasks of each node. capacity: of each node, units.
+            counts: own tasks of each node. capacity: the capacity of each node, units.
         """
         nodes = len(graph)
         super().__init__(nodes, events.Tick())

@@ -57,7 +57,7 @@ class _Line:
 
 
 class Switchboard:
-    """The testnet's end. path: of the socket that peers connect to."""
+    """The testnet's end. path: the path of the socket that peers connect to."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -138,7 +138,7 @@ async def obeying(path: Path, host: str) -> AsyncIterator[None]:
     """A peer's end: every socket that trio makes in the block follows the switchboard.
 
     Args:
-        path: of the switchboard's socket.
+        path: the path of the switchboard's socket.
         host: the peer's IP.
 
     Raises:

@@ -35,7 +35,7 @@ class Progress:
     """The progress of a run, for a screen.
 
     Attributes:
-        world: the present one, from 1. now: virtual seconds of it.
+        world: the number of the present world, from 1. now: virtual seconds in that world.
         known: crashes of this world that every peer knows, and the number of all its crashes.
     """
 

@@ -24,8 +24,9 @@ class Options:
     """The options of a run.
 
     Attributes:
-        crashes: in all. loss: share of datagrams. slow: share of the peers, slowed tenfold.
-        seconds: least virtual time of a world.
+        crashes: the number of crashes in all worlds. loss: the share of datagrams that are lost.
+            slow: the share of the peers that are slowed tenfold.
+        seconds: the least virtual time of a world.
         killed: a crash takes only the process, and its machine refuses connections.
         datagrams_only: no probe tries a connection, which repeats lost packets.
     """
@@ -61,12 +62,12 @@ class Result(Struct, frozen=True):
     far.
 
     Attributes:
-        worlds: the number of worlds over which the crashes were spread. simulated_s: of all of
-            them.
+        worlds: the number of worlds over which the crashes were spread. simulated_s: the virtual
+            time of all of them together.
         suspect_*: until a live peer suspects the crashed one; detect_*: until a peer declares it
             dead; disseminate_*: until the last peer knows; disseminate_healthy_*: until the last
             peer knows that is not slow itself. unknown: crashes that did not get that far.
-            suspicions: of live peers, each suspecting peer counted.
+            suspicions: how often a live peer was suspected, each suspecting peer counted.
         false_positives: live peers that some peer declared dead; false_positive_pairs: pairs of
             victim and observer. false_positives_by_healthy: victims with an observer that was not
             slow. false_positives_healthy: victims that were not slow. lifeguard_fp,
@@ -74,8 +75,10 @@ class Result(Struct, frozen=True):
             which neither was slow.
         bytes_per_peer_per_s, messages_per_peer_per_s: sent in the quiet time, datagrams alone and
             without the headers of UDP and IP; busy_*: from the first crash to the end.
-        predicted: by the papers. checks: by name, whether it held.
-        seconds: of processor time on this machine. bytes_per_node: memory growth of this process.
+        predicted: the figures that the papers predict. checks: for each check, by name, whether it
+            held.
+        seconds: processor time on this machine. bytes_per_node: by how much the memory of this
+            process grew, for each peer.
     """
 
     nodes: int

@@ -85,7 +85,8 @@ class Tally:
     """Crashes and false alarms of one world.
 
     Attributes:
-        live, healthy: by node: 1 if it is; 0 if it crashed, or is slow. crashes: by node.
+        live, healthy: for each node 1 if it is; 0 if it crashed, or is slow. crashes: the crashes,
+            by node.
         suspicions: number of times that a live peer suspected a live one.
     """
 

@@ -340,7 +340,8 @@ class Claim:
     """The claim that one mode has the most, or least, of a figure among those that lose nothing.
 
     Attributes:
-        figure: of `ModeResult`. extreme: `max` or `min`. shown: its format.
+        figure: the name of a field of `ModeResult`. extreme: `max` or `min`. shown: the format of
+            the figure.
     """
 
     text: str

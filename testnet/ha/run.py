@@ -174,10 +174,9 @@ class Lengths:
     """Durations of a run's phases, seconds.
 
     Attributes:
-        warm_s: after the first answer: a JVM is slow at its start.
-        steady_s: delay and costs are measured.
-        watch_s: after the kill.
-        return_s: until the killed peers have become standbys.
+        warm_s: the time after the first answer that is not measured: a JVM is slow at its start.
+        steady_s: the time in which delay and costs are measured. watch_s: the time after the kill.
+        return_s: the time until the killed peers have become standbys.
     """
 
     warm_s: float = 10.0

@@ -131,7 +131,7 @@ async def until(condition: Callable[[], bool], look_s: float) -> None:
     another process.
 
     Args:
-        look_s: between two looks, seconds.
+        look_s: the time between two looks, seconds.
     """
     while not condition():  # noqa: ASYNC110
         await trio.sleep(look_s)

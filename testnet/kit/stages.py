@@ -58,7 +58,7 @@ class Stages:
     Attributes:
         frame_s: seconds between two frames of a live screen.
         words: by stage, in order, its text for people.
-        name: of the command.
+        name: the name of the command.
         seconds: a monotonic clock; zero: its reading when the scenario began.
         changed: called with a stage that begins, ends or fails.
         live: whether a terminal shows it.

@@ -106,8 +106,8 @@ class Sensor:
     """Posts readings of the present to a stream, numbered from 1.
 
     Args:
-        every_us: between two readings. tick_s: between two posts, seconds: the source's boundary
-            lags the clock by as much.
+        every_us: the time between two readings. tick_s: the time between two posts, seconds: the
+            source's boundary lags the clock by as much.
         promise: whether to promise boundaries even without readings.
         wall: seconds since the epoch.
     """

@@ -67,10 +67,11 @@ class Delay:
 @dataclass(frozen=True)
 class Drive:
     """The figures of a drive with a number of expressways. Attributes: reports: the number of
-    reports of the whole drive. reports_per_s: in the live minutes. warm_up_s: seconds in which all
-    rows before the live minutes were posted and answered. delays: by answer. in_time: whether each
-    is within the benchmark's limit. exact: whether every answer, from the first minute on, is
-    right.
+    reports of the whole drive. reports_per_s: reports per second in the live minutes. warm_up_s:
+    seconds in which all rows before the live minutes were posted and answered. delays: the delays,
+    by answer.
+    in_time: whether each is within the benchmark's limit. exact: whether every answer, from the
+    first minute on, is right.
     """
 
     xways: int
@@ -101,9 +102,9 @@ async def rate(traffic: Traffic, live_s: int, most: int, stages: Stages) -> Rati
     """Find the rating: one expressway, then twice as many each time, then numbers in between.
 
     Args:
-        traffic: its expressways do not count.
+        traffic: the traffic of each expressway; its own number of expressways is ignored.
         live_s: the last seconds, which come at the recorded speed.
-        most: expressways, at most.
+        most: the most expressways to try.
 
     Raises:
         MedusaError: the peer or Spark does not start, or a query fails.

@@ -73,8 +73,9 @@ class LoadResult(Struct, frozen=True):
     """The result of the demonstration.
 
     Attributes:
-        answers: standing questions. answers_exact: whether every answer equals the batch run's.
-        different: the answers that do not. rows: connections posted.
+        answers: the number of continuous queries. answers_exact: whether every answer equals the
+        batch run's. different: the answers that differ from the batch run's. rows: the number of
+        posted connections.
         speed: seconds of trace per second at which a task has its intended load.
     """
 
@@ -224,8 +225,9 @@ class LoadBoard(Stages):
 
     Attributes:
         mean_s: seconds over which loads are averaged.
-        samples: the loads over time. recent: their means. moves: by when they ended.
-        rows: posted so far, by participant. answers: rows received of all answers.
+        samples: the loads over time. recent: their means over the last `mean_s`. moves: the moves
+        in the order in which they ended. rows: the number of rows posted so far, by participant.
+        answers: the number of received rows of all answers.
     """
 
     frame_s: ClassVar[float] = 0.25

@@ -160,7 +160,7 @@ class Cast:
         """Publish its streams, start its queries, receive their answers, and post.
 
         Args:
-            traces: of its sensors.
+            traces: the traces of its sensors.
         """
         client = self.clients[place.participant]
         await client.create_schema(conn_schema(source_schema(place.participant)))

@@ -67,7 +67,7 @@ class Watch:
 
     Attributes:
         owner: the participant. sensor: the number of the stream that it reads, from 0.
-        number: of this kind, from 1.
+        number: the number of the question among those of its kind, from 1.
         threshold: values above it are reported.
     """
 
@@ -250,7 +250,7 @@ class Place:
     """One peer.
 
     Attributes:
-        letter: its name in the papers. tasks: number of its own.
+        letter: its name in the papers. tasks: the number of its own tasks.
         room: its declared capacity, in tasks of `TASK_UNITS`.
     """
 

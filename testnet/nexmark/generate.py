@@ -216,12 +216,14 @@ def _times_us(numbers: Integers, events_per_s: int) -> Integers:
 
 
 def _last_person(numbers: Integers) -> Integers:
-    """The last person at each event, counted from 0: the event itself if it is one."""
+    """The number of the last person at each event, from 0. If the event is a person, it is the last
+    one itself."""
     return numbers // ROUND
 
 
 def _last_auction(numbers: Integers) -> Integers:
-    """The last auction at each event, counted from 0, or -1: the event itself if it is one."""
+    """The number of the last auction at each event, from 0; -1: there is none yet. If the event is
+    an auction, it is the last one itself."""
     kind = numbers % ROUND
     so_far = np.clip(kind - PERSONS + 1, 0, AUCTIONS)
     return numbers // ROUND * AUCTIONS + so_far - 1

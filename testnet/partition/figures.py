@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 class Options:
     """
     Attributes:
-        seconds: of the split. bound_s: X. chain: servers one after the other.
+        seconds: the duration of the split. bound_s: the bound X. chain: the number of servers one
+            after the other.
         missing: share of the readings on the far side.
         replica: the poster's demonstration: A, B and C, and a replica R of B.
         netns: cut cables between network namespaces, not sockets.
@@ -147,14 +148,16 @@ class PartitionResult(Struct, frozen=True):
         max_new_tuple_delay_ms_stable, _failure, _stabilization: longest time from a tuple's posting
             to its arrival, or a later tuple's, at the client: before the split and after the
             corrections; during the split; from its end until all was corrected.
-        first_tentative_ms: after the cut; null: there was none.
+        first_tentative_ms: when the first tentative tuple came, after the cut; null: there was
+            none.
         tentative: tentative tuples. undone: of those, taken back by UNDO and REC_DONE.
         revised: tuples in DELETION, INSERTION and REPLACEMENT revisions.
         undos, rec_dones: the numbers of such changes.
         corrected_ms: from the end of the split until no tentative tuple was left.
-        duplicates, losses: of the client's final stream, against a failure-free answer.
-        exact: there is neither.
-        expected: tuples of that answer.
+        duplicates, losses: tuples that the client's final stream has too often, or lacks, compared
+            with the answer without a failure.
+        exact: whether there are no duplicates and no losses.
+        expected: the number of tuples of the answer without a failure.
         read_from: with a replica: the peer from which C read at the end of the split, and of the
             run.
     """

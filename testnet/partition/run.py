@@ -61,7 +61,7 @@ class Cast:
     """The peers of the demonstration.
 
     Args:
-        length: of the chain.
+        length: the length of the chain.
         replica: the first server is on the far side as well, with a replica on the near one: the
             poster's B and R, where the sources are at A and the client asks C.
 

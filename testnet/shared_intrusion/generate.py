@@ -150,7 +150,7 @@ class _Traffic:
     """The connections of one laboratory.
 
     Args:
-        number: of its network.
+        number: the number of its network.
     """
 
     def __init__(self, rng: random.Random, lab: str, number: int) -> None:
@@ -219,7 +219,7 @@ def recorded(traces: Sequence[Path], seed: int) -> Records:
     middle: the address called most is put on it, the next one is taken off.
 
     Args:
-        traces: of each laboratory.
+        traces: the traces of each laboratory.
 
     Raises:
         InvalidInputError: a trace cannot be read, or the traces have too few addresses.

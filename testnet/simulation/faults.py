@@ -25,7 +25,8 @@ hundred days."""
 class _Fault(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
     """
     Attributes:
-        at_s: seconds from the start of the workload. for_s: until it is healed, seconds.
+        at_s: when the fault begins, seconds from the start of the workload. for_s: its duration,
+            seconds.
     """
 
     at_s: float
@@ -79,7 +80,8 @@ class Drift(_Fault, frozen=True, tag="drift"):
     """A peer's wall clock goes wrong.
 
     Attributes:
-        rate: seconds that it gains a second. step_s: its jump when this begins.
+        rate: seconds that the clock gains a second. step_s: by how much it jumps when the fault
+            begins.
     """
 
     peer: str

@@ -175,12 +175,13 @@ class PeerView(Event, frozen=True):
     """The internal state of a running peer.
 
     Attributes:
-        id: hex. life: counts its starts.
+        id: its peer id, hex. life: the number of its present start.
         statements: digests of its membership statements. members: the members that follow from
             these statements.
-        primaries: its running queries. works: tasks it runs for others. gives: its own, elsewhere.
-        health: of the others by peer id (hex), by its failure detector.
-        incarnation: its own.
+        primaries: the queries whose primary it is. works: the tasks that it runs for others. gives:
+            its own tasks that run elsewhere.
+        health: the state of each other peer in its failure detector, by peer id (hex). incarnation:
+        its own incarnation.
         producers: by stream, the producer by its catalog: "peer term worker".
         books: its ledger.
     """
@@ -270,7 +271,7 @@ class Violation(Struct, frozen=True):
     """A broken rule.
 
     Attributes:
-        check: of which rule. text: how. evidence: lines from the history.
+        check: the broken rule. text: how it was broken. evidence: lines from the history.
     """
 
     check: str

@@ -51,14 +51,15 @@ class Check(StrEnum):
 
 
 class _Table(Struct, frozen=True, forbid_unknown_fields=True):
-    """A table of the document: unknown keys are refused."""
+    """A table of the manifest (TOML). A key that it does not have is refused."""
 
 
 class Settings(_Table, frozen=True):
     """The settings of every peer.
 
     Attributes:
-        settle_s: between the receipts of a task, seconds. trade: whether load is offered and taken.
+        settle_s: the time between the receipts of a task, seconds. trade: whether load is offered
+            and taken.
         confirm_s, stay_s: see `ContractsConfig`.
         job_cpu_s, row_cpu_s: cost of an epoch of any task, and of a row, CPU seconds; of the
             simulator only.
@@ -136,7 +137,8 @@ class PosterTable(_Table, frozen=True):
     Attributes:
         at: the peers that it posts to, of one participant: the first, and another one if that does
             not answer.
-        posts, rows: number of posts, and rows in each. every_s: between two posts, mean, seconds.
+        posts, rows: number of posts, and rows in each. every_s: the time between two posts, mean,
+            seconds.
         keys: number of values of the key column.
         crashes: how often the client dies with unanswered posts and another one continues.
     """
@@ -160,7 +162,7 @@ class SubscriberTable(_Table, frozen=True):
 
     Attributes:
         at: the peers that it reads from, one after the other.
-        stay_s: time at each, mean, seconds.
+        stay_s: the mean time that it reads from one peer, seconds.
         corrections: their form; None: only stable tuples.
     """
 

@@ -232,7 +232,7 @@ class Reader:
     """A subscriber that goes from peer to peer with its boundary.
 
     Attributes:
-        boundary: of its last epoch, microseconds.
+        boundary: the boundary of its last epoch, microseconds.
         ended: the stream has ended, or the reader has failed for good.
     """
 

@@ -125,7 +125,7 @@ class SimulatedPeer:
     """One peer of the federation, whether or not it runs.
 
     Attributes:
-        name: "mit.edu/0". host: its IP. id: hex. folder: of its present life.
+        name: "mit.edu/0". host: its IP. id: hex. folder: the folder of its present life.
         lives: number of its starts.
     """
 
@@ -170,7 +170,7 @@ class SimulatedPeer:
 
 @dataclass(frozen=True)
 class Ground:
-    """The basis of a world. folder: of all homes. trace: takes events."""
+    """The basis of a world. folder: the folder of all homes. trace: takes events."""
 
     folder: Path
     time: VirtualTime
@@ -183,7 +183,8 @@ class World:
     """The world that a scenario acts on.
 
     Attributes:
-        rng: for the scenario's own choices. seed: of all random choices.
+        rng: the random generator for the scenario's own choices. seed: the seed of all random
+            choices.
         network: the weather, by `SimulatedPeer.host`.
         peers: all, by name, running or not.
         trace: the events so far.

@@ -30,7 +30,7 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
     Attributes:
         links: the weather between machines; may be changed at any time.
-        machines: by IP.
+        machines: the machines, by IP.
         packets: number of arrived packets.
     """
 

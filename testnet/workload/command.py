@@ -39,7 +39,7 @@ def run_command(
     1 if one is not, with 2 if a query failed.
 
     Args:
-        name: of the command. make: generates the rows.
+        name: the name of the command. make: generates the rows.
         profile: of Spark at the peer.
         beside: runs after Medusa's peer has ended; its outcomes do not change the exit code.
     """

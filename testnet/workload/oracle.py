@@ -17,7 +17,7 @@ def answer_of(
     """The answer to a statement.
 
     Args:
-        tables: by name. defined: statements that define further ones.
+        tables: the tables, by name. defined: statements that define further ones.
     """
     with duckdb.connect() as database:
         for name, table in tables.items():

@@ -45,9 +45,9 @@ class Workload:
     """A workload: its tables and its scripts.
 
     Attributes:
-        title: its subject and size, for people. tables: by the names of the source streams, without
-            the participant, their rows by time. scripts: in the order in which they run.
-            participant: the owner of all streams.
+        title: its subject and size, for people. tables: the tables, by the names of the source
+            streams, without the participant, their rows by time. scripts: in the order in which
+            they run. participant: the owner of all streams.
     """
 
     title: str

@@ -132,7 +132,7 @@ def tuples(task: str, after: int, upto: int) -> int:
 class Placed:
     """The placement as the driver knows it, even after crashes. Attributes: chain: the owner first,
     the worker last. lag: microseconds of stime by which the owner's output is behind the worker's.
-    agreed_at: when the two agreed, by their clocks, seconds.
+    agreed_at: when owner and worker agreed on the placement, each by its own clock, seconds.
     """
 
     task: str

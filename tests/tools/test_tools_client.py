@@ -1,4 +1,4 @@
-"""The trio client against a peer that crashes, refuses and repeats itself."""
+"""The trio client against a peer that crashes, refuses calls, and sends messages twice."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def read_functions(table: object, where: str, folder: Path) -> FunctionsConfig:
     """The functions of a section `[functions]`.
 
     Args:
-        where: the file, for errors. folder: of the functions' files.
+        where: the file, for errors. folder: the folder of the functions' files.
 
     Raises:
         InvalidInputError: names the function and the mistake.

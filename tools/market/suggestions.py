@@ -137,7 +137,7 @@ class Suggestions:
             raise InvalidInputError(f"{place.stream} is not for all who may read {stream}")
 
     def _places(self, stream: str) -> Iterator[Place]:
-        """The suggested places that have not failed lately."""
+        """The suggested places, without those that failed a short time ago."""
         now = trio.current_time()
         for place in self._suggested(stream):
             if self._aside.get((stream, place), 0.0) <= now:

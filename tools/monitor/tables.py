@@ -180,7 +180,8 @@ def fitting(items: Sequence[Item], room: int) -> list[Item]:
 
 
 def _cut(line: Line) -> Line:
-    """Mark a line after which lines were cut, unless it is a row of cells."""
+    """Append an ellipsis to the last shown line of an item whose further lines have no room; a line
+    of several cells stays as it is."""
     if len(line) > 1:
         return line
     (text,) = line

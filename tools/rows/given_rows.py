@@ -47,7 +47,7 @@ def to_table(rows: Rows, schema: Schema) -> pa.Table:
     """The rows as one table, with the given column names and types.
 
     Args:
-        schema: of the stream, which decides the type of columns of plain values.
+        schema: the schema of the stream, which decides the type of columns of plain values.
 
     Raises:
         InvalidInputError: the argument `rows` has none of the forms, or a value that fits in no

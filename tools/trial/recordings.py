@@ -52,7 +52,7 @@ class Recording:
     """The content of a recorded file.
 
     Attributes:
-        schema: of its rows.
+        schema: the schema of its rows.
         left_out: columns that cannot be fields, and why.
     """
 

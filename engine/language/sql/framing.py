@@ -57,7 +57,7 @@ class Framed:
     values: Values
 
     def substitute(self, source: Source) -> Substitute:
-        """Substitute in the items of the SELECT: see `Substitute`."""
+        """Return the function that gives the text in place of a node in the items of the SELECT."""
 
         def found(node: exp.Expr) -> str | None:
             value = self.values.of(node)

@@ -33,7 +33,7 @@ class Boxes:
             that are tables. functions: the functions of users.
 
     Attributes:
-        schemas: of all streams, those of the boxes included.
+        schemas: the schemas of all streams, those of the boxes included.
         tables: the streams that are tables: of each key the newest tuple counts.
     """
 

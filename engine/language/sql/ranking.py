@@ -280,7 +280,8 @@ def running(relation: Relation) -> TupleWindows:
 
 
 def run(relation: Relation, schema: Schema) -> Relation:
-    """A relation whose tuples have been numbered. schema: of the output of `running`'s box."""
+    """A relation whose tuples have been numbered. schema: the schema of the output of `running`'s
+    box."""
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"
     columns = [each for each in relation.columns if not _is_order(each.name, ranking)]
@@ -321,7 +322,7 @@ def ranked(relation: Relation, schema: Schema, *, shown: bool) -> Relation:
     """A relation whose ranking has become a box.
 
     Args:
-        schema: of the box's output. shown: whether the output has the place.
+        schema: the schema of the box's output. shown: whether the output has the place.
     """
     ranking = relation.ranking
     assert ranking is not None, "a relation with places"

@@ -94,7 +94,7 @@ class Relation:
     """A stream as a SELECT sees it.
 
     Attributes:
-        schema: of the stream, and named like the stream.
+        schema: the schema of the stream; it has the stream's name.
         window: the windows of the tuples, which wait for a GROUP BY. ranking: the numbers of the
             tuples, which wait for a WHERE that bounds them.
     """

@@ -43,10 +43,10 @@ class Windows(Stage):
     """An aggregate over a DataFrame of its input.
 
     Args:
-        fields: of the input. by_arrival: whether the input has SEQ, which orders tuples of one
-            stime. last: whether it is the task's last step. If it is not, the columns of its result
-            have unique names: the window's start, the keys, the results (or, of panes, the fields
-            of the layout).
+        fields: the fields of the input. by_arrival: whether the input has SEQ, which orders tuples
+            of one stime. last: whether it is the task's last step. If it is not, the columns of its
+            result have unique names: the window's start, the keys, the results (or, of panes, the
+            fields of the layout).
     """
 
     def __init__(

@@ -62,9 +62,9 @@ def functions_of(
     """The functions of a window.
 
     Args:
-        fields: of its input. part: the column with the part to which a copy of a tuple belongs.
-            by_arrival: whether the input has SEQ, which orders tuples of one stime. counted:
-            whether panes have numbers of different values in place of the values.
+        fields: the fields of its input. part: the column with the part to which a copy of a tuple
+            belongs. by_arrival: whether the input has SEQ, which orders tuples of one stime.
+            counted: whether panes have numbers of different values in place of the values.
     """
     order = F.struct(STIME, SEQ) if by_arrival else order_of(fields)
     match step.form:

@@ -25,8 +25,8 @@ def counts_values(step: AggregateStep) -> bool:
 
 class OnePane:
     """Makes one pane of the tuples of each window: partial results that are then combined. Args:
-    fields: of the input. part: the name of a column that is no field. tags: columns that tell
-    windows apart. by_arrival: whether the input has SEQ, which orders tuples of one stime.
+    fields: the fields of the input. part: the name of a column that is no field. tags: columns that
+    tell windows apart. by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(

@@ -26,8 +26,8 @@ has such a name, because of the blank."""
 
 
 class Spans(Stage):
-    """The aggregate over a DataFrame of its input. Args: fields: of the input. by_arrival: whether
-    the input has SEQ, which orders tuples of one stime.
+    """The aggregate over a DataFrame of its input. Args: fields: the fields of the input.
+    by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class Joins:
     """The join of a task, on one session.
 
     Args:
-        schemas: by stream. sources: the source streams among them.
+        schemas: the schemas, by stream. sources: the source streams among them.
     """
 
     def __init__(

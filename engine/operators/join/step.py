@@ -20,8 +20,8 @@ class JoinStep(Step):
     Attributes:
         left, right: the streams.
         predicate: over fields with the names `left.f` and `right.f`.
-        outputs: (output field, expression) pairs over the same fields. key: of the right stream, if
-            it is read as a table; else empty.
+        outputs: (output field, expression) pairs over the same fields. key: the key of the right
+            stream, if it is read as a table; else empty.
         deleted: the right field that says that a key is deleted; "": there is none.
     """
 

@@ -53,7 +53,7 @@ class Matches(Stage):
     """A pattern over a DataFrame of its input.
 
     Args:
-        fields: of the input.
+        fields: the fields of the input.
         by_arrival: whether the input has SEQ, which orders tuples of one stime. tags: further
             columns by which the input is partitioned, and which the result has.
     """

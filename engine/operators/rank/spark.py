@@ -23,7 +23,7 @@ class Ranks(Stage):
     """A rank over a DataFrame of its input, of which every window is whole.
 
     Args:
-        fields: of the input.
+        fields: the fields of the input.
         by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 

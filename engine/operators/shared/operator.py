@@ -60,7 +60,7 @@ class TypedBox(Generic[S_co]):
     """A box that type-checks.
 
     Attributes:
-        schemas: by output stream.
+        schemas: the schemas, by output stream.
         steps: by output stream; a union has none.
     """
 
@@ -134,9 +134,9 @@ class ExplainedWindow(Struct, frozen=True):
     """One aggregate.
 
     Attributes:
-        size_s, advance_s: of its windows, seconds. pane_s: the width of the panes that they are
-            folded from, seconds; None: they are computed from their tuples. why: the reason for
-            this.
+        size_s, advance_s: the size and the advance of its windows, seconds. pane_s: the width of
+            the panes that they are folded from, seconds; None: they are computed from their tuples.
+            why: the reason for this.
     """
 
     box: str
@@ -216,8 +216,8 @@ class Operator(ABC, Generic[B, S_co]):
     @abstractmethod
     def select_sql(self, schemas: Mapping[str, Schema]) -> str:
         """The SELECT that is read as the same box: CREATE STREAM has this text behind AS. It
-        imports sqlglot. Args: schemas: of the streams that it reads. Raises: InvalidInputError: an
-        expression of the box is invalid.
+        imports sqlglot. Args: schemas: the schemas of the streams that it reads. Raises:
+        InvalidInputError: an expression of the box is invalid.
         """
 
     @abstractmethod
@@ -266,7 +266,7 @@ class Operator(ABC, Generic[B, S_co]):
 
     @property
     def changes_read(self) -> tuple[str, ...]:
-        """The streams whose single tuples the box reads, even if the streams are tables."""
+        """The inputs that the box reads tuple by tuple, also if they are tables."""
         return tuple(each for each in self.box.inputs if each not in self.tables_read)
 
     def makes_table(self, tables: Collection[str]) -> bool:

@@ -12,7 +12,7 @@ def check_order(box: Rank | Top, schema: Schema) -> None:
     """Check the fields of a box's partitions and order.
 
     Args:
-        schema: of its input.
+        schema: the schema of its input.
 
     Raises: InvalidInputError: a name is no field.
     """

@@ -185,8 +185,9 @@ class Step(ABC):
         return frozenset()
 
     def parts(self, stream: str, inputs: tuple[str, ...], width_us: int | None) -> Sequence[Part]:
-        """The parts that make its output from its inputs, the output last. Args: width_us: the
-        width of the panes from which the output is folded, microseconds; None: it is not folded.
+        """The parts that together make the step's output from its inputs; the last part makes the
+        output. Args: width_us: the width of the panes from which the output is folded,
+        microseconds; None: it is not folded.
         """
         del width_us
         return [Part(stream, inputs, self, kept=self.recalls)]

@@ -36,7 +36,7 @@ class TotalsOf(Stage):
     """The totals of a DataFrame of its input.
 
     Args:
-        fields: of the input.
+        fields: the fields of the input.
     """
 
     def __init__(self, step: TotalsStep, fields: Sequence[Field]) -> None:

@@ -96,7 +96,7 @@ class Layout:
     Attributes:
         part: the number of a function with values, from 1; 0: the tuple has totals.
         rows: the number of tuples of the group, if the input is a table; else "".
-        states: by function.
+        states: the states, by function.
     """
 
     part: str

@@ -39,7 +39,7 @@ class TupleWindowsOf(Stage):
     """The tuples with their numbers, and the windows, of a DataFrame of its input.
 
     Args:
-        fields: of the input.
+        fields: the fields of the input.
         by_arrival: whether the input has SEQ, which orders tuples of one stime.
     """
 

@@ -123,7 +123,7 @@ class Copy:
         user: holds inputs until they are billed; the task's name unless given.
 
     Attributes:
-        state: its output. inputs: by name.
+        state: its output. inputs: the inputs, by name.
         runner: computes it here. fork: computes over the inputs that are present, whichever peer
             computes the task; None: results wait. placements: see Args. moving: held while they are
             being changed.

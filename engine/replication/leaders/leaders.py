@@ -59,7 +59,7 @@ class Leaders:
     """The voters of this peer; `register` puts their calls on the peer's service.
 
     Args:
-        folder: of the ballots.
+        folder: the folder of the ballots.
         quiet_s: see `Election`.
     """
 

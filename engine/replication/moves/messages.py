@@ -51,9 +51,9 @@ class Progress(Struct, frozen=True):
     """The progress of a worker.
 
     Attributes:
-        boundary: of its output, microseconds. ready: whether it has the inputs up to that boundary,
-            has computed from them, and continues. carry_bytes: Arrow and Parquet bytes of the input
-            that it had to fetch for this.
+        boundary: the boundary of its output, microseconds. ready: whether it has the inputs up to
+            that boundary, has computed from them, and continues. carry_bytes: Arrow and Parquet
+            bytes of the input that it had to fetch for this.
         reason: why it fails.
     """
 

@@ -18,8 +18,8 @@ class ReplicaStatus(Struct, frozen=True):
         term_number: number of the term that it believes in.
         primary, secondary: peer ids (hex), "": none.
         behind_us: the secondary's lag behind the outputs, microseconds; -1: not known.
-        state: of a primary caught up, catching up or alone (there is no secondary now); of a
-            secondary standing by.
+        state: a primary is caught up, catching up or alone (there is no secondary now); a secondary
+            is standing by.
     """
 
     query: str
@@ -37,7 +37,7 @@ class EventRecord(Struct, frozen=True):
     """An event for people.
 
     Attributes:
-        at: seconds since the epoch, of the latest time. times: how often.
+        at: when the event last occurred, seconds since the epoch. times: how often it occurred.
         cause: the id under which the log of its peer has the latest, or empty.
     """
 
@@ -52,7 +52,7 @@ class ClientStatus(Struct, frozen=True):
     """A client that is connected.
 
     Attributes:
-        token: the name of the token that it showed. scopes: of that token, with commas.
+        token: the name of the token that it showed. scopes: the scopes of that token, with commas.
         address: where it came from. since: seconds since the epoch.
     """
 

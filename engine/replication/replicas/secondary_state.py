@@ -126,7 +126,8 @@ def positions(running: QueryCopy, *, modest: bool = False) -> dict[str, int]:
 
 
 def hold_for(running: QueryCopy, secondary_state: SecondaryState, known: dict[str, int]) -> None:
-    """Keep the tuples that a secondary begins with until it has them. known: its positions."""
+    """Keep the tuples with which a new secondary begins, until it has them. known: the positions
+    from which it reads each stream."""
     mode, holder = running.stored.availability.mode, secondary_of(running.name)
     if mode is Mode.PASSIVE_STANDBY:
         for stream, position in known.items():

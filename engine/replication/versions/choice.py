@@ -37,8 +37,8 @@ class Version(Struct, frozen=True):
     """One producer's rendition of a stream.
 
     Attributes:
-        boundary: of its stable tuples, microseconds. reaches: the boundary of its stable and
-            tentative tuples.
+        boundary: the boundary of its stable tuples, microseconds. reaches: the boundary of its
+            stable and tentative tuples.
         number: changes with the versions of the stream's inputs.
     """
 

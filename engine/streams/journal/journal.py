@@ -184,7 +184,7 @@ class Journal:
         """Start a new segment.
 
         Args:
-            number: of the first one, if it does not follow another of this journal.
+            number: the number of the first one, if it does not follow another of this journal.
 
         Raises:
             StorageError: the disk does not take it. `segment` then says whether the old segment is

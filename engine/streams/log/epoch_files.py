@@ -16,7 +16,7 @@ class EpochFiles(Sequence[EpochFile]):
     """Contiguous files, the oldest first; the newest gives the log's boundary.
 
     Attributes:
-        bytes: of all files together; a field, because every post reads it.
+        bytes: the bytes of all files together; a field, because every post reads it.
     """
 
     def __init__(self, files: Iterable[EpochFile]) -> None:
@@ -105,7 +105,7 @@ class EpochFiles(Sequence[EpochFile]):
         the stimes of one row group are read.
 
         Args:
-            whole_files: only boundaries between files, without reading.
+            whole_files: return only a boundary between two files, which needs no file to be read.
 
         Raises:
             EpochDamagedError: the file with that boundary is damaged.

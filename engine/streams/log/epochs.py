@@ -53,8 +53,8 @@ class EpochFile:
     """One file of the log.
 
     Attributes:
-        after, upto: the interval, microseconds. rows: the number of its rows. bytes: of the file.
-            content: Arrow bytes of its rows; a file of similar rows is much smaller.
+        after, upto: the interval, microseconds. rows: the number of its rows. bytes: the bytes of
+            the file. content: Arrow bytes of its rows; a file of similar rows is much smaller.
         low, high: least and greatest stime in it; None without rows.
         pins: readers that still need the file under this path.
         replaced: whether it has left the log, and is deleted with its last pin. lost: whether it is
@@ -104,7 +104,7 @@ def discard(path: Path) -> None:
 
 
 class EpochDamagedError(DamagedError, code=None):
-    """A damaged epoch file. path: of the file."""
+    """A damaged epoch file. path: the path of the file."""
 
     def __init__(self, path: Path, reason: object) -> None:
         super().__init__(f"{path} is damaged ({reason}): it is fetched again where it can be")

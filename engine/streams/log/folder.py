@@ -49,7 +49,7 @@ class EpochFolder:
     """The epoch files of one log.
 
     Attributes:
-        path: of the folder. files: the present files.
+        path: the path of the folder. files: the present files.
     """
 
     def __init__(self, path: Path, files: list[EpochFile], *, durable: bool) -> None:

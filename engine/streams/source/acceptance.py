@@ -102,11 +102,11 @@ class Entry(Struct, frozen=True, array_like=True):
     """One accepted post.
 
     Attributes:
-        producer, sequence: of the post.
+        producer, sequence: the name of the post's producer, and the post's number.
         boundary: the stream's boundary at the acceptance; rows with stime up to it are late, and so
             are rows that follow a row of the same post with an stime later by more than `slack_us`:
             see `lateness`.
-        count: rows posted. first: the number (seq) of the first of them.
+        count: the number of posted rows. first: the number (seq) of the first of them.
         greatest: the greatest stime posted; BEGINNING without rows.
         arrival: the stime of all rows, if the stream takes the time of arrival.
         promise: the boundary that the producer promised, END if it ended the stream.
@@ -121,8 +121,8 @@ class Entry(Struct, frozen=True, array_like=True):
             entry it reaches replicas and survives, in order with the posts. inserted: the late rows
             that are revisions; None: there are none. slack_us: the stream's slack at the
             acceptance. ceiling: how far its rows can move the boundary, because other producers are
-            present and less far. becomes: the boundary after it. done: whether the stream stops
-            waiting for the producer.
+            present and less far. becomes: the stream's boundary after the post. done: whether the
+            stream stops waiting for the producer.
     """
 
     producer: str

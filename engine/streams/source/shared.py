@@ -17,7 +17,7 @@ class SharedSources:
     wait for changes. Args: logs: the logs of both.
 
     Attributes:
-        source: of the stream. late: of its late tuples.
+        source: the source of the stream. late: the source of its late tuples.
         lock: held by the task that uses them; see `exclusive`.
     """
 

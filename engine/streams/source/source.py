@@ -67,10 +67,10 @@ class Attendance:
 
 
 class Source:
-    """A source stream at its leader: accepts posts, and answers them. Attributes: name, schema: of
-    the stream. state: the state after its accepted entries. journal: stores the entries.
-    acceptance, waiting, revisions: of the state. settling: of the journal. attendance: since when
-    producers are waited for.
+    """A source stream at its leader: accepts posts, and answers them. Attributes: name, schema: the
+    stream's name and schema. state: the state after its accepted entries. journal: stores the
+    entries. acceptance, waiting, revisions: these parts of `state`. settling: this part of
+    `journal`. attendance: since when producers are waited for.
     """
 
     def __init__(self, state: SourceState, journal: SourceJournal, late: Source | None) -> None:

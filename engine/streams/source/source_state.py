@@ -26,7 +26,7 @@ from medusa.engine.streams.validate import Batch
 class SourceState:
     """
     Attributes:
-        name, schema: of the stream.
+        name, schema: the stream's name and schema.
         config: with the stream's definition in its journal; some replicas may not have it yet.
         acceptance: its accepted state.
         waiting: the accepted tuples that are not in the log yet.

@@ -171,7 +171,7 @@ class LateRows:
     """The late rows of one post.
 
     Attributes:
-        number: of the post, among the posts with late rows.
+        number: the number of the post, among the posts with late rows.
         position: where its entry ends in the journal.
         taken: their time of arrival, seconds since the epoch; 0: the time when they are passed on.
     """
@@ -234,7 +234,8 @@ class _Piece:
     """The rows of one post.
 
     Attributes:
-        low, high: their least and greatest stime. ordered: by stime.
+        low, high: their least and greatest stime. ordered: whether the rows are in the order of
+            stime.
         bytes: see `taken_by`, which takes some 30 us: a thousand posts may wait for the slack, and
             each epoch visits all of them.
     """
@@ -285,8 +286,9 @@ class Pending:
     """Accepted tuples in memory, waiting for the boundary to pass them.
 
     Attributes:
-        schema: of the rows.
-        bytes: in memory, the cut included. cut: (boundary, rows up to it), until the log has it.
+        schema: the schema of the rows.
+        bytes: the bytes of the rows in memory, the cut included. cut: (boundary, rows up to it),
+            until the log has it.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -388,7 +390,8 @@ class WaitingRevisions(_Waiting):
         """Refuse revisions for which there is no room.
 
         Args:
-            name: of the stream. size: bytes of the revisions. limit: bytes of tuples that may wait.
+            name: the name of the stream. size: bytes of the revisions. limit: bytes of tuples that
+                may wait.
             ready: the boundary up to which `cut` returns rows. becomes: the stream's boundary after
                 the post. Raises: BusyError: too many revisions wait for their log.
                 InvalidInputError: too many wait for the boundary.

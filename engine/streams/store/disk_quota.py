@@ -148,10 +148,10 @@ class Held:
     """The part of one stream's log that is kept for one consumer of another participant.
 
     Attributes:
-        key: of the log. consumer: the subscriber, or the task, that the log waits for.
+        key: the key of the log. consumer: the subscriber, or the task, that the log waits for.
         holder: its participant.
-        bytes: of files that are kept for it, and that no consumer of our own needs. since: when it
-            last acknowledged a boundary, or began to lag; seconds.
+        bytes: the bytes of files that are kept for it, and that no consumer of our own needs.
+            since: when it last acknowledged a boundary, or began to lag; seconds.
     """
 
     key: LogKey

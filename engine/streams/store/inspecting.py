@@ -31,7 +31,7 @@ class SeenLog:
     """A log on the disk.
 
     Attributes:
-        name: of its folder: log, late or revisions.
+        name: the name of its folder: log, late or revisions.
         start, boundary: it has the rows in between, microseconds.
         lost: the intervals whose rows are damaged or missing.
     """
@@ -50,7 +50,7 @@ class SeenJournal:
     """A journal on the disk.
 
     Attributes:
-        name: of its folder.
+        name: the name of its folder.
         entries: whole ones; the first of each segment is a snapshot.
         torn: bytes of the entry that the process was writing when it died; it was not acknowledged.
     """

@@ -80,7 +80,7 @@ class Scenarios:
         """The revisions to log, in canonical order.
 
         Args:
-            results: the tuples of all cases, with their numbers. schema: of the log.
+            results: the tuples of all cases, with their numbers. schema: the schema of the log.
         """
         table = pa.concat_tables(results)
         case = table.column(SCENARIO).combine_chunks()
@@ -217,7 +217,8 @@ class Run:
     """Revised tuples that are near each other.
 
     Attributes:
-        first, last: their least and greatest stime. positions: of their revisions, ascending.
+        first, last: their least and greatest stime. positions: the positions of their revisions,
+            ascending.
     """
 
     first: int
@@ -226,9 +227,9 @@ class Run:
 
 
 def revised_runs(revisions: Sequence[pa.Table], span_us: int, since: int) -> list[Run]:
-    """The revised tuples of some inputs, in groups that share no result. Args: revisions: of each
-    input, with POSITION. span_us: how long a tuple contributes to results. since: only tuples that
-    are revised at a later position, microseconds.
+    """The revised tuples of some inputs, in groups that share no result. Args: revisions: the
+    revisions of each input, with POSITION. span_us: how long a tuple contributes to results. since:
+    only tuples that are revised at a later position, microseconds.
     """
     table = pa.concat_tables([each.select([STIME, POSITION]) for each in revisions])
     table = table.filter(pc.greater(table.column(POSITION), since)).sort_by(STIME)

@@ -27,9 +27,9 @@ LONGEST_LINE: Final = 1 << 16
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of Flink's time, seconds. Attributes: start: for Java, and the tables. query: for each
-    of the two runs of a query; after that its job is cancelled. grace: for the steps around the
-    runs; after that the process is ended.
+    """Limits of Flink's time, seconds. Attributes: start: the limit for starting Java and creating
+    the tables. query: the limit for each of the two runs of a query; after that its job is
+    cancelled. grace: the limit for the steps around the runs; after that the process is ended.
     """
 
     start: float = 180.0

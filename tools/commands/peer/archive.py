@@ -205,7 +205,7 @@ def extract(file: Path, into: Path, key: Ed25519PublicKey, progress: Progress) -
     """Extract an archive into a new folder, each file as it was archived.
 
     Args:
-        key: of the peer that made it.
+        key: the key of the peer that made it.
         progress: called with compressed bytes.
 
     Raises:

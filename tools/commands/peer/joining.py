@@ -25,7 +25,7 @@ class Joined:
 
     Attributes:
         federation: its id. name: its name for people.
-        addresses: of peers to join by.
+        addresses: the addresses of peers to join by.
     """
 
     federation: str
