@@ -31,12 +31,15 @@ class Operations:
     def __init__(self, source: Text) -> None:
         self._source = source
 
-    def operation(self, name: str, operands: Sequence[Typed], node: exp.Expr) -> Operation:
-        """The operation of a row of the functions and signs."""
-        filled = self._fill(operands, node)
+    def operation(
+        self, name: str, operands: Sequence[Typed], node: exp.Expr, defaults: Sequence[Typed] = ()
+    ) -> Operation:
+        """The operation of a row of the functions and signs. defaults: the operands that the text
+        leaves out, which a refusal does not count."""
+        filled = self._fill([*operands, *defaults], node)
         resolution = SCALARS[name].types([operand.type for operand in filled])
         if resolution is None:
-            given = ", ".join(operand.type for operand in filled[:8])
+            given = ", ".join(operand.type for operand in filled[: min(len(operands), 8)])
             takes, said = SCALARS[name].takes, "||" if isinstance(node, exp.DPipe) else name
             mend = _one_type(name, {operand.type for operand in filled})
             raise self._source.refusal(f"`{said}` takes {takes}, not ({given}){mend}", node)

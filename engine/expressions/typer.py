@@ -246,10 +246,9 @@ class _Typer:
         name = OTHER_NAMES.get(name, name)
         if name in SHORT_FORMS:
             return self._make.short(name, operands, node)
-        given = SCALARS[name].left_out
-        if given is not None and len(operands) == given[0]:
-            operands.append(constant(given[1]))
-        return self._make.operation(name, operands, node)
+        count, default = SCALARS[name].left_out or (None, None)
+        defaults = [constant(default)] if len(operands) == count else []
+        return self._make.operation(name, operands, node, defaults)
 
     def _escape(self, node: exp.Expr, depth: int) -> Typed:
         """`like` with an escape character: the pattern is written with backslashes."""

@@ -274,6 +274,7 @@ def test_a_parsed_expression_has_typed_nodes() -> None:
         ("lower()", "takes one string", 1),
         ("lower(n)", "takes one string, not (int)", 1),
         ("lower(s, s)", "takes one string, not (string, string)", 1),
+        ("lpad(s, 'a')", ", not (string, string)", 1),
         ("n + 's'", "`+` takes two numbers, not (int, string)", 1),
         ("n and flag", "takes booleans", 1),
         ("s > 1", "not (string, int); cast(string AS INT) is one", 1),
