@@ -18,24 +18,25 @@ class MarketTiming:
             without other news: a member may have been revoked, a peer may have joined.
         sample_s: the time between two samples of the loads for the Brain.
         settle_look_s: the time between two checks for receipts that are due.
-        retry_s, retry_most_s: until a proposal without an answer is sent again; doubles up to the
-            latter, so payments resume at most that long after a partition ends.
-        count_s: after which an unanswered count is requested again.
+        retry_s, retry_most_s: the time until a proposal without an answer is sent again; doubles up
+            to the latter, so payments resume at most that long after a partition ends.
+        count_s: the time after which an unanswered count is requested again.
         passed_tries_s: waits between tries to tell the peer that passed a task on that the task has
             moved again.
-        arrears_s: for which a partner that is up may leave a receipt unsigned: more than two of
-            `retry_most_s`, so that an honest one has answered.
+        arrears_s: the time for which a partner that is up may leave a receipt unsigned: more than
+            two of `retry_most_s`, so that an honest one has answered.
         arrears_again_s: the time between two tries to give a task back.
-        keep_s: for which inputs are kept for a deal whose bills make no progress: a partner that
-            does not bill, or does not pay, must not fill the other's disk.
+        keep_s: the time for which inputs are kept for a deal whose bills make no progress: a
+            partner that does not bill, or does not pay, must not fill the other's disk.
         content_look_s: the time between two checks of the contracts for streams, and of the streams
             read under them.
         content_again_s: shortest and longest wait before a sender is notified again; doubled in
             between.
         suggestions_look_s: the time between two comparisons of each stream's place with the best
             one suggested.
-        still_s: for which a stream may stand still before this peer reads it from another place.
-        aside_s: for which a suggested place is not chosen again after it failed.
+        still_s: the time for which a stream may stand still before this peer reads it from another
+            place.
+        aside_s: the time for which a suggested place is not chosen again after it failed.
     """
 
     review_s: float = 2.0

@@ -139,7 +139,8 @@ class Desk:
 
     Attributes:
         rng: spreads the waits between tries.
-        numbers: of counts. They start again after a restart, which drops all counts.
+        numbers: gives the numbers of counts. They start again after a restart, which drops all
+            counts.
     """
 
     identity: Identity

@@ -53,8 +53,8 @@ class Proposal(Struct, frozen=True, array_like=True, tag="proposal"):
 
     Attributes:
         federation: its id. proposer, accepter: the two participants.
-        valid_from, valid_until: in force from the first to just before the second; like proposed_at
-            seconds since the epoch.
+        valid_from, valid_until: the contract is in force from the first to just before the second;
+            like proposed_at seconds since the epoch.
         nonce: NONCE_BYTES random bytes.
     """
 

@@ -41,8 +41,8 @@ def chosen(
     well.
 
     Args:
-        nearest: in order of distance; read no further than needed.
-        share: of a participant; `share_of(count)` by default.
+        nearest: the nodes in order of distance; read no further than needed.
+        share: the share of a participant; `share_of(count)` by default.
         spent: nodes counted against participants' shares already.
     """
     share = share_of(count) if share is None else share

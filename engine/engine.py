@@ -310,7 +310,8 @@ async def open_engine(
     JVM is gone.
 
     Args:
-        home: the folder of its data; made if it is not there. logs: of its JVM's output.
+        home: the folder of its data; made if it is not there. logs: the folder for the JVM's
+            output.
         execution: opens the executor of its tasks; Spark's unless given.
         functions: the functions of users that tasks may call here; none unless given.
     """

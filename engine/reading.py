@@ -48,8 +48,9 @@ def read_document(text: str, base: str | None = None) -> Document:
     """The schemas, streams, queries and views of an XML document.
 
     Args:
-        text: in either dialect; its root element tells which. base: `medusa://participant/`, the
-            prefix for names without a scheme; None: every name must have one.
+        text: the document in either dialect; its root element tells which. base:
+            `medusa://participant/`, the prefix for names without a scheme; None: every name must
+            have one.
 
     Raises:
         InvalidInputError: names the line and the reason.

@@ -103,7 +103,7 @@ def check_scope(
     """
     Args:
         enough: the scopes of which one allows the method; None: it takes all.
-        name, scopes: of the token that a client has shown.
+        name, scopes: name and scopes of the token that a client has shown.
 
     Raises:
         NotAuthorisedError: it does not allow the method.

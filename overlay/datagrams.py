@@ -88,7 +88,7 @@ class Counters:
         full: the queue was full.
         malformed: the bytes are no datagram.
         stale: too old, or from the future.
-        unknown: from an unknown peer, or one that is revoked or expired.
+        unknown: the sender is an unknown peer, or one that is revoked or expired.
         forged: not signed by the named sender.
         unhandled: the channel has no handler.
         rejected: the handler refused it.

@@ -96,7 +96,8 @@ class Refusals:
     The operator must learn of it for as long as it lasts: otherwise it looks like a broken network.
 
     Attributes:
-        reasons: by participant, until one of its peers accepts this peer again.
+        reasons: the reason of each participant's refusal, until one of its peers accepts this peer
+            again.
     """
 
     def __init__(self, events: Events) -> None:

@@ -35,7 +35,7 @@ class ConnectionLimits:
     """Most connections at once.
 
     Attributes:
-        handshakes: of remotes that have not proved who they are.
+        handshakes: connections of remotes that have not proved who they are.
         per_network: of these, from one IPv4 address or one IPv6 /64 (one machine can use a whole
             /64); many peers of a test or behind one NAT share it. A remote that has proved who it
             is counts for its holder instead: clients of one machine do not take each other's

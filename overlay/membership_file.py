@@ -33,8 +33,8 @@ class _Stored(Struct, frozen=True, array_like=True):
     """The content of the file.
 
     Attributes:
-        checksum: of the other fields. Without it a damaged statement would be ignored as untrusted,
-            and its member would silently be gone.
+        checksum: the checksum of the other fields. Without it a damaged statement would be ignored
+            as untrusted, and its member would silently be gone.
     """
 
     charter: bytes

@@ -166,7 +166,8 @@ class Budgets:
     Attributes:
         messages: queued, under way or in a handler, by participant, and by token of our clients.
         streams: posts that wait for their boundary, and incomplete epochs, by stream.
-        recent_bytes: for the latest epochs of all streams, which readers are about to ask for.
+        recent_bytes: bytes for the latest epochs of all streams, which readers are about to ask
+            for.
     """
 
     messages: Memory

@@ -51,7 +51,7 @@ class Roll(Struct, frozen=True):
     Attributes:
         federation: its id.
         name: its name for people.
-        policy: as `AdmissionPolicy` writes it.
+        policy: the policy as `AdmissionPolicy` writes it.
         admits: the policy in words.
     """
 

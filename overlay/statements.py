@@ -126,7 +126,7 @@ class Revocation(Struct, frozen=True, array_like=True, tag="revocation"):
 
     Attributes:
         member: digest of the admission (or charter) of the participant.
-        peer_id: of the one peer; empty: the participant with all its peers.
+        peer_id: the id of the revoked peer; empty: the participant is revoked, with all its peers.
         signer: digest of the signer's own admission (or of the charter).
         kept: digests of the statements of the member, or the peer, that stay good: admissions,
             policy changes, and the entries that it witnessed. All its other statements are void,

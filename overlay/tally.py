@@ -19,7 +19,7 @@ class Tally:
     """The result of counting a set of statements.
 
     Attributes:
-        policy: the one in force.
+        policy: the policy in force.
         counted: digests of the admissions that count, those of revoked members too.
         entered: the digests of the members that have entered: their statements count.
         revoked: members whose revocation counts, each with its statements that stay good.

@@ -11,9 +11,9 @@ class OverlayTiming:
 
     Attributes:
         clock_look_s: the time between two readings of the machine's clock.
-        clock_hold_s: after which a leap of the clock is believed, unless most others agree with the
-            peer's own count. A person has time to see the error and set the clock back before
-            anything irrevocable follows.
+        clock_hold_s: the time after which a leap of the clock is believed, unless most others agree
+            with the peer's own count. A person has time to see the error and set the clock back
+            before anything irrevocable follows.
         save_gap_s: the time between two writes of learned news: a burst of news is one write.
     """
 

@@ -129,8 +129,8 @@ class Holdings:
         """Units above capacity that have lasted and are not leaving yet, and the time (seconds) of
         the next look, because more of the excess may have lasted by then.
 
-        The lowest level of the latest one or two `confirm_s` counts: a single high sample, or a
-        load that varies around the capacity, moves nothing.
+        The excess is measured at the lowest level in the last `confirm_s` to two `confirm_s`: so a
+        single high sample, or a load that varies around the capacity, moves nothing.
         """
         excess = self.staying - self.capacity
         if excess <= SLACK:

@@ -62,7 +62,7 @@ class CreateDocument(Struct, frozen=True):
     """Define all schemas, streams, queries and views of a document: SQL, or XML of either dialect.
 
     Attributes:
-        availability: of all its queries, whatever their own attributes say.
+        availability: the availability of all its queries, whatever their own attributes say.
     """
 
     text: str
@@ -74,7 +74,7 @@ class Created(Struct, frozen=True):
 
     Attributes:
         remarks: see `Done`.
-        readers: of the streams and views among them: who may read each, in words.
+        readers: for each stream and view among them, who may read it, in words.
     """
 
     names: tuple[str, ...]
@@ -125,8 +125,9 @@ class Objects(Struct, frozen=True):
     """Names by kind, of the objects of every participant that answered.
 
     Attributes:
-        availability: by query with a standby, if its definition was found in time.
-        failing: by query of the asked participant: why it does not go on.
+        availability: the availability of each query with a standby, if its definition was found in
+            time.
+        failing: for each query of the asked participant that does not go on: why.
     """
 
     names: dict[str, tuple[str, ...]]

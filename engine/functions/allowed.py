@@ -123,7 +123,7 @@ class AllowedFunction:
 
     Attributes:
         function: as queries name it, with its fingerprint.
-        nulls: by argument, whether it takes a null one; else its result is null then.
+        nulls: for each argument, whether it takes a null one; else its result is null then.
         time_s, memory_bytes: see `FunctionSettings`.
     """
 

@@ -50,7 +50,8 @@ class CallingExecutor:
     """Implements `medusa.engine.tasks.execution.Executor` for all tasks.
 
     Attributes:
-        executor: of tasks that call no functions. functions: the functions that may run here.
+        executor: the executor of tasks that call no functions. functions: the functions that may
+            run here.
 
     Args:
         folder: for the rows between two parts; all its executors can read it.

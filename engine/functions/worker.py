@@ -54,7 +54,7 @@ class Start(msgspec.Struct, frozen=True):
     Attributes:
         path, module, name: of the code; see `medusa.engine.functions.allowed.Code`.
         fingerprint, version: what the code must have; the package's name and version.
-        form: value, arrow or pandas. nulls: by argument, whether it takes a null one.
+        form: value, arrow or pandas. nulls: for each argument, whether it takes a null one.
         result: the type of results, as one field of Arrow's schema; serialised.
         memory_bytes: beyond what the process has at its start.
     """

@@ -19,7 +19,7 @@ class FunctionInWords:
     """A function as a page shows it.
 
     Attributes:
-        subject: the title of its table. call: as a query writes it.
+        subject: the title of its table. call: the call as a query writes it.
         takes: the operands. constant: the constants that an aggregate takes; "": it takes none.
         result: the type of an aggregate's result.
         nulls: when its result may be null.

@@ -104,7 +104,7 @@ class StreamDefinition(Struct, frozen=True, omit_defaults=True):
             have a leader; 0: only its leader has it.
         view: if the stream is a view, the part of another stream that it shows; then `query` is the
             query of the other stream.
-        revised: of a query's stream: a stream that it is made from may be revised.
+        revised: for a query's stream: whether a stream that it is made from may be revised.
         max_ahead_us: how far a source stream's time may be ahead of the leader's clock,
             microseconds: one row of a wrong unit would make all later ones late. None: no limit,
             for generated or recorded tuples.
@@ -342,9 +342,9 @@ class Producer(Struct, frozen=True):
     Attributes:
         worker: peer id (hex) of the peer that computes it for the publisher; "" for itself.
         secondary: peer id (hex) of the peer that takes over when the publisher dies; "": none.
-        term_number: of the publisher's term; a producer with a lower number than another is
-            obsolete.
-        edition: of the query that makes it.
+        term_number: the number of the publisher's term; a producer with a lower number than another
+            is obsolete.
+        edition: the edition of the query that makes it.
     """
 
     stream: str

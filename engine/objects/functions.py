@@ -32,7 +32,7 @@ class UserFunction(Struct, frozen=True, omit_defaults=True):
     """A function of a user.
 
     Attributes:
-        name: in expressions; lower case.
+        name: its name in expressions, in lower case.
         arguments, result: types.
         source: the place of its code, as the operators of its peers name it: `geo.py:distance`, or
             `entry:distance` for an installed one.

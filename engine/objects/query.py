@@ -318,7 +318,7 @@ class Join(Struct, frozen=True, tag="join", omit_defaults=True):
     key up to then, unless that says that the key is deleted. Results have t's stime.
 
     Attributes:
-        predicate: over `left.f` and `right.f`.
+        predicate: a condition over `left.f` and `right.f`.
         expressions: (output field, expression) pairs over the same fields. table: `right` is read
             as a table; the bounds of time are 0.
     """
@@ -412,7 +412,7 @@ class Match(OneStream, frozen=True, tag="match", omit_defaults=True):
     fields of the partition, the measures' outputs.
 
     Attributes:
-        within_us: from the first to the last tuple of a match, microseconds, at most.
+        within_us: the time from the first to the last tuple of a match, microseconds, at most.
     """
 
     partition_by: tuple[str, ...]

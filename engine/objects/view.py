@@ -71,7 +71,8 @@ class View(Struct, frozen=True):
         return self.frozen or isinstance(self.shows, Range)
 
     def asks_as(self, other: View) -> bool:
-        """Whether this view and another make the same request, at any time and in any words."""
+        """Whether this view and another make the same request, although its parts are written
+        differently or it was made at another time."""
         return self._asked == other._asked
 
     @property

@@ -81,8 +81,8 @@ class _Plan:
         query: the new query. before, tasks: the present tasks, and the new ones. names: the names
             of the tasks whose steps change.
         wish: the client's request.
-        elsewhere: by task, the boundary up to which peers that had the query earlier have emitted
-            its output, microseconds.
+        elsewhere: for each task, the boundary up to which peers that had the query earlier have
+            emitted its output, microseconds.
     """
 
     query: Query

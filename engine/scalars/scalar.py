@@ -54,8 +54,8 @@ class Scalar:
 
 
 class Make(Protocol):
-    """Makes the operation of the row with a name. An operand that is a plain value is a
-    constant."""
+    """Makes the operation of the function with a name (`Scalar`). An operand that is a plain value
+    becomes a constant."""
 
     def __call__(self, name: str, operands: Sequence[Any], /) -> Any: ...  # noqa: ANN401
 

@@ -126,7 +126,8 @@ class ClassArchive:
         just failed, is being made, or there is no room.
 
         Args:
-            niceness: of the process; 0 where many JVMs will start soon and keep the cores busy.
+            niceness: the niceness of the process; 0 where many JVMs will start soon and keep the
+                cores busy.
         """
         with contextlib.suppress(OSError), self._alone() as lock:
             if lock is None or not self._is_wanted() or not self._has_room():

@@ -299,7 +299,7 @@ async def open_executor(
     """Open an executor; at the end of the block its JVM, if any, has ended.
 
     Args:
-        warm_up: see `SparkExecutor`. logs: for the JVM's log.
+        warm_up: see `SparkExecutor`. logs: the folder for the JVM's log.
     """
 
     ours: list[Spark] = []

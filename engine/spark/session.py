@@ -54,7 +54,7 @@ class Spark:
     blocks; `run` may be called from many threads.
 
     Args:
-        folder: for the JVM's log, its output and its temporary files.
+        folder: the folder for the JVM's log, its output and its temporary files.
     """
 
     def __init__(self, config: SparkConfig, folder: Path) -> None:

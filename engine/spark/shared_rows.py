@@ -145,7 +145,7 @@ def _weight(order: Order, table: pa.Table, rows: pa.Table) -> float:
 
 
 class _Planned:
-    """The plan of a job over some tasks. Attributes: steps: by task."""
+    """The plan of a job over some tasks. Attributes: steps: the steps of each of the tasks."""
 
     def __init__(
         self, session: SparkSession, fields: Sequence[Field], members: list[Steps]

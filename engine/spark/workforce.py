@@ -21,9 +21,9 @@ class Patience:
     """How long jobs wait for a first executor, seconds.
 
     Attributes:
-        report_s: until the peer reports it: an executor takes five seconds to start. anew_s: until
-            the application is registered anew. If other applications have all cores, that costs
-            seven CPU-seconds each time.
+        report_s: the time until the peer reports it: an executor takes five seconds to start.
+            anew_s: until the application is registered anew. If other applications have all cores,
+            that costs seven CPU-seconds each time.
     """
 
     report_s: float = 15.0

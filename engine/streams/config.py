@@ -14,17 +14,18 @@ class Timing:
 
     Attributes:
         maintenance_s: the time between two looks at retention, leases and rates.
-        store_again_s: before a write that found no room in a log is tried again.
+        store_again_s: the wait before a write that found no room in a log is tried again.
         grace_s: how long unacknowledged tuples are kept when an unnamed subscriber's call breaks:
             it may only be on its way to another peer.
         held_s: how long history is kept for a reader that is about to read it.
         follow_again_s: shortest and longest wait before a follower subscribes again; it doubles.
         last_word_s: how long the acknowledgement of a stream's end may take; after that the lease
-            runs out. view_again_s: before the copying of a view is tried again, for example after
-            the disk was full. announce_again_s: the time between two tries to publish something for
-            which others wait.
+            runs out. view_again_s: the wait before the copying of a view is tried again, for
+            example after the disk was full. announce_again_s: the time between two tries to publish
+            something for which others wait.
         mend_s: the time between two looks for lost files.
-        mend_again_s: before peers are asked again for a file that none had: one may have come back.
+        mend_again_s: the wait before peers are asked again for a file that none had: one may have
+            come back.
         workers_s: the time between two looks at the workers of our tasks.
         worker_call_s: patience with one call to a worker.
         prepare_s: longest that a new worker may take to reach our output: a JVM starts in 10 to 20.
@@ -35,14 +36,15 @@ class Timing:
         trouble_s: how long the start of a query waits for news that it cannot be computed: a
             missing Java, or one that refuses its options, is found earlier, and a person waits so
             long. keep_up_s: the time between two messages to a secondary; a takeover may compute
-            that much again. settle_s: after a takeover, before a new secondary is recruited: first
-            the busier machines serve the waiting consumers. ask_s: silence of a living primary
-            after which its secondary asks whether it still has that role: the query may be deleted,
-            or have another secondary. sure_s: silence of a primary after which its secondary no
-            longer acts as one without asking: there may be a new secondary, and the query may be
-            modified. By then the failure detector has mostly decided. parted_s: how long a query is
-            not modified after a peer was given up that may have been its secondary: more than
-            `sure_s`, because that peer's last message from the primary may be a little later.
+            that much again. settle_s: the wait after a takeover before a new secondary is
+            recruited: first the busier machines serve the waiting consumers. ask_s: silence of a
+            living primary after which its secondary asks whether it still has that role: the query
+            may be deleted, or have another secondary. sure_s: silence of a primary after which its
+            secondary no longer acts as one without asking: there may be a new secondary, and the
+            query may be modified. By then the failure detector has mostly decided. parted_s: how
+            long a query is not modified after a peer was given up that may have been its secondary:
+            more than `sure_s`, because that peer's last message from the primary may be a little
+            later.
         save_s: the time between two writes of a secondary's positions: with older ones it computes
             more.
         modified_s: the time between two looks for editions of queries that no peer computes any
@@ -143,9 +145,9 @@ class SourceConfig:
     Attributes:
         slack_us: how far behind the greatest stime a tuple may arrive. idle: see `Idle`.
         lateness_us, idle_timeout_us: see `StreamDefinition`.
-        definition: of the stream, which may be altered; None for a stream of late tuples. durable:
-            whether acknowledged posts are synced to the disk, and survive a loss of power.
-            replicated: whether other peers have the same journal; see
+        definition: the definition of the stream, which may be altered; None for a stream of late
+            tuples. durable: whether acknowledged posts are synced to the disk, and survive a loss
+            of power. replicated: whether other peers have the same journal; see
             `medusa.engine.streams.source.replica`.
     """
 

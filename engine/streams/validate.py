@@ -31,7 +31,7 @@ class Batch:
 
     Attributes:
         payload: the schema's fields; may be empty.
-        stime: of each row, int64 microseconds; None: the rows get the time of arrival.
+        stime: the stime of each row, int64 microseconds; None: the rows get the time of arrival.
         low, high: least and greatest stime; BEGINNING for an empty batch or no stime.
         ordered: no stime is less than the one before it.
     """
@@ -168,8 +168,8 @@ def check_ahead(
     """Refuse a post with a time that is too far ahead of the clock.
 
     Args:
-        times: of the rows of a post, microseconds; null: the row has none; None: no row has one.
-            promise: the post's boundary. now_us: the clock's time, microseconds.
+        times: the stimes of the rows of a post, microseconds; null: the row has none; None: no row
+            has one. promise: the post's boundary. now_us: the clock's time, microseconds.
 
     Raises:
         InvalidInputError: a time is too far ahead; names row and field.

@@ -225,10 +225,10 @@ class Footing:
 
 def earliest(tasks: Sequence[Task], names: frozenset[str], footing: Footing, least: int) -> int:
     """The earliest boundary, from `least` on, after which the new edition can take effect. Args:
-    tasks: of the new edition, each after those whose output it reads. names: the tasks that change,
-    as `changed` returns them. Raises: InvalidInputError: there is none, because overlapping windows
-    read a stream that changes. ConflictError: an output has ended, or the boundary would be beyond
-    all time.
+    tasks: the tasks of the new edition, each after those whose output it reads. names: the tasks
+    that change, as `changed` returns them. Raises: InvalidInputError: there is none, because
+    overlapping windows read a stream that changes. ConflictError: an output has ended, or the
+    boundary would be beyond all time.
     """
     at = max([least, *(footing.given.get(name, BEGINNING) for name in names)])
     if at == BEGINNING:

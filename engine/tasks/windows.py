@@ -13,10 +13,10 @@ from medusa.engine.tasks.plan import Task
 def needs(task: Task, after: int, upto: int, first: int | None = None) -> Interval | None:
     """The input interval from which the output over (after, upto] is made.
 
-    A stateless task: (after, upto] itself. A join, a pattern, sessions or growing windows: also the
-    tuples within their reach of that. An aggregate or a rank: from the start of the first to the
-    end of the last window whose last microsecond is in (after, upto]; with upto == END, to END,
-    since then every window closes.
+    For a stateless task: (after, upto] itself. For a join, a pattern, sessions or growing windows:
+    also the tuples before `after` that a result may need. For an aggregate or a rank: from the
+    start of the first to the end of the last window whose last microsecond is in (after, upto];
+    with upto == END, to END, since then every window closes.
 
     Args:
         upto: no further than the task's edition at `after` goes.

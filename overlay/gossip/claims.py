@@ -66,7 +66,7 @@ class Claim(Struct, frozen=True):
     """A decoded claim, whose signature is not yet verified.
 
     Attributes:
-        incarnation: of the subject: the claim does not concern later ones.
+        incarnation: the incarnation of the subject: the claim does not concern later ones.
         author: the signer.
         data: the encoded claim.
     """

@@ -37,19 +37,22 @@ class GossipConfig:
     """
     Attributes:
         probe_interval_s: the time between the starts of two probes; one peer is probed at a time.
-        probe_timeout_s: until a direct ping counts as lost; about the 99th percentile of the
-            round-trip time.
-        indirect_checks: number of peers asked to ping it for us then.
-        suspicion_mult: shortest suspicion, in probe intervals, times log10 of the peers.
-        suspicion_max_mult: longest suspicion (without confirmation), in shortest ones.
-        gossip_interval_s, gossip_fanout: between two rounds of gossip, and peers told in each.
+        probe_timeout_s: the time until a direct ping counts as lost; about the 99th percentile of
+            the round-trip time.
+        indirect_checks: the number of other peers that then ping the silent peer for us.
+        suspicion_mult: the shortest suspicion, in probe intervals, is this times log10 of the
+            number of peers.
+        suspicion_max_mult: the longest suspicion, without confirmation, as a multiple of the
+            shortest.
+        gossip_interval_s, gossip_fanout: the time between two rounds of gossip, and the number of
+            peers that get it in each.
         gossip_to_dead_s: how long a dead peer gets the claims about itself, so that it can refute
             them.
-        retransmit_mult: how often a claim is passed on, times log10 of the peers.
-        push_pull_interval_s: the time between two push-pulls with a random peer. As often, one dead
-            peer is pinged: so the halves of a partition find each other again.
-        gone_s: suspicion of a silent peer whose machine refuses connections to its port. Such a
-            peer is not merely slow, so no slack is needed.
+        retransmit_mult: a claim is passed on this times log10 of the number of peers.
+        push_pull_interval_s: the time between two push-pulls with a random peer. At each of them
+            one dead peer is pinged, so that the halves of a partition find each other again.
+        gone_s: the duration of the suspicion of a silent peer whose machine refuses connections to
+            its port. Such a peer is not merely slow, so a short suspicion is enough.
     """
 
     probe_interval_s: float

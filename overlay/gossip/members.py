@@ -122,10 +122,10 @@ class Counters:
         late: ticks so late that this process was the slow one.
         claims: claims believed.
         old: claims that are no news.
-        ahead: of an incarnation that its subject has not signed, as far as known here.
-        unknown: by or about a peer that is no member.
-        excessive: by a peer that accuses more often than an honest one can.
-        future: of an incarnation that no clock can have made yet.
+        ahead: claims of an incarnation that its subject has not signed, as far as known here.
+        unknown: claims by or about a peer that is no member.
+        excessive: claims by a peer that accuses more often than an honest one can.
+        future: claims of an incarnation that no clock can have made yet.
         forged: not signed by their author.
         malformed: no claims, or no digests.
         digests: digests taken in.
@@ -162,7 +162,7 @@ class Member:
     Attributes:
         incarnation: the latest that the peer itself signed, in a claim or in its record.
         own: the peer's own claim of it (alive or left); empty if the record has it.
-        accusations: by author: the claim's word and data.
+        accusations: the word and data of the claim of each author.
         since: when `health` began.
         until: when the suspicion ends.
         confirmations: number that shortens the suspicion to the shortest.

@@ -55,7 +55,7 @@ class Shape:
 
 LARGE: Final = Shape("large", 4, 250_000, 2_500)
 SMALL: Final = Shape("small", 40, 2_500, 2_500)
-"""The first epochs of a second each fill the join of ten seconds."""
+"""Each epoch is a second, so the first ten fill the join of ten seconds."""
 
 
 def query_of(name: str) -> Query:

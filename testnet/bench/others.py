@@ -50,8 +50,8 @@ class Other:
     """A system.
 
     Attributes:
-        module: of `medusa.testnet.bench.systems`. package: the package that the module imports, if
-            it is optional.
+        module: a module of `medusa.testnet.bench.systems`. package: the package that the module
+            imports, if it is optional.
     """
 
     name: str

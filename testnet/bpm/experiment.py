@@ -100,17 +100,21 @@ class Result(Struct, frozen=True):
     """The result of a run.
 
     Attributes:
-        load: share of the capacity, rounded to whole tasks.
-        excess_initial, excess_final, unused_capacity: units.
-        nodes_over, nodes_under: nodes above, below capacity, once settled.
+        load: the load of the system as a share of its capacity, rounded to whole tasks.
+        excess_initial, excess_final: load above capacity at the start, and once the system has
+            settled, units. unused_capacity: unused capacity once it has settled, units.
+        nodes_over, nodes_under: the numbers of nodes above and below capacity once it has settled.
         acceptable: no node is above capacity; or, if the load exceeds capacity, none is below.
-        moves: until settled; recalls: moves home; failed: moves without result.
+        moves: the number of moves until the system has settled; recalls: moves home; failed: moves
+            without result.
         moves_least: the fewest moves that a planner with full knowledge would need over these
             contracts; None if there are too many nodes to compute it.
         moves_per_excess, least_per_excess: moves / initial excess in tasks.
-        rounds: of `ROUND_S` until the last move. settled: False if the run was cut off.
-        messages: until settled, messages_quiet: in the rounds without a move, which are the end.
-        paid: micros per second over all contracts, once settled.
+        rounds: the number of rounds of `ROUND_S` until the last move. settled: False if the run was
+            cut off.
+        messages: the number of messages until the system has settled; messages_quiet: the number in
+            the rounds without a move at the end of the run.
+        paid: micros per second over all contracts, once it has settled.
         price: full price of the range, micros per unit and second; min_price: its lower end.
         seconds: duration on this machine. bytes_per_node: memory growth of this process, tasks
             included; a later run in it reuses memory of an earlier one.

@@ -30,7 +30,7 @@ class Tally:
         over, under: nodes above and below capacity, by more than TINY.
         moves: tasks that changed their worker, for any reason. recalls: moves back to the owner.
             failed: moves without result.
-        prices: of the moves since the last call of `mean_price`.
+        prices: the prices of the moves since the last call of `mean_price`.
         paid: micros per second over all contracts now.
         messages: the number of messages sent in all.
     """
@@ -121,10 +121,11 @@ class Tasks:
     """The tasks of all nodes.
 
     Attributes:
-        owner, at: by task, the node that owns it and the node that runs it.
-        loads: by task; node_loads: by node, units.
-        running: by node, whether it is there.
-        away: by task that is not at home: the chain of payments, the owner first, the worker last.
+        owner, at: for each task, the node that owns it and the node that runs it.
+        loads: the load of each task; node_loads: the load of each node, units.
+        running: for each node, whether it is there.
+        away: for each task that is not at home, the chain of payments, the owner first, the worker
+            last.
     """
 
     def __init__(

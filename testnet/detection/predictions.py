@@ -27,10 +27,10 @@ class Predicted(Struct, frozen=True):
         suspect_median_s: the same, from the moment of a crash anywhere within a period: until the
             first probe (exponential, mean one period), and one period more until it has failed.
         suspicion_min_s, suspicion_max_s: Lifeguard's bounds of a suspicion's duration.
-        detect_median_s, detect_p99_s: until some peer declares it dead: the suspicion's length
-            falls from the longest to the shortest with each independent confirmation.
-        spread_s: until gossip has reached every peer.
-        disseminate_p99_s: until every peer knows it dead.
+        detect_median_s, detect_p99_s: the time until some peer declares it dead: the suspicion's
+            length falls from the longest to the shortest with each independent confirmation.
+        spread_s: the time until gossip has reached every peer.
+        disseminate_p99_s: the time until every peer knows it dead.
     """
 
     swim_suspect_mean_s: float

@@ -197,7 +197,7 @@ class World(Nodes[Detector, events.Event]):
     """Peers with Detectors, and their network.
 
     Attributes:
-        rng: for events of the world.
+        rng: the random generator for events of the world.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ class ModeResult(Struct, frozen=True):
             or `stall_ms` if that is more; null: none came.
         first_new_ms: time from the kill to that answer, the chain's usual delay included.
         stall_ms: the longest time without an answer after the kill, less the longest before it.
-        delay_ms: from the close of a window to its answer, the median before the kill.
+        delay_ms: the time from the close of a window to its answer, the median before the kill.
         added_delay_ms: more than without a secondary, before the kill.
         cpu_s: CPU seconds per second of all peers and their JVMs before the kill; bytes_s: bytes
             per second that they sent to each other.
@@ -87,7 +87,7 @@ class HaResult(Struct, frozen=True):
 
     Attributes:
         rate: readings posted per second.
-        folders: with the homes and logs of each run, if kept.
+        folders: the folders with the homes and logs of each run, if kept.
     """
 
     modes: tuple[ModeResult, ...]
@@ -114,7 +114,7 @@ class Arrival:
 
     Attributes:
         at: when, seconds since the epoch.
-        stimes: of the answers, microseconds; not empty, ascending.
+        stimes: the stimes of the answers, microseconds; not empty, ascending.
     """
 
     at: float

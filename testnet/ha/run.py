@@ -33,7 +33,7 @@ async def measure(peers: Iterable[Peer], client: AsyncMedusaClient) -> Cost:
     """The resources that the peers have used so far.
 
     Args:
-        client: of any one of them: it asks the others.
+        client: a client of any one of them, which asks the others.
 
     Raises:
         UnavailableError: one does not answer.

@@ -46,7 +46,7 @@ class HaBoard(Stages):
 
     Attributes:
         planned: the runs; the stages are those of the present run.
-        runs: observations of each run so far. results: of the completed ones.
+        runs: observations of each run so far. results: the results of the completed runs.
         run_s: estimated duration of a run on two cores, seconds.
     """
 
@@ -185,7 +185,7 @@ def write_plot(path: Path, runs: Sequence[Observations], results: Sequence[ModeR
     """Draw the runs that reached the kill. Blocking, a second.
 
     Args:
-        results: of the runs, in the same order.
+        results: the results of the runs, in the same order.
     """
     drawn = [pair for pair in zip(runs, results, strict=True) if pair[0].killed_at]
     rows = max(-(-len(drawn) // COLUMNS), 1)

@@ -58,7 +58,7 @@ class Board(Stages):
     """The state of a scenario.
 
     Attributes:
-        posting: by participant. answers: rows received so far, by answer.
+        posting: the progress of posting, by participant. answers: rows received so far, by answer.
         snapshot: the federation as the subscriber's peer sees it, or None as yet.
         first_answer: when its first row was received, seconds since the run began.
         history: every epoch that the subscriber received.

@@ -54,11 +54,11 @@ async def flow(
     Args:
         clients: by participant, in the order of the peers.
         by_poster: the traces of each participant.
-        streams: by answer, the stream that has it.
+        streams: for each answer, the stream that has it.
         speed: seconds of trace per second; None posts as fast as the peers take it.
         disturb: runs beside the posting; no stream ends before it does.
         hurry: once it has ended, post as fast as the peers take it.
-        told: by answer, takes the subscriber's changes, tentative answers included; None: the
+        told: for each answer, takes the subscriber's changes, tentative answers included; None: the
             subscriber asks only for stable ones.
 
     Raises:

@@ -175,9 +175,7 @@ class Killer:
     each other, one is killed at a time, and started again once the answers go on without it.
 
     Args:
-        kills: in all; a stroke at two peers counts two.
-
-    Attributes:
+        kills: the number of kills in all; a stroke at two peers counts two. Attributes:
         remains: processes that outlived a killed peer.
         faults: events that should not have happened.
         log: the kills and starts, with the seconds of the run.

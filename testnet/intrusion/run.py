@@ -59,8 +59,8 @@ class Options:
         stretch_s: without a speed: posting lasts that many seconds, or until the disturbance ends;
             None: as fast as possible.
         mode: what a second peer of the query's owner keeps of it; recovery is precise.
-        k_safety: of the source streams; each participant that posts has twice as many further
-            peers, so that a majority of voters decides the leader.
+        k_safety: the k-safety of the source streams; each participant that posts has twice as many
+            further peers, so that a majority of voters decides the leader.
         bound_s: how long answers may wait for missing input, seconds; 0: without limit.
         config, configs: see `medusa.testnet.kit.peers.Federation`.
     """
@@ -91,7 +91,7 @@ class AnswerResult(Struct, frozen=True):
     """One answer against the batch run: rows received, rows expected, and differences.
 
     Attributes:
-        strongest: of the rows received, the one with the greatest count; None without any.
+        strongest: the received row with the greatest count; None without any.
     """
 
     rows: int
@@ -107,7 +107,7 @@ class Result(Struct, frozen=True):
 
     Attributes:
         generated: the connections are synthetic, with attacks among them; else they are traces'.
-        rows: connections posted. seconds: from the first post to the last answer.
+        rows: connections posted. seconds: the time from the first post to the last answer.
         first_answer_seconds: from the command's start to the first row received; None without one.
         first_answer_after_post_seconds: the same from the first post.
         stage_seconds: duration of each stage.
@@ -150,7 +150,8 @@ async def run_intrusion(
     Args:
         disturb: runs beside the posting and receiving; the answers wait for it.
         links: decides how the peers are started.
-        told: by answer, the fold that takes the subscriber's changes, tentative answers included.
+        told: for each answer, the fold that takes the subscriber's changes, tentative answers
+            included.
         conclude: runs when all was received, before the peers are stopped.
 
     Raises:

@@ -101,7 +101,7 @@ class Splitter:
     query, and heals the split.
 
     Attributes:
-        told: by answer, the fold of the subscriber's changes. faults, log: see `SplitResult`.
+        told: for each answer, the fold of the subscriber's changes. faults, log: see `SplitResult`.
     """
 
     split: Split

@@ -38,7 +38,7 @@ async def enter(
     """Start a peer for each role, and wait until they know each other.
 
     Args:
-        roles: by role, its participant. The first founds the federation. A further peer of a
+        roles: for each role, its participant. The first founds the federation. A further peer of a
             participant has its role as its name.
     """
     firsts: dict[str, Peer] = {}

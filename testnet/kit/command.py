@@ -76,7 +76,7 @@ def number(  # noqa: PLR0917 - most have all of them
     """An option that is a number: an integer if its default is.
 
     Args:
-        name: with the parameter's name appended if that differs.
+        name: the option's name, with the parameter's name appended if that differs.
         text: its help. shown: whether the help names the default, or the text for it.
         above: it must be more than `least`.
     """

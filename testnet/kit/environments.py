@@ -29,7 +29,7 @@ class Package:
     """A system that may not be here.
 
     Attributes:
-        name: for people. module: the module that its programs import.
+        name: its name for people. module: the module that its programs import.
         install: what pip installs into an environment of its own.
         mend: what to do if it is missing.
     """

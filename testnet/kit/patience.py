@@ -41,7 +41,7 @@ class Patience:
         """
         Args:
             stands: the present state; any change is progress.
-            seconds: of the machine's time since the last look.
+            seconds: seconds of the machine's time since the last look.
         """
         if stands != self._stands:
             self._stands, self._stood_s = stands, 0.0

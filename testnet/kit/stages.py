@@ -57,7 +57,7 @@ class Stages:
 
     Attributes:
         frame_s: seconds between two frames of a live screen.
-        words: by stage, in order, its text for people.
+        words: the text for people of each stage, in the order of the stages.
         name: the name of the command.
         seconds: a monotonic clock; zero: its reading when the scenario began.
         changed: called with a stage that begins, ends or fails.
@@ -130,7 +130,7 @@ class Stages:
         """The parts of the live screen below the stages.
 
         Args:
-            width, height: of the terminal.
+            width, height: the size of the terminal.
         """
         return []
 

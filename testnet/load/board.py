@@ -168,7 +168,7 @@ class Settling:
     """Detects when an allocation has been acceptable for long enough to count as settled.
 
     Args:
-        hold_s: for how long without a break, seconds.
+        hold_s: how long the loads must be acceptable without a break, seconds.
     """
 
     def __init__(self, hold_s: float) -> None:
@@ -351,7 +351,7 @@ class Observer:
     """Fills a board.
 
     Args:
-        clients: by participant; may grow while it runs.
+        clients: the clients, by participant; may grow while it runs.
         wall: seconds since the epoch, as in the peers' moves.
     """
 

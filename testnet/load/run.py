@@ -301,7 +301,7 @@ class Play:
         """Play all four steps, or the first.
 
         Args:
-            traces: of D's traffic.
+            traces: the traces of D's traffic.
         """
 
         async def sign() -> None:

@@ -32,7 +32,8 @@ class Options:
     """The options of the generator. Attributes: file: of trades (see
     `medusa.testnet.market.tables.read_taq`), around whose prices the
         exchanges quote; None: trades are generated for `minutes` from the opening.
-    trades_per_minute, quotes_per_minute: of a symbol, and of a symbol by an exchange.
+    trades_per_minute: the trades of a symbol. quotes_per_minute: the quotes of a symbol by an
+        exchange.
     """
 
     seed: int

@@ -150,10 +150,10 @@ class PartitionResult(Struct, frozen=True):
             corrections; during the split; from its end until all was corrected.
         first_tentative_ms: when the first tentative tuple came, after the cut; null: there was
             none.
-        tentative: tentative tuples. undone: of those, taken back by UNDO and REC_DONE.
+        tentative: tentative tuples. undone: those of them that UNDO and REC_DONE took back.
         revised: tuples in DELETION, INSERTION and REPLACEMENT revisions.
         undos, rec_dones: the numbers of such changes.
-        corrected_ms: from the end of the split until no tentative tuple was left.
+        corrected_ms: the time from the end of the split until no tentative tuple was left.
         duplicates, losses: tuples that the client's final stream has too often, or lacks, compared
             with the answer without a failure.
         exact: whether there are no duplicates and no losses.

@@ -67,8 +67,8 @@ class Cast:
 
     Attributes:
         source: the peer of the first source: on the far side, unless there is a replica.
-        servers: in the order of the chain; the client asks the last. replica: the replica of the
-            first server.
+        servers: the peers of the servers, in the order of the chain; the client asks the last.
+            replica: the replica of the first server.
     """
 
     def __init__(self, federation: Federation, length: int, *, replica: bool) -> None:

@@ -47,7 +47,7 @@ async def attempts(homes: Mapping[str, Path]) -> list[Attempt]:
     takes posts, and to make everybody a reader of each.
 
     Args:
-        homes: of a peer of each participant.
+        homes: the home of a peer of each participant.
 
     Raises:
         MedusaError: a call failed otherwise than by a refusal.

@@ -74,7 +74,8 @@ class Update(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """All figures. seconds: from the first post to the last answer, the refusals included."""
+    """All figures. seconds: the time from the first post to the last answer, the refusals
+    included."""
 
     participants: tuple[str, ...]
     seed: int

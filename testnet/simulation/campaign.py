@@ -198,7 +198,7 @@ class Campaign:
 
     Attributes:
         go_on: whether the seeds after a failed one are run too.
-        cpu_limit_s: of one seed, seconds.
+        cpu_limit_s: the most CPU time of one seed, seconds.
         done: called with every completed seed.
     """
 

@@ -69,8 +69,8 @@ def check_bound(history: History, manifest: Manifest) -> list[Violation]:
 
 @dataclass(frozen=True)
 class _Promise:
-    """An uninterrupted promise of a primary. before: by output, the boundaries that consumers had
-    before it, or that were being sent."""
+    """An uninterrupted promise of a primary. before: for each output, the boundaries that consumers
+    had before it, or that were being sent."""
 
     last: Covered
     before: Mapping[str, int]

@@ -31,8 +31,8 @@ class Federation:
     Attributes:
         participants: number of peers of each; the first one founds. Peers are called "mit.edu/0",
             "mit.edu/1", ...
-        settings: of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local" by default,
-            and the simulation gives the addresses.
+        settings: the settings of all peers: {"engine": {"epoch_s": 0.5}}; overlay.preset is "local"
+            by default, and the simulation gives the addresses.
         peer_settings: further settings of single peers, by the peer's name.
     """
 

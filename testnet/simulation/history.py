@@ -142,7 +142,8 @@ class AccountView(Struct, frozen=True):
     """One side's receipts for one peer's payments to another under a contract.
 
     Attributes:
-        payer, payee: peer ids (hex). tuples, amount: of all receipts; micros.
+        payer, payee: peer ids (hex). tuples, amount: the numbers of tuples and of micros of all
+            receipts together.
         head: digest (hex) of the last one, which contains that of the one before, and so on.
     """
 
@@ -182,7 +183,7 @@ class PeerView(Event, frozen=True):
             its own tasks that run elsewhere.
         health: the state of each other peer in its failure detector, by peer id (hex). incarnation:
         its own incarnation.
-        producers: by stream, the producer by its catalog: "peer term worker".
+        producers: for each stream, the producer by its catalog: "peer term worker".
         books: its ledger.
     """
 
@@ -207,7 +208,8 @@ class Covered(Event, frozen=True):
     Attributes:
         look: counts the observer's looks; if one is missing, this did not hold then.
         under: term, lives of both and more: another value is another promise.
-        ours, theirs: by output, the boundary at the primary and at the secondary, microseconds.
+        ours, theirs: for each output, the boundary at the primary and at the secondary,
+            microseconds.
     """
 
     look: int

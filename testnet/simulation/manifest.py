@@ -63,7 +63,7 @@ class Settings(_Table, frozen=True):
         confirm_s, stay_s: see `ContractsConfig`.
         job_cpu_s, row_cpu_s: cost of an epoch of any task, and of a row, CPU seconds; of the
             simulator only.
-        capacity_cores: of a peer, unless `capacities` has another for its name.
+        capacity_cores: the capacity of a peer, unless `capacities` has another for its name.
     """
 
     preset: Preset = Preset.LOCAL

@@ -99,7 +99,8 @@ class Outcome:
     """The result of a simulation.
 
     Attributes:
-        digest: of every packet that arrived and every line of the trace: equal for equal seeds.
+        digest: the digest of every packet that arrived and every line of the trace: equal for equal
+            seeds.
         trace: the events. packets: number of arrived packets.
         virtual_s, cpu_s: duration in the simulation's time, and CPU seconds.
         error: raised by the scenario or a peer; None: there was none.

@@ -67,7 +67,7 @@ class VirtualTime(Clock):
     """Trio's clock for one run, with events of its own: outside of tasks, and in trio's seconds.
 
     Attributes:
-        clock: for `trio.run`.
+        clock: the clock to pass to `trio.run`.
         stalls: called when it stalls. stalled: the reason, or "".
     """
 

@@ -52,7 +52,7 @@ class Links:
     """All links, by ordered pairs of hosts. `now` is trio's time.
 
     Attributes:
-        default: of every link that has no model of its own.
+        default: the model of every link that has no model of its own.
     """
 
     def __init__(self, rng: random.Random) -> None:

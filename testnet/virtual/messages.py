@@ -33,7 +33,7 @@ class Nodes(ABC, Generic[C, V]):
     """Nodes with cores on a virtual clock.
 
     Attributes:
-        cores: by node; None if it is gone.
+        cores: the core of each node; None if the node is gone.
     """
 
     def __init__(self, count: int, tick: V) -> None:

@@ -42,7 +42,7 @@ class Endpoint:
     """One side of a connection.
 
     Attributes:
-        ip, port: of this side. other: the other side.
+        ip, port: IP and port of this side. other: the other side.
         readable, writable: where tasks wait for data, and for room.
         failure: errno of the reset that ended it.
         closed: the program closed it, or died; or its machine lost power.

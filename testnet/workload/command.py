@@ -40,7 +40,7 @@ def run_command(
 
     Args:
         name: the name of the command. make: generates the rows.
-        profile: of Spark at the peer.
+        profile: the profile of Spark at the peer.
         beside: runs after Medusa's peer has ended; its outcomes do not change the exit code.
     """
     words = STAGES if beside is None else {**STAGES, BESIDE: "another system runs them"}

@@ -56,7 +56,7 @@ async def run_workload(
         stages: those of `medusa.testnet.workload.workload.STAGES`.
         patience_s: seconds that a script's tasks may all stand still, in addition to the time for
             the rows.
-        profile: of Spark: see `medusa.engine.spark.config.SparkConfig`.
+        profile: the profile of Spark: see `medusa.engine.spark.config.SparkConfig`.
 
     Raises:
         StandstillError: all tasks of a script stood still for longer. MedusaError: the peer or

@@ -30,7 +30,8 @@ class Script:
     """A text in SQL or XML, and the right answers.
 
     Attributes:
-        right: by the names of the streams that are its answers, without the participant.
+        right: the right answers, by the names of the streams that are its answers, without the
+            participant.
         declares: the source streams that the text itself defines; the others that it reads have the
             columns of their rows.
     """
@@ -46,8 +47,8 @@ class Workload:
 
     Attributes:
         title: its subject and size, for people. tables: the tables, by the names of the source
-            streams, without the participant, their rows by time. scripts: in the order in which
-            they run. participant: the owner of all streams.
+            streams, without the participant, their rows by time. scripts: the scripts in the order
+            in which they run. participant: the owner of all streams.
     """
 
     title: str
@@ -66,9 +67,9 @@ class Outcome:
             for an updated table, of its final rows. missing: rows of the right answer that ours
             lacks. extra: rows of ours that are not right.
         exact: whether there are neither; None: it did not run.
-        seconds: from the script's creation to the end of all its answers; the rows are in the
-            streams by then.
-        rows_per_s: of the input.
+        seconds: the time from the script's creation to the end of all its answers; the rows are in
+            the streams by then.
+        rows_per_s: rows of the input per second.
         refused: why it cannot be run. failed: why its run ended without an answer.
         job_s: for another system, the seconds in which the job ran by its own count.
     """

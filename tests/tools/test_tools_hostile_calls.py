@@ -65,7 +65,7 @@ class Stage:
     """mit.edu, to which all others speak. connections: by caller.
 
     Attributes:
-        connections: by who speaks.
+        connections: the connections, by caller.
     """
 
     mit: Place

@@ -71,8 +71,8 @@ class Pair:
     """utah.edu, whose market the test plays, and mit.edu, which accepts its offers.
 
     Attributes:
-        contract: the contract between them. offer: the offer that mit has accepted. assignment: of
-            its task.
+        contract: the contract between them. offer: the offer that mit has accepted. assignment: the
+            assignment of its task.
     """
 
     utah: Place

@@ -238,7 +238,8 @@ class ClientCalls(QueryCalls):
         """The status of peers, as the monitor shows it: peers, streams, tasks and events.
 
         Args:
-            federation: of every peer; else only of the one asked.
+            federation: whether to return the status of every peer; else only that of the asked
+                peer.
 
         Raises:
             UnavailableError: our own peer does not answer.

@@ -182,7 +182,7 @@ class QueryCalls(Asking):
         """Change parameters of a running query, exactly from one boundary on.
 
         Args:
-            changes: of its boxes; parameters that are not named stay.
+            changes: the changes of its boxes; parameters that are not named stay.
             at: tuples with stime > at are made by the new parameters, microseconds; None: from the
                 earliest safe boundary on.
             alone: whether peers that have a part in the query and cannot be reached are gone for

@@ -55,7 +55,7 @@ def show_clock(seconds: float, *, day: bool = False) -> str:
     """A time of day, UTC, with its date if asked; `-` beyond all calendars.
 
     Args:
-        seconds: since the epoch.
+        seconds: a time, seconds since the epoch.
     """
     try:
         moment = _EPOCH + datetime.timedelta(seconds=seconds)

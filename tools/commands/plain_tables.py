@@ -42,7 +42,7 @@ class NamesTable:
     little room, columns give way, and a last line says which.
 
     Args:
-        headers: of its columns; the first one has the objects' names.
+        headers: the headers of its columns; the first column has the objects' names.
         gives_way: columns that are left out, the first of them first. wraps: columns of prose,
             which is wrapped between words.
         whole: the command that shows an object with all that was left out; "": none does.

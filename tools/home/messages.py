@@ -96,7 +96,8 @@ class ContractStatus(Struct, frozen=True):
         min_price, max_price, last_price: micros per unit and second; last: of the latest deal.
         given, taken: units of load that run there for us, and here for them.
         balance: micros earned less micros spent.
-        per_message, per_period: of a stream, micros for a tuple, and for each `period_s` seconds.
+        per_message, per_period: the prices of a stream: micros for a tuple, and for each `period_s`
+            seconds.
     """
 
     partner: str
@@ -118,7 +119,7 @@ class OfferStatus(Struct, frozen=True):
 
     Attributes:
         to: peer id (hex). price: micros per unit and second. load: units, of all its tasks.
-        age_s: since it was made, seconds.
+        age_s: the time since it was made, seconds.
     """
 
     to: str

@@ -37,7 +37,8 @@ class Passed(Struct, frozen=True):
 
     Attributes:
         before: the term of the placement that ended at `since`.
-        term_number: of the new one; None: the task has left the receiver and its workers.
+        term_number: the number of the new placement's term; None: the task has left the receiver
+            and its workers.
         worker: peer id (hex) of the present worker; "" with term None.
     """
 
@@ -117,8 +118,9 @@ class Passing:
         return Done()
 
     def _is_news(self, standing: Standing, news: Passed) -> bool:
-        """Whether the message is the first about the next placement. As the worker we may know
-        already that the placement ended there."""
+        """Whether the message agrees with what this peer knows: no earlier message named another
+        next placement, and the old placement ended where the message says, as far as its end is
+        known here."""
         key = news.task, news.before
         if standing.end not in {None, clamped(news.since)}:
             return False

@@ -80,7 +80,7 @@ class Trader:
         nursery: carries out the Brain's decisions.
 
     Attributes:
-        brain: decides. cost, capacity: of this peer; capacity in units.
+        brain: decides. cost, capacity: cost and capacity of this peer; the capacity is in units.
         offered_at: when it last sent an offer, on trio's clock, seconds.
         passed: the last tasks of others that it passed on, each at the price that it pays.
     """

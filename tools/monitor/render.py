@@ -69,7 +69,7 @@ def render(
 
     Args:
         width: columns. height: lines, or None for as many as needed.
-        market: of the peer that was asked, if it has one.
+        market: the market's state at the peer that was asked, if it trades.
     """
     left = None if height is None else height - HEADER_LINES
     return Group(header(snapshot, width), *drawn(sections(snapshot, width, market), left))

@@ -306,7 +306,7 @@ def _nulls_for_failures(column: pa.ChunkedArray, cast: Cast) -> pa.ChunkedArray:
 
 
 def _first_failure(column: pa.ChunkedArray, cast: Cast) -> int:
-    """The offset of the first value that does not cast, by halving."""
+    """The offset of the first value that cannot be cast, by binary search."""
     low, high = 0, len(column)
     while high - low > 1:
         middle = (low + high) // 2

@@ -47,7 +47,7 @@ class Lines:
     """Parses blocks of whole lines.
 
     Attributes:
-        names: of the columns, in order. wanted: the columns that are read.
+        names: the names of the columns, in order. wanted: the columns that are read.
         rows: number of rows parsed so far.
     """
 

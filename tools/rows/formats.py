@@ -71,8 +71,8 @@ class RowFile:
     """Rows being read.
 
     Attributes:
-        name: for messages.
-        columns: of the file; has the columns dropped so far.
+        name: its name in messages.
+        columns: the columns of the file; has the columns dropped so far.
         rows: their number, if the format tells it.
         tables: the rows, with the columns that the schema wants. Where the format names columns in
             the file, an empty table with all names comes first. A table without columns has no

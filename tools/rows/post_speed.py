@@ -65,7 +65,8 @@ def _cut_by_time(
         stime = times_of(table, schema)
         if first is None:
             first = stime[0].as_py()
-        # a late row stays with the rows around it: slices only go forward
+        # a late row is posted with the rows around it: a slice never has a lower number than the
+        # one before
         slices = pc.divide(pc.subtract(stime, first), width_us)
         slices = pc.cumulative_max(pc.max_element_wise(slices, reached))
         starts = [0, *_changes(slices)]

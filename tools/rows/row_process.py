@@ -50,7 +50,7 @@ class ReadRequest(Struct, frozen=True):
     """The request to read the file on standard input.
 
     Attributes:
-        name: for messages. memory: bytes.
+        name: its name in messages. memory: bytes.
         until: the number of a pipe; see `RowInput`.
     """
 

@@ -32,8 +32,8 @@ class Answers:
     """Collects the answers of a trial; the first rows are for the screen.
 
     Attributes:
-        rows: by stream, the number of its rows. beginnings: by stream, its first rows. whole:
-            whether to keep all rows, instead of the first ones only.
+        rows: for each stream, the number of its rows. beginnings: for each stream, its first rows.
+            whole: whether to keep all rows, instead of the first ones only.
     """
 
     whole: bool = False

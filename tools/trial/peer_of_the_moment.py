@@ -72,7 +72,7 @@ class Posted:
     def remarks(self, trial: Trial, answers: Mapping[str, int]) -> list[str]:
         """Remarks about the files, and about answers without rows.
 
-        Args: answers: by stream, the number of its rows.
+        Args: answers: for each stream, the number of its rows.
         """
         told = []
         for stream, file in trial.files.items():
@@ -151,7 +151,7 @@ async def open_peer_of_the_moment(
     engine: Engine = Engine.SPARK,
 ) -> AsyncIterator[AsyncMedusaClient]:
     """Start a peer of a federation of its own; none of its files stay. Yields a client of it. Args:
-    functions: the functions that it allows. profile: of Spark: see
+    functions: the functions that it allows. profile: the profile of Spark: see
     `medusa.engine.spark.config.SparkConfig`. engine: the engine of its tasks.
     """
     # py4j logs a job that was under way as Spark ended; without a handler Python prints that

@@ -33,8 +33,9 @@ class Trial:
     """The objects to create, and the files to post.
 
     Attributes:
-        files: by source stream. outputs: the streams whose tuples are the answer, in order.
-        made: by the document's names, all streams that its queries make. shown: the document's name
+        files: the files of each source stream. outputs: the streams whose tuples are the answer, in
+            order.
+        made: all streams that its queries make, by the document's names. shown: the document's name
             of each stream that has another name in the trial. names: the fields by the columns that
             are named otherwise, in all files.
         left_out: the columns of files that are no fields, and why.
@@ -69,12 +70,12 @@ def trial_of(
     """The trial of a document.
 
     Args:
-        files: by the streams' names as the user gave them.
+        files: the files, by the streams' names as the user gave them.
         time: see `medusa.tools.trial.recordings.recording_of`.
         own: the participant of names without one.
         case: a path for all its names, under `own`; None: the names stay.
-        keys: by the names of streams that the document does not declare and reads as tables, the
-            columns of their keys.
+        keys: the columns of the keys of the streams that the document does not declare and reads as
+            tables, by the streams' names.
         names: see `Trial`.
 
     Raises:

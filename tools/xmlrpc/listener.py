@@ -164,7 +164,7 @@ async def open_xmlrpc_listener(
         renewed: tells when the identity's certificate was renewed.
         memory: the bound on memory that clients share with all others.
         threads: read and write long documents.
-        handshake_s: from the connection to its first request. idle_s: the time between two
+        handshake_s: the time from the connection to its first request. idle_s: the time between two
             requests.
 
     Raises:

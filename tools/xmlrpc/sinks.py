@@ -85,7 +85,7 @@ class SinkOptions(Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         after: the boundary that the client has; by default the one before every tuple.
-        certificate: of a sink with TLS: the SHA-256 of its certificate, hex.
+        certificate: for a sink with TLS: the SHA-256 of its certificate, hex.
     """
 
     after: Any = None

@@ -174,8 +174,8 @@ class Stream:
         """Windows of `size` tuples that follow each other: `tuple_windows(10, 3)`.
 
         Args:
-            size, advance: tuples. advance: from the beginning of one window to that of the next;
-                None: as many as the size.
+            size: the number of tuples of a window. advance: the number of tuples from the beginning
+                of one window to that of the next; None: as many as the size.
             partial: whether windows that begin before the first tuple are emitted as well, with the
                 tuples that they have.
 

@@ -51,7 +51,7 @@ class Masks:
         """A row for each window and group.
 
         Args:
-            frame: of panes, each of which is in at least one of the windows.
+            frame: the panes, each of which is in at least one of the windows.
             window: the column for a window's start, which is no field's name.
         """
         mask = f"`{window} mask`"

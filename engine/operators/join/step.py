@@ -19,7 +19,7 @@ class JoinStep(Step):
 
     Attributes:
         left, right: the streams.
-        predicate: over fields with the names `left.f` and `right.f`.
+        predicate: a condition over fields with the names `left.f` and `right.f`.
         outputs: (output field, expression) pairs over the same fields. key: the key of the right
             stream, if it is read as a table; else empty.
         deleted: the right field that says that a key is deleted; "": there is none.

@@ -34,8 +34,8 @@ MAX_STATES: Final = 256
 """States of a pattern's automaton: that many partial matches may be examined for one tuple."""
 
 MAX_TUPLES: Final = 1_024
-"""Tuples of its partition, from its first one on, among which a match is searched. A job holds that
-many in memory for each tuple."""
+"""The most consecutive tuples of a partition among which one match is searched, counted from the
+match's first tuple. A job holds that many in memory for each tuple."""
 
 ANY_TUPLE: Final = PatternStep("").condition
 

@@ -346,7 +346,8 @@ def _added(kept: Column, candidate: Column) -> Column:
 
 
 def _let(value: Column, body: Callable[[Column], Column]) -> Column:
-    """The expression that `body` returns for a value that is computed once."""
+    """The expression that `body` returns for `value`; Spark computes `value` once, however often
+    the expression contains it."""
     return F.get(F.transform(F.array(value), body), F.lit(0))
 
 

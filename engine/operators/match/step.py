@@ -23,7 +23,7 @@ class Variable:
     """A variable of a pattern; see `medusa.engine.objects.query.PatternStep`.
 
     Attributes:
-        condition: over fields with the names `f`, `V.f` and `prev.f`.
+        condition: a condition over fields with the names `f`, `V.f` and `prev.f`.
         forbidden: conditions; no tuple that fulfils one of them may come between its last tuple and
             the next variable's first.
     """

@@ -61,7 +61,7 @@ class TypedBox(Generic[S_co]):
 
     Attributes:
         schemas: the schemas, by output stream.
-        steps: by output stream; a union has none.
+        steps: the steps, by output stream; a union has none.
     """
 
     schemas: Mapping[str, Schema]
@@ -73,9 +73,9 @@ class Inputs:
     """The inputs by which a box is typed.
 
     Attributes:
-        schemas: at least of its input streams. nodes: `FieldRef.nodes` of the input fields that an
-            earlier step of the task makes. functions: the functions of users that its expressions
-            may call.
+        schemas: the schemas of its input streams at least. nodes: `FieldRef.nodes` of the input
+            fields that an earlier step of the task makes. functions: the functions of users that
+            its expressions may call.
     """
 
     schemas: Mapping[str, Schema]

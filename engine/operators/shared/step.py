@@ -75,8 +75,8 @@ class Near:
 @dataclass(frozen=True, slots=True)
 class Part:
     """How a stream is made: by a step over `inputs`; None: it is their union. Attributes: schema:
-    of the stream; None: it is the output of a box, whose schema is known. kept: whether it has a
-    log, even if nobody reads it.
+    the schema of the stream; None: it is the output of a box, whose schema is known. kept: whether
+    it has a log, even if nobody reads it.
     """
 
     stream: str

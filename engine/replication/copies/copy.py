@@ -117,7 +117,7 @@ class Copy:
     """A task at this peer: its logs, and the runner or follower that extends its output.
 
     Args:
-        logs: by stream, of its inputs and of its output.
+        logs: the logs of its inputs and of its output, by stream.
         bound_s: how long results may wait for a missing input, seconds; 0: for ever.
         placements: the record of its workers; this peer alone unless given.
         user: holds inputs until they are billed; the task's name unless given.

@@ -20,7 +20,7 @@ def needed(tasks: Sequence[Task], safe: Mapping[str, int]) -> dict[str, int]:
 
     Args:
         tasks: each after those whose output it reads.
-        safe: by output, the boundary that all its consumers have reached.
+        safe: for each output, the boundary that all its consumers have reached.
     """
     need = {task.output: safe[task.output] for task in tasks}
     for task in reversed(tasks):

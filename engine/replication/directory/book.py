@@ -33,7 +33,7 @@ class Rendition(NamedTuple):
 
     Attributes:
         term: its holder published this. worker: computes the stream for the holder; NO_PEER: the
-            holder does. edition: of the query that makes it.
+            holder does. edition: the edition of the query that makes it.
     """
 
     term: Term

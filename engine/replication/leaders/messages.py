@@ -144,7 +144,7 @@ class ReplicaState(Struct, frozen=True):
 
     Attributes:
         joined: the term whose journal it has.
-        segments: of its journal, the oldest first.
+        segments: the segments of its journal, the oldest first.
         boundary, late_boundary, revisions_boundary: the boundaries of its logs.
     """
 

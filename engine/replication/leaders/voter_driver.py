@@ -89,8 +89,8 @@ class VoterDriver:
     """This peer as a voter of one stream.
 
     Attributes:
-        entry: the stream as published. entries: by name; those of its late tuples and revisions are
-            included. election: decides its role.
+        entry: the stream as published. entries: the entries of the stream, its late tuples and its
+            revisions, by name. election: decides its role.
         logs: its files, if it has any. announcing: its catalog entries.
         news: wakes tasks that wait for its leader or its replicas.
         deleted: set once a majority has deleted the stream.

@@ -63,7 +63,7 @@ class Guest:
     """A task that this peer runs for another: the owner's assignment, and the copy.
 
     Attributes:
-        copy: of the task; None until its logs are open.
+        copy: the copy of the task; None until its logs are open.
         work: the job that runs it. opened: set once it runs, or cannot. inputs_now: the inputs of
             its query, with their present readers. reason: why it can never continue. known_at: when
             this peer accepted it, or restarted with it; asked_at: when its owner was first asked in

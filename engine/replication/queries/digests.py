@@ -49,7 +49,7 @@ class Digest(Struct, frozen=True, array_like=True):
     """A peer's load, and the streams that it produces.
 
     Attributes:
-        load, capacity: of the author, thousandths of a core.
+        load, capacity: load and capacity of the author, thousandths of a core.
     """
 
     load: int

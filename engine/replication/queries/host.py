@@ -230,7 +230,7 @@ class QueryHost:
         """A copy of the query whose tasks can be started; see `QueryCopy.prepare`.
 
         Args:
-            tasks: of the query, if it has just been planned.
+            tasks: the tasks of the query, if it has just been planned.
 
         Raises:
             InvalidInputError: it does not type-check.

@@ -75,8 +75,9 @@ def replaced(placements: Placements, new: Placement) -> Placements:
 
 
 class WrittenPlacement(Struct, frozen=True):
-    """A placement in the form of the query's file; see `Placement`. Attributes: term_number: of its
-    term; grows with each decision of the owner. worker: peer id (hex), "" for the owner itself.
+    """A placement in the form of the query's file; see `Placement`. Attributes: term_number: the
+    number of its term; grows with each decision of the owner. worker: peer id (hex), "" for the
+    owner itself.
     since, until: the boundaries of the output, microseconds; until: None while it lasts. deal: the
     worker's terms with the peer that gave it the task. payee, owed: peer (hex) that the owner pays,
     and their deal. load, rate: cores that the task took at the owner, and rows per second that it

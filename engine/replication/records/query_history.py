@@ -82,7 +82,7 @@ def settled(
 
     Args:
         tasks: its own, with all editions.
-        computed: by task, the boundary up to which no peer will compute its output again.
+        computed: for each task, the boundary up to which no peer will compute its output again.
     """
     editions, since = list(stored.editions), dict(stored.since)
     while editions:

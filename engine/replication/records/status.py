@@ -73,7 +73,8 @@ class PeerStatus(Struct, frozen=True):
         spark: off, starting, running or lost.
         load: CPU seconds per second of all its tasks. capacity: cores.
         health: alive, suspect, dead or left, as the asked peer believes; "": not known.
-        sent_bytes, received_bytes: to and from other peers since it started, TLS included.
+        sent_bytes, received_bytes: bytes sent to and received from other peers since it started,
+            TLS included.
         left_out: how many streams, tasks, events, links, replicas and clients did not fit.
         troubles: faults that its people must mend; only for its own participant.
     """

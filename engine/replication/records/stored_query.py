@@ -57,8 +57,8 @@ class StoredQuery(Struct, frozen=True):
     Attributes:
         written_placements: by task that has ever moved; see `placements`.
         written_term: its primary and secondary; see `term`.
-        positions: by stream, the boundary after which a secondary that takes over needs the stream.
-            variant: the variant of the logs of its outputs at this peer (`LogKey`).
+        positions: for each stream, the boundary after which a secondary that takes over needs the
+            stream. variant: the variant of the logs of its outputs at this peer (`LogKey`).
         editions: editions of the query that a peer may still compute, the oldest first.
         parted: peer ids (hex) of former members, which may not know that they have no part in it.
         since: for outputs that dropped editions had changed: the boundary from which on the output
@@ -150,7 +150,7 @@ class QueryFiles:
         """Remove the file of a query that another peer has.
 
         Args:
-            given: by stream, the boundary up to which it was emitted here, microseconds.
+            given: for each stream, the boundary up to which it was emitted here, microseconds.
 
         Raises:
             StorageError: the disk does not allow it.

@@ -84,7 +84,7 @@ class KeptStreams:
         )
 
     def hold(self, positions: dict[str, int]) -> None:
-        """Keep the outputs for the primary's consumers. positions: by stream, the consumers'
+        """Keep the outputs for the primary's consumers. positions: for each stream, the consumers'
         boundary."""
         expires = trio.current_time() + GRACE_S
         for name, state in self._copy.logs.items():

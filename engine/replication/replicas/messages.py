@@ -21,9 +21,9 @@ class StandBy(Struct, frozen=True):
 
 class KeepUp(Struct, frozen=True):
     """Sent to the secondary every `Timing.keep_up_s`: a sign of life with the primary's boundaries.
-    Attributes: positions: by stream, the boundary after which a secondary needs the stream.
-    boundaries: by output, the primary's boundary. leases: changed leases of named subscribers of
-    the outputs, or some of them.
+    Attributes: positions: for each stream, the boundary after which a secondary needs the stream.
+    boundaries: for each output, the primary's boundary. leases: changed leases of named subscribers
+    of the outputs, or some of them.
     """
 
     query: str
@@ -38,9 +38,9 @@ class KeptUp(Struct, frozen=True):
 
     Attributes:
         written_term: the latest term that the secondary knows. boundaries: by stream that it keeps,
-            its boundary. positions: by stream, the boundary from which it would continue after a
-            restart now. earliest: BEGINNING: it can apply the last modification at that one's
-            boundary. Else the earliest boundary at which it could; it stands still until it
+            its boundary. positions: for each stream, the boundary from which it would continue
+            after a restart now. earliest: BEGINNING: it can apply the last modification at that
+            one's boundary. Else the earliest boundary at which it could; it stands still until it
             receives the modification again.
     """
 
@@ -58,8 +58,8 @@ class Dismiss(Struct, frozen=True):
 
 
 class Dismissed(Struct, frozen=True):
-    """The answer to `Dismiss`: the peer no longer stands by. Attributes: given: by stream, the
-    boundary up to which this peer has emitted the stream, microseconds.
+    """The answer to `Dismiss`: the peer no longer stands by. Attributes: given: for each stream,
+    the boundary up to which this peer has emitted the stream, microseconds.
     """
 
     given: dict[str, int] = {}

@@ -31,17 +31,18 @@ class SecondaryState:
     """A primary's knowledge of the secondary of one query.
 
     Attributes:
-        sent: the query in the last message to it. positions: by stream, the boundary from which it
-            would continue after a restart. stored: by stream that it copies from this peer, the
-            boundary that it has. boundaries: by stream, the boundary that it reports. goal: by
-            output, the boundary at which it counts as caught up. modest: whether it begins with the
-            tuples that this peer has, because it could not get those for the slowest consumer.
+        sent: the query in the last message to it. positions: for each stream, the boundary from
+            which it would continue after a restart. stored: by stream that it copies from this
+            peer, the boundary that it has. boundaries: for each stream, the boundary that it
+            reports. goal: by output, the boundary at which it counts as caught up. modest: whether
+            it begins with the tuples that this peer has, because it could not get those for the
+            slowest consumer.
         leases: by stream and subscriber, the boundary that it knows of.
         talking: held during calls to it.
         earliest: BEGINNING: it can apply the last modification at that one's boundary, or there is
             none. Else the earliest boundary at which it could. caught_up: whether it has reached
-            `goal` since it was last too far behind for consumers to wait. lags: by output, how long
-            this peer has had tuples that it lacks.
+            `goal` since it was last too far behind for consumers to wait. lags: for each output,
+            how long this peer has had tuples that it lacks.
     """
 
     def __init__(self) -> None:

@@ -210,9 +210,9 @@ class Succession:
     async def settle(self, running: QueryCopy, *, alone: bool) -> dict[str, int]:
         """Tell all former members to stop the query, and wait for their answers. The caller then
         stores that they did. The secondary is no former member. Args: alone: whether the user says
-        that members that cannot be reached are gone for ever. Returns: by stream, the boundary up
-        to which they have emitted it, microseconds. Raises: UnavailableError: one cannot be
-        reached, or may still emit results.
+        that members that cannot be reached are gone for ever. Returns: for each stream, the
+        boundary up to which they have emitted it, microseconds. Raises: UnavailableError: one
+        cannot be reached, or may still emit results.
         """
         given: dict[str, int] = {}
         left: list[PeerId] = []

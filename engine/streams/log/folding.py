@@ -40,7 +40,8 @@ def worth_folding(files: Sequence[EpochFile], floor: int) -> Sequence[EpochFile]
 
 
 def newest(table: pa.Table, key: Sequence[str]) -> pa.Table:
-    """The last tuple of each key, in the table's order. Args: table: in the order of its log."""
+    """The last tuple of each key, in the table's order. Args: table: the tuples in the order of
+    their log."""
     numbered = table.append_column(_NUMBER, pa.arange(0, table.num_rows))
     last = numbered.group_by(list(key)).aggregate([(_NUMBER, "max")])
     return table.take(last.column(f"{_NUMBER}_max").combine_chunks().sort())

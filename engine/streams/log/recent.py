@@ -125,7 +125,8 @@ class Recent:
     """The last epochs of a log, contiguous up to its boundary.
 
     Attributes:
-        start: the boundary from which on it can serve. bytes: of Arrow data held.
+        start: the boundary from which on it can serve. bytes: the bytes of the Arrow data that it
+            holds.
         shared: bounds it together with others.
     """
 

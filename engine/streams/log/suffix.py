@@ -72,9 +72,7 @@ class Suffix:
 
     Args:
         stable: the stream's log.
-        limit_bytes: on disk.
-
-    Attributes:
+        limit_bytes: the most bytes on disk. Attributes:
         began_at: the log's boundary when the suffix began, microseconds.
         runs: the number of suffixes so far; each has different tuples.
     """

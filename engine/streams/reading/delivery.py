@@ -129,7 +129,8 @@ class Shares:
         self._holder = holder
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Wait for the holder's turn; its next part is made within the block."""
+        """Wait for the holder's turn, and hold it during the block, which makes the holder's next
+        part."""
         return self._turns.turn(self._holder)
 
     def holding(self, size: int) -> AbstractContextManager[None]:

@@ -188,8 +188,8 @@ class Feed:
         acknowledged: called with the boundary before which no tuples are kept for the reader any
             more.
         has: the boundary up to which the reader has acknowledged, microseconds.
-        shares: of this peer's memory and time; None: no limit, for peers of our own participant,
-            which copy tuples that this one must not lose.
+        shares: the reader's shares of this peer's memory and time; None: no limit, for peers of our
+            own participant, which copy tuples that this one must not lose.
     """
 
     cursor: Cursor

@@ -321,7 +321,7 @@ class LogLookup:
     """Finds tuples by their key in a log's files, newest first. Blocking.
 
     Args:
-        files: of a source stream's log, oldest first; they stay while the lookup is used.
+        files: the files of a source stream's log, oldest first; they stay while the lookup is used.
     """
 
     def __init__(self, files: Sequence[Path], schema: Schema) -> None:

@@ -191,12 +191,13 @@ class Snapshot(Struct, frozen=True, array_like=True):
     """The state between two entries.
 
     Attributes:
-        term_number: of the leader that began the segment, if the stream has replicas.
+        term_number: the number of the leader's term that began the segment, if the stream has
+            replicas.
         revisions, revised_at: see `Acceptance`.
-        missed: the misses of the latest posts of revisions, the oldest first. producers: by
-            participant and name, the longest silent first; see `Writer`.
+        missed: the misses of the latest posts of revisions, the oldest first. producers: the
+            producers, by participant and name, the longest silent first; see `Writer`.
         doubted: producers whose posts may be missing; see `Acceptance.doubt`.
-        offsets: by participant, of its producers in the order of `producers`.
+        offsets: for each participant, the offsets of its producers in the order of `producers`.
         definition: the latest in the journal; None: it was never altered. ended_at: the boundary at
             which the stream ended; None: it has not ended, or the boundary is not known.
         presence: the producers that are present.

@@ -149,7 +149,8 @@ class Leader:
         """Let an ended stream continue; no reader has seen its end.
 
         Args:
-            term_number: of the leader of a stream with replicas, see `Replica.lead`.
+            term_number: the number of the leader's term, for a stream with replicas: see
+                `Replica.lead`.
 
         Raises:
             UnavailableError: its end is not in the log yet, or a reader is at the end.

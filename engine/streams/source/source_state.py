@@ -27,7 +27,8 @@ class SourceState:
     """
     Attributes:
         name, schema: the stream's name and schema.
-        config: with the stream's definition in its journal; some replicas may not have it yet.
+        config: the settings, with the stream's definition in its journal; some replicas may not
+            have it yet.
         acceptance: its accepted state.
         waiting: the accepted tuples that are not in the log yet.
         revisions: the revisions that wait for their log; None: the stream takes none.

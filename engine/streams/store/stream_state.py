@@ -91,16 +91,16 @@ class StreamState:
         rate: rows per second into the log.
         moved_at: when its boundary last moved, on trio's clock, seconds.
         closing: closes its files.
-        scope: of the task that moves a source's posts into its log. at_rest: set when that task has
-            ended. hurry: rung if the next epoch should not wait for its time.
+        scope: the cancel scope of the task that moves a source's posts into its log. at_rest: set
+            when that task has ended. hurry: rung if the next epoch should not wait for its time.
         moved_away: how often another peer has begun to compute the stream.
         altered: how often the stream's definition has changed.
         gate: the boundary up to which consumers may read, microseconds: for example, they must not
             get ahead of a secondary. None: up to the log's boundary.
         suffix: its tentative suffix.
-        memory: of tuples that wait for the log, or for the rest of their epoch. version: in a
-            follower's log: counts the changes of the stream's inputs. refusal: in a follower's log:
-            why the producer refuses this peer the stream; "": it does not.
+        memory: counts the bytes of tuples that wait for the log, or for the rest of their epoch.
+            version: in a follower's log: counts the changes of the stream's inputs. refusal: in a
+            follower's log: why the producer refuses this peer the stream; "": it does not.
     """
 
     entry: StreamEntry

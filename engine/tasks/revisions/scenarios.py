@@ -156,7 +156,7 @@ def revised_windows(revisions: pa.Table, window: Windows, after: int, upto: int)
     """The windows whose revision is emitted in (after, upto], in order.
 
     Args:
-        revisions: with POSITION; all up to `upto` that are about tuples of those windows.
+        revisions: all revisions up to `upto` that are about tuples of those windows, with POSITION.
     """
     times = revisions.column(STIME).combine_chunks()
     at = revisions.column(POSITION).combine_chunks()
@@ -197,7 +197,7 @@ def contents(
     as cases.
 
     Args:
-        tuples: of the input, in order of stime, the window's among them.
+        tuples: the input's tuples in order of stime, the window's among them.
         revisions: signed, with POSITION, in order of stime.
     """
     end = revised.end
@@ -259,8 +259,9 @@ def joined_contents(
     """The inputs around a run, before its first revision after `since` and after each, as cases.
 
     Args:
-        tuples: by input, in order of stime, with all tuples that may share a result with the run's.
-            revisions: by input, signed, with POSITION, in order of stime.
+        tuples: for each input its tuples in order of stime, with all tuples that may share a result
+            with the run's. revisions: for each input its revisions, signed, with POSITION, in order
+            of stime.
     """
     made: dict[str, list[pa.Table]] = {name: [] for name in tuples}
     for come, go in pairwise((None, *run.positions, None)):

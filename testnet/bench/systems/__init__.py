@@ -55,10 +55,10 @@ class Measured:
 
     Attributes:
         rows_per_s, cpu_us: medians of rounds; CPU microseconds a row of all its processes.
-        latencies_ms: of small epochs, from the arrival of the file to the result. memory_mb: the
-            greatest memory of all its processes together. small_cpu_us: CPU microseconds a row of
-            the small epochs. state_mb: the state that it kept at the end of the small epochs; 0: it
-            was not measured.
+        latencies_ms: the latencies of small epochs, from the arrival of the file to the result.
+            memory_mb: the greatest memory of all its processes together. small_cpu_us: CPU
+            microseconds a row of the small epochs. state_mb: the state that it kept at the end of
+            the small epochs; 0: it was not measured.
     """
 
     query: str

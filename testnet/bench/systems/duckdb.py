@@ -13,7 +13,8 @@ from medusa.testnet.bench import systems
 
 
 class DuckDB(systems.System):
-    """The files of a query as one batch; small epochs: the files of one window."""
+    """DuckDB computes all files of a query as one batch; for small epochs it computes, after each
+    file, the files of the last window."""
 
     def __init__(self, database: duckdb.DuckDBPyConnection) -> None:
         self._database = database

@@ -71,7 +71,7 @@ class Stage:
 
 
 class Medusa(systems.System):
-    """Medusa's executor. Args: token: of the loop in which the executor runs."""
+    """Medusa's executor. Args: token: the token of the loop in which the executor runs."""
 
     def __init__(self, executor: SparkExecutor, token: trio.lowlevel.TrioToken) -> None:
         self._executor = executor

@@ -32,7 +32,7 @@ class StructuredStreaming(systems.System):
     until no batch is under way or due.
 
     Attributes:
-        folders: for the files, in a temporary folder.
+        folders: the folders for the files, in a temporary folder.
     """
 
     slow: tuple[str, ...] = (systems.SLIDING,)

@@ -29,7 +29,7 @@ def right_answer(query: str, events: Events) -> pa.Table:
     """The answer that Flink must give.
 
     Args:
-        events: with their exact times.
+        events: the events with their exact times.
     """
     if query in IN_ORDER:
         return cut(expected(query, events))

@@ -38,7 +38,7 @@ class Limits:
 
 
 class Text(msgspec.Struct, frozen=True):
-    """A query. text: in SQL. written: the sink of the run that is compared."""
+    """A query. text: its text in SQL. written: the sink of the run whose answer is compared."""
 
     text: str
     written: str
@@ -49,8 +49,8 @@ class Work(msgspec.Struct, frozen=True):
 
     Attributes:
         cores: the number of tasks that run at a time.
-        tables: the statements that create them.
-        dropped: the sink of the run that counts.
+        tables: the statements that create the tables. dropped: the sink of the run whose time is
+        measured.
         limit_s: seconds for each run of a query.
     """
 
@@ -72,7 +72,7 @@ class Ran(msgspec.Struct, frozen=True):
     """A query's report.
 
     Attributes:
-        seconds: from its submission to the end of its job.
+        seconds: the time from its submission to the end of its job.
         job_s: seconds in which the job ran, by Flink's own count.
         refused: why Flink refuses the query. failed: why its run ended without an answer.
     """
@@ -97,8 +97,8 @@ async def run_work(
 
     Args:
         command: the program; it gets the folder as its last argument.
-        folder: for the work, the log, and temporary files, which a killed process leaves. say:
-            called with the name of the next query.
+        folder: the folder for the work, the log, and temporary files, which a killed process
+            leaves. say: called with the name of the next query.
 
     Raises:
         UnavailableError: the program does not start.

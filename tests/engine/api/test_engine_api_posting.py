@@ -287,7 +287,9 @@ async def test_where_a_producer_is_in_its_source_is_kept_with_its_tuples(cluster
 
 
 async def test_two_that_post_the_same_at_a_time_store_it_once(cluster: Cluster) -> None:
-    """Both cut the rows into other posts: one is refused, and may continue afterwards."""
+    """Two clients post the same rows under one producer's name, each cut into posts at other rows:
+    the rows are stored once, and the later client is refused until it continues where the first one
+    is."""
     mit = await cluster.settle("mit.edu")
     one = await cluster.open(mit.client(producer="p"))
     other = await cluster.open(mit.client(producer="p"))

@@ -21,7 +21,7 @@ class Difference:
     """A row of the table.
 
     Attributes:
-        case: in words of the page.
+        case: the case in words, for the page.
         medusa, flink, spark, duckdb: what each answers, in words of the page.
         sql: the expression that Medusa computes; or an aggregate over the `values` x of a window.
         refused: the reason for which Medusa refuses the expression.
@@ -355,7 +355,8 @@ class OrderOfRows:
     """A row of the second table: the order of rows, and what goes by it.
 
     Attributes:
-        of, medusa, others: in words of the page.
+        of, medusa, others: the case, what Medusa does, and what the others do, in words for the
+            page.
         test: a test that shows Medusa's answer: `file.py::name`.
         flink: what Flink computes of `FLINK_STREAMS`, and its answer: the rows, in order.
     """

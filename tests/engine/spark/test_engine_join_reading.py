@@ -41,8 +41,8 @@ def task_of(kind: JoinKind, before: int, after: int) -> Task:
 
 
 def asked(kind: JoinKind, before: int, after: int) -> Iterator[tuple[int, int, int]]:
-    """Return the tuples that decide about a result: its stime, its left tuple and its right tuple.
-    Whether a tuple is emitted alone depends on all tuples with which it could be paired."""
+    """Return triples of the stimes of a result, of a left and of a right tuple that decide about
+    it. Whether a tuple is emitted alone depends on all tuples with which it could be paired."""
     for left, right in product(SPAN, SPAN):
         if not left - before <= right <= left + after:
             continue

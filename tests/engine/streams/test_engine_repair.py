@@ -59,7 +59,8 @@ def said(place: Place) -> list[str]:
 
 
 def forget_recent(state: StreamState) -> None:
-    """Drop the part in memory: a log that has grown has its files alone."""
+    """Drop the log's epochs in memory, as a log does that has grown: then readers read its
+    files."""
     recent = state.log._recent
     while recent._epochs:
         recent.drop_oldest()

@@ -374,7 +374,8 @@ def test_any_history_of_posts_and_crashes_gives_the_model_rows(
                     model.boundary = s.source.boundary
                 case ("crash",):
                     s.crash()
-                    # A tick that has cut no row is forgotten; no reader has seen it.
+                    # a boundary that the clock moved past no row is not in the journal, so the
+                    # crash loses it; no reader has seen it
                     assert s.source.boundary <= model.boundary
                     model.boundary = s.source.boundary
         s.post([], end=True)

@@ -31,7 +31,7 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     """A position in a file.
 
     Attributes:
-        rows: number of rows before it. digest: of their content.
+        rows: number of rows before it. digest: the digest of their content.
     """
 
     rows: int = 0

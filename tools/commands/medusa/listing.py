@@ -44,8 +44,8 @@ class Listing(msgspec.Struct, Generic[Line], frozen=True):
     """The objects of the participants that answered.
 
     Attributes:
-        lines: by name. unreachable: ids of the peers that did not answer: their objects may be
-            missing here.
+        lines: the lines, by name. unreachable: ids of the peers that did not answer: their objects
+            may be missing here.
     """
 
     lines: list[Line]
@@ -57,7 +57,7 @@ class StreamLine(msgspec.Struct, frozen=True):
 
     Attributes:
         entry: as published; None if it could not be had: `note` has the reason.
-        status: of the peer that keeps it, if it answered.
+        status: the status at the peer that keeps it, if that peer answered.
         troubles: those of that peer with the stream, if it is of our participant.
     """
 

@@ -204,7 +204,7 @@ class Posting:
 
     Attributes:
         since: the part that was stored before. posted: rows that were queued.
-        trail: of the file that is read now. missed, dropped, unfilled: see `Done`.
+        trail: the trail of the file that is read now. missed, dropped, unfilled: see `Done`.
     """
 
     poster: Poster

@@ -59,9 +59,9 @@ def get(home: str | None, name: str, key: Sequence[str], at: str | None, kind: s
 
 @dataclass(frozen=True)
 class PostedTable:
-    """The outcome for the rows of a file. Attributes: rows: of the file. posted: rows that change
-    the table. late: posted rows that were late. waiting: rows of the table that wait for a later
-    one, and so were not compared.
+    """The outcome for the rows of a file. Attributes: rows: the number of rows of the file. posted:
+    the number of rows that change the table. late: the number of posted rows that were late.
+    waiting: rows of the table that wait for a later one, and so were not compared.
     """
 
     rows: int

@@ -35,8 +35,8 @@ class Outcome:
     """The outcome of a case.
 
     Attributes: reason: why it could not run; "": it ran. excerpt: the place in the query.
-        differences: by answer, if it differs. written: files that were written. late: by input, the
-        number of late rows. remarks: oddities of the inputs and answers.
+        differences: the differences of each answer that differs. written: files that were written.
+        late: for each input, the number of late rows. remarks: oddities of the inputs and answers.
     """
 
     name: str

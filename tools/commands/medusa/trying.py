@@ -37,8 +37,9 @@ from medusa.tools.trial.trial import SELF, Trial, trial_of
 class Tried:
     """The outcome of a trial.
 
-    Attributes: rows: by answer, the number of its rows. files: by answer, if they were written.
-    late: by stream, the number of late rows. remarks: oddities of the files and answers.
+    Attributes: rows: for each answer, the number of its rows. files: the written file of each
+        answer, if files were written.
+    late: for each stream, the number of late rows. remarks: oddities of the files and answers.
     told_before: oddities of the query, and columns without a field, which are printed before it
     runs.
     """

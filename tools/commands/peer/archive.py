@@ -95,7 +95,7 @@ class Manifest(Struct, frozen=True):
         made_at: seconds since the epoch. home: the folder that it was made from.
         address: the peer's address; None: it did not run.
         votes: the streams with replicas on which it had a vote.
-        files: by name: bytes, and SHA-256 in hex.
+        files: for each file's name, its number of bytes, and its SHA-256 in hex.
         archive: SHA-256 in hex of the archive itself, compressed.
     """
 

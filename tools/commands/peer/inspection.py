@@ -93,7 +93,7 @@ class QueryLine(Struct, frozen=True):
     """A query that the peer keeps, or stands by for.
 
     Attributes:
-        term: of the query; the peer with the highest one is the primary.
+        term: the term of the query; the peer with the highest term is the primary.
         primary, secondary: peer ids (hex).
         editions: earlier editions of which something may still be computed.
     """

@@ -58,8 +58,8 @@ LOOK_S = 0.05
 class Pace:
     """
     Attributes:
-        rows: in a minute of stime; a window holds half of them on average.
-        parts: posts in a minute.
+        rows: the number of rows in a minute of stime; a window holds half of them on average.
+        parts: the number of posts in a minute of stime.
     """
 
     rows: int
