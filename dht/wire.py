@@ -64,7 +64,8 @@ class Pong(Struct, frozen=True, array_like=True, tag="pong"):
 
 
 class Stored(Struct, frozen=True, array_like=True, tag="stored"):
-    """The answer to `Store`. code: of the error for which it was refused, or "" if it is stored."""
+    """The answer to `Store`. code: the code of the error for which the record was refused, or "" if
+    it is stored."""
 
     code: Code = ""
     reason: Reason = ""

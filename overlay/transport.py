@@ -99,7 +99,7 @@ class Transport:
     """All connections of one peer.
 
     Attributes:
-        traffic: bytes to and from peers, on all of them so far.
+        traffic: the bytes sent to and received from peers so far, on all connections.
         refusals: the participants that refuse this peer.
         doubted: called with the id of a peer to which a connection broke, or writes stall.
     """

@@ -258,7 +258,8 @@ class DocumentCalls:
         return _with_availability(document, request), entries
 
     async def _found(self, kind: Kind[Found], names: Iterable[str]) -> dict[str, Found]:
-        """The existing objects of these names; the draft knows the places of the others."""
+        """The existing objects of these names, by name. A missing one is no error here: the draft
+        knows the line that names it."""
         found = {n: await find(self.catalog, kind, ObjectName.parse(n)) for n in sorted(names)}
         return {name: each.value for name, each in found.items() if each is not None}
 

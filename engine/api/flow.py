@@ -298,8 +298,8 @@ class FlowCalls:
     def _interruptions(
         self, state: StreamState, caller: Caller
     ) -> list[Callable[[], Awaitable[None]]]:
-        """Waits that end a subscription which begins now: another peer computes the stream, or the
-        caller may not read it any more."""
+        """Functions that wait until a subscription that begins now must end, and then raise the
+        reason: another peer computes the stream, or the caller may not read it any more."""
         moved_away, altered = state.moved_away.value, state.altered.value
         readers = self.readers
 

@@ -158,8 +158,8 @@ def _next(group: _Group) -> list[_Waiting]:
 
 
 def go_together(one: Order, other: Order) -> bool:
-    """Whether two orders of a group can be one job: windows always, others if they read the
-    same."""
+    """Whether two orders of a group can be one job: orders for windows always can, others if they
+    read the same files and the same interval."""
     if one.task.windows is not None:
         return True
     return one.interval == other.interval and one.paths == other.paths

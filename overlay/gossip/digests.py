@@ -27,7 +27,8 @@ class Broadcasts(Generic[K]):
     older one. An item that is not sent costs nothing."""
 
     def __init__(self, limit: Callable[[], int]) -> None:
-        """limit: how often an item is sent, asked again each time."""
+        """limit: returns how often an item is sent; it is called for each packet, as the number of
+        peers may change."""
         self._limit = limit
         self._sent: dict[K, int] = {}
         self._levels: list[dict[K, bytes]] = [{}]

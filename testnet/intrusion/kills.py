@@ -141,8 +141,8 @@ class Fate:
 
     Attributes:
         pause_s: how long it stays down.
-        again_s: it is killed again so long after its start unless it is up by then; None: it is
-            not.
+        again_s: the time after its start at which it is killed again, unless it is up by then;
+            None: it is not killed again.
     """
 
     pause_s: float

@@ -121,7 +121,7 @@ class Cast:
         nursery: runs the posting and the receiving.
 
     Attributes:
-        clients: of each running peer, by participant.
+        clients: a client of each running peer, by participant.
         players: the posters, sensor by sensor.
     """
 

@@ -26,7 +26,7 @@ Lifeguard paper (arXiv 1707.00788, section V) last from 0.1 to 33 s."""
 
 C = TypeVar("C")
 V = TypeVar("V")
-"""A core, and its events."""
+"""The type of a core, `C`, and of its events, `V`."""
 
 
 class Nodes(ABC, Generic[C, V]):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 Script = tuple[str, str]
-"""What it is, and the SQL."""
+"""The description of a script, and its SQL."""
 
 WINDOW: Final = "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
 BOUND: Final = "t.stime BETWEEN s.stime - INTERVAL '1' MINUTE AND s.stime"

@@ -97,7 +97,8 @@ def test_a_clock_that_goes_back_does_not_make_a_peer_older() -> None:
 
 
 def test_a_record_made_with_our_key_is_outdone_whatever_it_says() -> None:
-    """The forged record has the greatest version: ours is of a later incarnation, and believed."""
+    """A forged record has the greatest version. The peer itself then makes a record of a later
+    incarnation, and the others believe that one."""
     peers, others = table(), table(TWO)
     own = peers.announce([HERE], NOW)
     body = body_of(own)

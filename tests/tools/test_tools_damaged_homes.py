@@ -30,7 +30,7 @@ from medusa.tools.home.folder import Home
 
 ANYTHING = {"flipped", "halved", "all 0xff", "large", "empty", "folder", "no file"}
 PAGES = {"flipped"}
-"""Damage that a peer finds when it reads the page."""
+"""Damage of a Parquet file that a peer finds only when it reads the damaged page."""
 
 KINDS: dict[str, set[str]] = {
     "bootstrap.json": {"missing"},

@@ -43,7 +43,8 @@ __all__ = [
 ]
 
 PATIENCE_S: Final = 60.0
-"""Seconds: a restarting peer, its Spark included, is back by then."""
+"""Seconds for which a client tries to reach its peer by default: a restarting peer, its Spark
+included, is back by then."""
 
 OpenOver = Callable[..., AbstractAsyncContextManager["AsyncMedusaClient"]]
 """`open_client_over`, of one peer."""

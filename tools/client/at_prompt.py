@@ -19,10 +19,11 @@ T = TypeVar("T")
 Answer = TypeVar("Answer", bound=Struct)
 
 PATIENCE_S: Final = 10.0
-"""Seconds: a person waits at the prompt."""
+"""Seconds for which a command tries to reach a peer: few, because a person waits at the prompt."""
 
 DAEMON_S: Final = 5.0
-"""Seconds: a healthy daemon on this machine answers at once."""
+"""Seconds for which a command tries to reach the daemon of a home: few, because a healthy daemon on
+this machine answers at once."""
 
 
 def ask(home: str | None, question: Callable[[ClientCalls], Awaitable[T]]) -> T:

@@ -25,12 +25,13 @@ Answer = TypeVar("Answer", bound=Struct)
 Dial = Callable[[], AbstractAsyncContextManager[Connection]]
 
 FIRST_WAIT_S: Final = 0.05
-"""Seconds: a peer that restarts on this machine is back soon."""
+"""Seconds before the second try: few, because a peer that restarts on this machine is back soon."""
 LONGEST_WAIT_S: Final = 2.0
 """Seconds between tries, at most: a waiting client should notice its peer's return."""
 SETTLING_S: Final = 5.0
-"""Seconds: a peer that has just joined, or has just learnt of another, may know the peer to ask but
-not reach it yet. After that time a cut-off peer reports this."""
+"""Seconds for which a call is repeated whose peer cannot reach the peer that it must ask: a peer
+that has just joined, or has just learnt of another, may know that peer but not reach it yet. After
+that time the client gets the error."""
 
 
 class Patience:

@@ -35,7 +35,7 @@ _GOOD: Final = "caught up"
 _GONE: Final = frozenset({"unreachable", "dead", "left"})
 
 _STATE_WIDTH: Final = 20
-"""Characters: a peer of another participant may write anything."""
+"""The most characters of a state on the screen: a peer of another participant may send any text."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,8 @@ _ROWS: Final = b"rows"
 """Key of the schema's metadata: the number of rows."""
 
 _FOUND: Final = b"found"
-"""Key of a batch's metadata: `_Found`, JSON, where it is news."""
+"""Key of a batch's metadata: `_Found` as JSON, in each batch in which it differs from that of the
+batch before."""
 
 _MAX_LINE: Final = 2000
 """Bytes of the line of error."""

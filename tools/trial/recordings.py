@@ -28,7 +28,8 @@ BEGINNING_BYTES: Final = 4 * 2**20
 """Bytes of a CSV or JSON file from which the types of its columns are inferred."""
 
 BEGINNING_ROWS: Final = 65_536
-"""Rows of a Parquet or Arrow file by which its texts are times: as many as are read at once."""
+"""Rows of a Parquet or Arrow file by which the program decides whether its columns of texts are
+times: as many as are read at once."""
 
 _TYPES: Final = (
     (pa.types.is_boolean, FieldType.BOOL),

@@ -35,8 +35,8 @@ from medusa.engine.operators.aggregate.step import AggregateStep, Form, panes_fi
 from medusa.engine.operators.shared.panes import layout
 
 SLICED: Final = 3
-"""The number of windows of one job from which on panes that are in the same windows are combined
-first."""
+"""If a job has at least this many windows, it first combines the panes that are in the same
+windows: then a value is copied once for each window."""
 
 
 class Windows(Stage):

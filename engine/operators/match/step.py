@@ -37,7 +37,8 @@ class Variable:
 
     @property
     def counted(self) -> int:
-        """The number up to which its tuples are counted: further ones make no difference."""
+        """The number up to which a match counts its tuples of this variable: what the match may
+        take next is the same for any greater number."""
         return max(self.least, 1) if self.most is None else self.most
 
 

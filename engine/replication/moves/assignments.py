@@ -319,7 +319,7 @@ class Assignments:
             planning = partial(planned_task, stored.assignment)
             try:
                 task = await self._overlay.threads.run(self._participant, planning)
-            # a limit is new in this release; the owner takes the task back
+            # a new release may have stricter limits: then the owner takes the task back
             except InvalidInputError as error:
                 self._files.remove(stored)
                 text = f"does not run {stored.assignment.task} any more: {error}"

@@ -168,8 +168,8 @@ class Leader:
                 await trio.to_thread.run_sync(lead)
 
     def note_reopening(self, at: Position, data: Bytes) -> None:
-        """Shorten the logs before a replica follows the start of a segment, `at_rest`: they may
-        have an end that the stream does not have any more.
+        """Shorten the logs before a replica follows the start of a segment: they may have an end
+        that the stream does not have any more. The caller is in the context `Cutter.at_rest`.
 
         Raises:
             DecodeError: the data does not fit this place. UnavailableError: a reader is at the end.

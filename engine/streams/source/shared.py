@@ -38,7 +38,8 @@ class SharedSources:
         self.notify()
 
     def replace(self, source: Source, late: Source) -> None:
-        """Close the journals, and continue with others over the same logs, `Cutter.at_rest`."""
+        """Close the journals, and continue with others over the same logs. The caller is in the
+        context `Cutter.at_rest`, so that nothing is moved to the logs meanwhile."""
         self.close()
         self.source, self.late = source, late
 

@@ -190,8 +190,8 @@ class RevisionJobs:
         """The task's results over these tuples, case by case.
 
         Args:
-            size_us: the size of a window; a result may be later than its tuples by up to that, less
-                one.
+            size_us: the size of a window: the stime of a result is at most `size_us - 1` after that
+                of its tuples.
         """
         if not tuples.num_rows:
             return Result(self._case_schema.empty_table(), 0.0)

@@ -45,7 +45,8 @@ HEAD = """<borealis>
     <field name="seen" type="int"/> <field name="at" type="int"/> <field name="slot" type="int"/>
   </schema>
 """
-"""Fields with the names of the fields of a table of last tuples."""
+"""The beginning of the documents. Its fields have names that a table of last tuples has as well, so
+that these names must not be confused."""
 
 PREDICATES: dict[str, Callable[[Row, Row], bool]] = {
     "true": lambda left, right: True,

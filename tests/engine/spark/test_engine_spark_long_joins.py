@@ -31,7 +31,7 @@ TEXTS: Final = tuple(str(n) * 400 for n in range(7))
 
 
 STEP: Final = 1_000
-"""One row of `STEP` has a partner."""
+"""One of each `STEP` rows of the right side has a partner."""
 
 
 def task() -> Task:

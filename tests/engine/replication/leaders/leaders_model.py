@@ -61,8 +61,8 @@ class Node:
     journal: Journal = field(default_factory=list)
     election: Election | None = None
     pending: dict[str, int] = field(default_factory=dict)
-    """Posts that are accepted and not acknowledged: by each, the journal's length that includes
-    it."""
+    """Posts that are accepted and not acknowledged, each with the length of the journal up to and
+    with the post."""
     stopped: bool = False
     """Whether its disk stores no more ballots."""
 
@@ -163,7 +163,7 @@ class World:
         return marks[-1] if marks and marks[-1] != REOPENED else ""
 
     def note_end_reader(self, node: Node) -> None:
-        """Let a reader that finds the end ask for it."""
+        """If the stream has ended, let a reader ask the leader for the end."""
         if node.election is None or not (end := self.ended(node)):
             return
         effects = node.election.note_end_reader("a reader")
