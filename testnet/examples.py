@@ -42,7 +42,7 @@ def connections(seed: int = 0) -> Iterator[tuple[float, str, int]]:
 
 
 def write(path: Path) -> None:
-    """Write them as CSV, with a header."""
+    """Write the connections as CSV, with a header."""
     lines = [f"{ts:.6f},{source},{port}\n" for ts, source, port in connections()]
     path.write_text("ts,src_ip,dst_port\n" + "".join(lines))
 

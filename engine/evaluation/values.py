@@ -22,7 +22,7 @@ def _plain(row: Row) -> Row:
 
 
 def plain_float(value: float) -> float:
-    """The value as `plain_floats` has it."""
+    """The float with one kind of NaN, and without -0.0: see `plain_floats`."""
     return math.nan if math.isnan(value) else value + 0.0
 
 

@@ -70,7 +70,7 @@ class Process:
         await self.done()
 
     async def end(self) -> None:
-        """Close its input: it ends, and its JVM with it."""
+        """Close the process's input: the process ends, and its JVM with it."""
         assert self._process.stdin is not None
         await self._process.stdin.aclose()
 
@@ -89,7 +89,7 @@ class Query:
     moves: int = 0
 
     async def start(self) -> None:
-        """Start it in a first process."""
+        """Start the query in a first process."""
         self._now = await self._open()
         await self._now.notify(str(self._checkpoint))
 
@@ -98,7 +98,7 @@ class Query:
         self._next = await self._open()
 
     async def move(self) -> None:
-        """Move it to the prepared process."""
+        """Move the query to the prepared process."""
         await self._now.notify("")
         self.look()
         before = self._checkpoint

@@ -34,7 +34,7 @@ class Judged(Protocol):
 
     @property
     def good(self) -> bool:
-        """Whether it is as it must be."""
+        """Whether all checks of the scenario hold; if not, the command fails."""
 
 
 R = TypeVar("R", bound=Judged)

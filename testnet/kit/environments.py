@@ -41,7 +41,7 @@ class Package:
 
     @property
     def missing(self) -> str:
-        """Why it does not run."""
+        """The message for a system that is not installed."""
         return f"{self.name} is not installed: {self.mend}"
 
 

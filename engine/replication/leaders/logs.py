@@ -157,7 +157,7 @@ class VoterLogs:
         await self._store.define(self.state, entry)
 
     async def drop(self) -> None:
-        """Close them, and delete their files."""
+        """Close the logs of the stream, and delete their files."""
         assert self.state is not None, "they are open"
         await self._store.drop(self.state.key)
         self.state = None

@@ -364,7 +364,7 @@ class Shipments:
         self._around.nursery.start_soon(self._ship, peer, number, scope)
 
     def stop(self) -> None:
-        """Stop them all."""
+        """Stop shipping to all peers."""
         for scope in self._scopes.values():
             scope.cancel()
         self._scopes.clear()

@@ -172,7 +172,8 @@ class Assignments:
         await self._end(assigned, answer.until, answer.since)
 
     async def _start(self, assigned: Guest, resumed: bool) -> None:
-        """Open its logs, and run it. resumed: it ran here before a restart."""
+        """Open the logs of an assigned task, and compute it. resumed: whether it ran here before a
+        restart."""
         request, task = assigned.stored.assignment, assigned.task
         state = await self._keep_output(assigned.stored, task, resumed=resumed)
         logs = await self._follow_inputs(assigned, state.log.boundary)

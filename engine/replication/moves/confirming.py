@@ -28,7 +28,8 @@ class Confirming:
         self._timing = shop.config.timing
 
     async def maintain(self) -> None:
-        """Ask the owners, for ever."""
+        """Ask each owner, every `confirm_s`, whether this peer is still the worker of its task; for
+        ever."""
         while True:
             await trio.sleep_until(next_beat(self._timing.confirm_s))
             async with trio.open_nursery() as nursery:

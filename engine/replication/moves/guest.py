@@ -140,7 +140,7 @@ class Guest:
             await self.copy.run()
 
     def refuse(self, why: str) -> None:
-        """Stop computing it."""
+        """Stop computing the task for good, for the reason `why`."""
         self.reason = why
         if self.copy is not None:
             self.copy.ready = False

@@ -320,7 +320,7 @@ class Acceptance:
             self._missed.note(missed.participant, post, missed.numbers)
 
     def define(self, definition: StreamDefinition | None) -> None:
-        """Use that definition, if there is one."""
+        """Use that definition from now on; None: keep the present one."""
         if definition is not None:
             self.definition = definition
             self.slack_us = definition.slack_us
