@@ -62,8 +62,9 @@ class Cast:
 
     Args:
         length: the length of the chain.
-        replica: the first server is on the far side as well, with a replica on the near one: the
-            poster's B and R, where the sources are at A and the client asks C.
+        replica: the first server is on the far side as well, and its replica on the near side: B
+            and R of the poster's demonstration, in which the sources are at A and the client reads
+            from C.
 
     Attributes:
         source: the peer of the first source: on the far side, unless there is a replica.

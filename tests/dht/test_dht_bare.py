@@ -379,7 +379,8 @@ async def test_the_bare_package_fails_silently_and_ours_with_typed_errors(
 ) -> None:
     async with open_network() as network, open_bare(network, 3) as servers:
         network.down.update(server.address for server in servers[1:])
-        # is it absent or unreachable?
+        # the package's answer does not tell whether the value is absent or the nodes are
+        # unreachable
         assert await aio(servers[0].get, "nothing of this name") is None
         network.down.clear()
         assert await aio(servers[1].get, "nothing of this name") is None

@@ -62,7 +62,7 @@ async def test_hostile_records_are_refused_on_store_and_disbelieved_on_get(world
         for key, data in attacks:
             with pytest.raises(UntrustedError):
                 await utah.catalog._directory.put(key, data)
-            # a node that stores it nevertheless
+            # a hostile node stores the record nevertheless
             utah.catalog._store.held = lambda _key, data=data: [data]
             assert (await cmu.catalog.lookup(THING, NAME)).value == Thing("true")
             assert (await mit.catalog.lookup(THING, NAME)).value == Thing("true")

@@ -319,8 +319,8 @@ def test_the_wal_beside_a_lost_file_is_ignored(tmp_path: Path, clock: Clock) -> 
 def test_records_of_the_future_hold_no_place_and_answer_no_request(
     store: RecordStore, clock: Clock
 ) -> None:
-    """The record of a sibling whose clock is 100 days ahead was stored while ours was, too, or by
-    an earlier run."""
+    """This peer stored a sibling's record of 100 days ahead while its own clock was as far ahead.
+    Once its clock is right, such a record counts for nothing."""
     clock.now += 100 * 86_400
     ahead_us = 100 * 86_400 * 1_000_000
     for subject in (ONE, MANY):

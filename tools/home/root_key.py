@@ -21,7 +21,8 @@ def load_root(
     """Load the participant's root, key included.
 
     Args:
-        of: a peer whose root it must be. mend: the mend if the key is elsewhere.
+        of: a peer, of whose participant this must be the root. mend: the mend in the error if the
+            key is not in that home.
 
     Raises:
         NotFoundError: there is no such home, or it does not have the key.

@@ -105,8 +105,8 @@ class TopOf(Stage):
     def _pass(
         self, frame: DataFrame, place: int, passing: Column, along: WindowSpec
     ) -> tuple[DataFrame, Column]:
-        """Compute one place: the tuple that it has after each turn, and the tuple that it passes to
-        the next place."""
+        """Compute one place, tuple by tuple: which tuple holds the place after each new tuple, and
+        which one passes to the next place."""
         kept, left = f"{_KEPT}{place}", f"passing {place}"
         so_far = along.rowsBetween(Window.unboundedPreceding, Window.currentRow)
         frame = frame.withColumn(kept, F.min(passing).over(so_far))

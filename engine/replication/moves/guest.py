@@ -1,4 +1,5 @@
-"""A task that this peer runs for another: the copy, its file, and its owner's word."""
+"""A task that this peer runs for another peer: its copy, its file, and the owner's last answer
+about it."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ class Writer(NamedTuple):
 
 
 UNKNOWN: Final = Writer("")
-"""The entry of the doubted producers that stands for all producers that are not remembered."""
+"""Stands for all producers that are not remembered, in the set of producers whose last posts may be
+missing after a restore."""
 
 
 Offsets = tuple[bytes, bytes]

@@ -102,7 +102,8 @@ BY_START = "GROUP BY window_start"
     ],
 )
 def test_gaps_between_windows_get_a_remark(text: str, lengths: str) -> None:
-    """The remarks name them once, with both lengths, however the windows are written."""
+    """One remark names the gaps, with the windows' size and advance, however the windows are
+    written."""
     declared = "" if text.startswith("<") else STREAM.format("conns")
     (told,) = remarks(declared + text)
     assert told.startswith(f"windows of {BASE}conns are {lengths}")

@@ -58,8 +58,8 @@ async def new_leader(places: list[Place], stream: str, besides: Place | None = N
 async def once_confirmed(
     call: Callable[[str], Awaitable[None]], stream: str, *also: type[MedusaError]
 ) -> None:
-    """Retry while a leader without recent answers of its voters asks for patience. also: further
-    errors that end by themselves."""
+    """Repeat the call until the leader, whose voters have not answered lately, carries it out.
+    also: further errors after which the call is repeated."""
 
     async def is_done() -> bool:
         try:

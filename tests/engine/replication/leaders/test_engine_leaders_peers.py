@@ -176,7 +176,8 @@ async def test_posts_wait_for_a_replica_whose_disk_is_full(
 async def test_a_voter_that_claims_a_term_of_the_future_stops_no_election(
     cluster: Cluster, places: list[Place]
 ) -> None:
-    """Such a term would leave no room for a later leader; a vote for it does not bind."""
+    """A leader of the greatest term could have no successor. So voters refuse it, and a voter that
+    once voted for it votes for others."""
     first, second, third = places
     client = await cluster.client(third)
     stream = await make_stream(client, first, "s", k_safety=1, leader=first.id)
