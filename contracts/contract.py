@@ -49,7 +49,7 @@ class Contract:
     """A contract with its signed documents.
 
     Attributes:
-        id: hex. proposal: the terms that both sign.
+        id: the contract's id, hex. proposal: the terms that both sign.
         document: the signed acceptance, or the signed proposal before that.
         accepted: whether it is the acceptance.
         revocation: the signed bytes; empty: none.

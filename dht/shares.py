@@ -105,7 +105,8 @@ class Allowances:
         spent = self._spent_by(peer_id, now) + 1
         if spent > self._burst:
             return False
-        # to the end: the first entry is the one that asked longest ago
+        # move the entry to the end: the first one is that of the peer that has not asked for
+        # longest
         self._spent.pop(peer_id, None)
         self._spent[peer_id] = spent, now
         return True

@@ -64,7 +64,7 @@ class Publication:
     """An object that this peer published.
 
     Attributes:
-        version: microseconds UTC.
+        version: when it was published, microseconds UTC; a later one replaces it.
         body: the encoded object, None once it is withdrawn.
         until: microseconds UTC until which a withdrawal is sent; 0 while it is not withdrawn.
     """

@@ -105,9 +105,10 @@ class Records:
     """All records.
 
     Attributes:
-        threats: ascending by since. connections: by laboratory, ascending by ts.
-        beacons: the planted ones.
-        update_us: when the list changes. added: the address that is put on it then.
+        threats: the rows of the list of threats, ascending by `since`.
+        connections: the connections of each laboratory, ascending by `ts`.
+        beacons: the beacons that were planted among the connections.
+        update_us: when the list changes. added: the address that is put on the list then.
     """
 
     threats: tuple[Threat, ...]

@@ -168,8 +168,9 @@ async def producers_of(peer: Peer, streams: Iterable[str]) -> Mapping[str, str]:
 def covered(
     peers: Mapping[str, Peer], lives: Mapping[str, int], look: int, now: float
 ) -> Iterator[Covered]:
-    """Every query whose consumers may now have only what its secondary has. lives: of the same
-    peers, by name."""
+    """The queries with a passive standby and precise recovery that has caught up: from now on,
+    consumers may have only those results that the secondary has. lives: the number of the present
+    start of each peer, by name."""
     worked = {each.task.name for peer in peers.values() for each in peer.engine.assignments.all()}
     for (name, primary), (other, secondary) in permutations(peers.items(), 2):
         engine = primary.engine

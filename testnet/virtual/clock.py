@@ -23,7 +23,7 @@ class Clock:
     """A queue of timed events; time without events costs nothing.
 
     Attributes:
-        now: seconds.
+        now: the virtual time, seconds.
     """
 
     def __init__(self, now: float = 0.0) -> None:

@@ -231,7 +231,8 @@ def test_two_participants_that_collude_kill_no_peer() -> None:
 
 
 def test_two_peers_that_each_believe_that_the_other_left_find_each_other() -> None:
-    """Each learns of the other's leaving after its own return, and its refutation was lost."""
+    """Both peers left and came back. Each receives the claim that the other left only after its own
+    return, and never the claim that the other is back."""
     network = Network("ab", seed=2)
     network.cut = lambda one, other: True
     for number in (0, 1):

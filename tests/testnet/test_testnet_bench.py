@@ -1,4 +1,5 @@
-"""The bench's frame: goals, table, workload. Running the bench tests its measurements."""
+"""The parts of the bench around its measurements: goals, table and workload. The measurements
+themselves are tested by each run of the bench."""
 
 from __future__ import annotations
 

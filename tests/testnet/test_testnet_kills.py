@@ -23,7 +23,8 @@ SEEDS = range(12)
 
 @dataclass(eq=False)
 class Peer:
-    """Keeps the contract of medusa.testnet.kit.peers.Peer. starts_s: the duration of its start."""
+    """A stand-in for `medusa.testnet.kit.peers.Peer`, with the same interface and without a
+    process. starts_s: how long it takes to start, seconds."""
 
     participant: str
     home: Home

@@ -231,7 +231,7 @@ async def post_files(
 
     Args:
         speed: a multiple of the recorded speed; None: as fast as possible.
-        names: fields by columns of other names.
+        names: the field of each column that has another name than its field.
 
     Raises:
         MedusaError: a row does not fit.

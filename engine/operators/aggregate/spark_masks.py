@@ -1,4 +1,4 @@
-"""Different values in several windows, counted by masks."""
+"""Counts the different values of several overlapping windows in one pass: see `Masks`."""
 
 from __future__ import annotations
 

@@ -61,10 +61,11 @@ class Place(NamedTuple):
     """One place where a stream can be read.
 
     Attributes:
-        local: a log of this peer; then nothing else is set.
-        peer: an id; empty: the stream's producer, this peer included.
-        stream: its name there; empty: the same as here.
-        method: the call. right: the right that the call shows. oldest: whether to prefer the
+        local: the place is a log of this peer; then no other attribute is set.
+        peer: the id of the peer; empty: the stream's producer, this peer included.
+        stream: the stream's name at that peer; empty: the same as here.
+        method: the method to call. right: the right that the call shows. oldest: whether to prefer
+            the
             producer with most of the history. guided: whether the reader is one of our queries: see
             `Reach.choose`.
     """

@@ -6,8 +6,8 @@ inputs. So a worker that is gone loses all of its tasks together.
 * The owner does not wait for a worker that the failure detector calls dead, if it cannot dial the
   worker either: the detector has waited, and has asked others. (On a busy machine the detector may
   be wrong.)
-* A worker that said that it leaves may only be started anew. The owner waits for it as long as for
-  its first task that is behind.
+* A worker that said that it leaves may come back at once, since a restart says so too. The owner
+  waits for it as long as for its first task that is behind.
 * A worker that lives loses only the task that has stopped: its others continue.
 """
 

@@ -159,7 +159,7 @@ class Entry(Struct, frozen=True, array_like=True):
     def claim(self, known: Claim | None) -> Claim | None:
         """The producer's claim after this post; None: the producer is not present.
 
-        Args: known: its claim before; None: it was not present.
+        Args: known: the producer's claim before the post; None: the producer was not present.
         """
         promise = BEGINNING if self.promise is None else self.promise
         moves = self.position is None and self.in_order > 0

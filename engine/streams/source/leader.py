@@ -232,7 +232,8 @@ async def open_leader(
     if it is revised).
 
     Args:
-        journal: number of its journals, to tell them from others; 0: there are no others.
+        journal: for a stream with replicas, the term in which this peer's journal was begun: it is
+            part of the journal's folder name. 0: the first journal, or a stream without replicas.
         now: seconds since the epoch.
 
     Raises:
