@@ -209,6 +209,6 @@ def _check_in_force(contract: Contract, at: float) -> None:
         raise UntrustedError(f"{name}: only proposed, not accepted")
     if not proposal.valid_from <= at < proposal.valid_until:
         raise UntrustedError(f"{name}: was not valid at that time")
-    # the time of arrival here; the date inside is only its signer's
+    # a revocation counts from its arrival at this peer; its date is only the signer's claim
     if contract.revocation and at >= contract.revoked_at:
         raise UntrustedError(f"{name}: was revoked by then")

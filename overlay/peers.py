@@ -262,8 +262,8 @@ class PeerTable:
         return f"found peer {record.name} at {place}"
 
     def _outdo(self, record: PeerRecord) -> str:
-        """Outdo a record of this peer from a time when our clock was ahead, or made by another
-        process with our key: our present record must be the newer."""
+        """Make a newer record than a record of this peer from a time when our clock was ahead, or
+        made by another process with our key: our present record must be the newer."""
         own = self._records.get(self.identity.peer_id)
         if own is None:
             self._records.put(record)  # before the first announcement, which will be newer

@@ -33,7 +33,8 @@ class Placed:
 
 
 class Reserved:
-    """Room kept for a task that was accepted or recalled. until: seconds."""
+    """Room kept for a task that was accepted or recalled. until: when the room is free again if the
+    task has not come, seconds."""
 
     __slots__ = ("key", "load", "until")
 

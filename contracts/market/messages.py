@@ -16,10 +16,10 @@ MAX_STREAMS: Final = 256
 """Streams that one task reads: the most inputs of a union."""
 
 MAX_KINDS: Final = 16
-"""Box kinds of one task, above the number that there are."""
+"""Box kinds of one task: more than there are kinds."""
 
 MAX_KIND: Final = 32
-"""Characters of a kind, above the longest."""
+"""Characters of a kind's name: more than the longest has."""
 
 MAX_REASON: Final = 2_000
 """Characters of a text for people: a task's name, and a reason."""

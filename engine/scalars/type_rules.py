@@ -93,7 +93,8 @@ def uniform(
 def fixed(
     operands: tuple[FieldType, ...], result: FieldType
 ) -> Callable[[Types], Resolution | None]:
-    """Exactly these operand types, numbers widened to them."""
+    """The rule of an operation whose operands have exactly these types; numbers of narrower types
+    are widened to them."""
 
     def resolve(types: Types) -> Resolution | None:
         if len(types) != len(operands):

@@ -234,7 +234,7 @@ class Killer:
     async def _down_and_up(
         self, peer: Peer, kill: int, board: Board, nursery: trio.Nursery
     ) -> None:
-        """Kill a peer, and again if so fated; returns when it is up."""
+        """Kill a peer, start it, and kill it again if its `Fate` says so; returns when it is up."""
         while True:
             fate = self._dice.fate(kill)
             await self._kill(peer, nursery)

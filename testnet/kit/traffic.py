@@ -69,7 +69,7 @@ class Timing:
 
     Attributes:
         started: when the first was due, on trio's clock.
-        hurry: whether all remaining parts are due at once after the disturbance.
+        hurry: whether all remaining parts are posted at once after the disturbance.
         disturbed: the disturbance has ended.
     """
 

@@ -300,7 +300,7 @@ def _bids(
     hot = _last_auction(numbers) // HOT_EVERY * HOT_EVERY
     is_hot = rng.random(rows) < HOT_AUCTION_SHARE
     auction = FIRST_AUCTION + np.where(is_hot, hot, _open_auction(rng, numbers))
-    # the second of the hundred: the first is the hot seller
+    # the hot bidder is the second of the last hundred persons; the first one is the hot seller
     hot = _last_person(numbers) // HOT_EVERY * HOT_EVERY + 1
     is_hot = rng.random(rows) < HOT_BIDDER_SHARE
     bidder = FIRST_PERSON + np.where(is_hot, hot, _active_person(rng, numbers))

@@ -52,8 +52,8 @@ class Disk:
         return [*told, mock.patch.object(psutil, "boot_time", return_value=float("inf"))]
 
     def before_operation(self, process: Process, number: int, action: Callable[[], None]) -> None:
-        """Call the action just before the operation `number` of this process from now on, of those
-        that make data durable or remove it."""
+        """Call the action just before the process makes data durable, or removes data, for the time
+        `number` from now."""
         self._due[process] = number, action
 
     def forget(self, process: Process) -> None:

@@ -184,7 +184,7 @@ class PeerView(Event, frozen=True):
         health: the state of each other peer in its failure detector, by peer id (hex). incarnation:
         its own incarnation.
         producers: for each stream, the producer by its catalog: "peer term worker".
-        books: its ledger.
+        books: what its ledger contains.
     """
 
     peer: str

@@ -97,7 +97,8 @@ class Testbed(Protocol):
         """End a fault that `inflict` began."""
 
     def look(self, *, books: bool = False) -> tuple[PeerView, ...]:
-        """The internal states of the running peers, if visible. books: their ledgers too."""
+        """The internal states of the running peers, if visible. books: whether to include the
+        content of their ledgers."""
 
     def covered(self, look: int) -> Iterable[Covered]:
         """The queries whose consumers may have no tuple that the secondary does not have; none if

@@ -104,7 +104,7 @@ LINKS: Final = {
     "lan": Link(0.000_5, 0.000_5),
     "wan": Link(0.02, 0.02),
 }
-"""By preset: one machine, one building, one continent."""
+"""The link of each preset: in one machine, in one building, on one continent."""
 
 
 class Network:

@@ -1,4 +1,5 @@
-"""The parts of the detector's simulation: network, starved machines, books, predictions."""
+"""The parts of the simulation of the failure detector: the network, slow machines, counts of
+crashes and false alarms, and the papers' predictions."""
 
 from __future__ import annotations
 

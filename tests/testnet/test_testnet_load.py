@@ -187,7 +187,7 @@ def test_a_tape_loses_nothing_repeats_nothing_and_never_goes_back(
 
 
 class Stream:
-    """A stream that takes posts, each after a time."""
+    """A stand-in for a stream: it takes each post after `takes_s` seconds."""
 
     def __init__(self, takes_s: float = 0.0) -> None:
         self.takes_s = takes_s

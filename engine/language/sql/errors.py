@@ -20,7 +20,7 @@ class PointedError(InvalidInputError, code=None):
 
 
 class Source(Text):
-    """The text of a script: makes the errors that point into it.
+    """The text of a script. It makes the errors that point at a place in the text.
 
     Attributes:
         unsaid: the default bounds that hold because the script names none.

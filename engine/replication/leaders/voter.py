@@ -100,7 +100,8 @@ class Voter:
             self._heard_at = now
 
     def may_store(self, leader: str, number: int) -> bool:
-        """Whether the journal of that leader and term may still be written and acknowledged."""
+        """Whether this voter may still store and acknowledge parts of the journal of that leader
+        and term: it has promised itself to no other."""
         ballot = self.ballot
         return not ballot.deleted and (ballot.promised, ballot.voted) == (number, leader)
 

@@ -64,9 +64,9 @@ class Retention:
     """The holds on a log, and its history. Sans IO.
 
     Attributes:
-        rests_until: until then no more rows can be dropped unless something changes, seconds of
-            trio's clock; -inf after a change.
-        stirred: called at the first change after a rest.
+        rests_until: the time of trio's clock, seconds, before which no more rows can be dropped
+            unless the log or a hold changes; -inf after such a change.
+        stirred: called at the first such change after `rest`.
     """
 
     def __init__(self, history_us: int) -> None:
