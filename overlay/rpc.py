@@ -96,7 +96,7 @@ class Caller:
 
 
 async def keep(pace: Pace) -> None:
-    """Wait until the participant has not spent too much time."""
+    """Wait while the participant has spent more than its share of the event loop's time."""
     while (pause_s := pace.pause_s(trio.current_time())) > 0:  # noqa: ASYNC110
         await trio.sleep(pause_s)  # other connections of the participant may spend more meanwhile
 

@@ -1,4 +1,4 @@
-"""Fields of a schema in a few words."""
+"""The fields of a schema, from a short text."""
 
 from __future__ import annotations
 

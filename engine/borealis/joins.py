@@ -117,8 +117,9 @@ def _bounded(
 def _halves(
     old: OldBox, left: _Buffer, right: _Buffer, pairs: _Pairs, streams: Streams
 ) -> list[Box]:
-    """The pairs that right tuples make with the left buffer, and those of left tuples with the
-    right one; each half has the name of its buffer."""
+    """The boxes of a join whose buffers differ: one half pairs right tuples with the left buffer,
+    the other pairs left tuples with the right buffer, and a union has the results of both. Each
+    half is named after its buffer's side."""
     boxes: list[Box] = []
     halves = []
     for kept, other, bounds in (

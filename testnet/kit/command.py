@@ -189,8 +189,8 @@ def run_each(
     """Run simulations one after the other; returns their results.
 
     Args:
-        runs: each with its name; it takes a function that it calls with its progress. draw: makes a
-            picture of the results.
+        runs: the runs, each with its name; a run gets a function, and calls it with its progress.
+            draw: makes a picture of the results.
     """
     results: list[T] = []
     with ending_in_one_line():

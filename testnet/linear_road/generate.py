@@ -111,7 +111,7 @@ class Part:
 
 @dataclass
 class _Cars:
-    """The cars on the road, a value of each array for each."""
+    """The cars on the road: each array has one value for each car."""
 
     vid: Integers
     xway: Integers

@@ -100,7 +100,7 @@ Row = tuple[int, int]
 
 
 def rows_in(table: pa.Table) -> list[Row]:
-    """The readings in a part of an output."""
+    """The (sensor, number) of each tuple of an output's table."""
     return tuples_in(table, ("sensor", "number"))
 
 

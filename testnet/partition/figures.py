@@ -193,7 +193,8 @@ class PartitionResult(Struct, frozen=True):
 
 
 PHASES: Final = ("stable", "failure", "stabilization")
-"""Before the split and after the corrections, during the split, and between these."""
+"""stable: before the split and after the corrections; failure: during the split; stabilization:
+from the heal to the end of the corrections."""
 
 RECONNECT_S: Final = 1.0
 """Seconds until cut links work again, at most."""

@@ -35,7 +35,7 @@ EPOCHS: Final = 3.0
 epoch at a time, and its `Pacer` keeps a minimum time between their starts."""
 
 BUSY_S: Final = 0.75
-"""Seconds by which a look, or a job, may be late."""
+"""A further tolerance, in seconds: a check of the observer, or a job, may be late by so much."""
 
 
 def check_bound(history: History, manifest: Manifest) -> list[Violation]:

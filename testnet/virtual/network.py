@@ -192,7 +192,8 @@ class Network(trio.abc.SocketFactory, trio.abc.HostnameResolver):
 
 
 class _Answer:
-    """The outcome of a SYN. here: set once the dialling side knows it."""
+    """The answer to a TCP connection request (SYN). here: an event, set once the dialling side has
+    the answer."""
 
     def __init__(self, theirs: Endpoint) -> None:
         self.theirs = theirs

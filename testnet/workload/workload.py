@@ -93,9 +93,9 @@ class Beside:
 
     Attributes:
         system: its name.
-        ratios: by query that ran in both, Medusa's rows a second as a multiple of the system's.
-        job_ratios: the same ratios, if only the seconds of the system's job count, but all of
-            Medusa's. skipped: why it did not run.
+        ratios: for each query that ran in both, Medusa's rows a second as a multiple of the other
+        system's. job_ratios: the same, where the other system's seconds are those of its job alone,
+        and Medusa's are all. skipped: why it did not run.
     """
 
     system: str

@@ -215,8 +215,8 @@ def test_any_bytes_are_a_certificate_or_the_one_error(data: bytes) -> None:
 @given(st.data())
 def test_a_damaged_certificate_is_refused(data: st.DataObject) -> None:
     good = bytearray(der(PEER.certificate))
-    # not the count of the signature's unused bits: if the last bits are 0, a changed count has the
-    # same meaning
+    # every byte but one: the number of unused bits of the signature, which may change without
+    # effect if the signature's last bits are 0
     where = data.draw(st.integers(0, len(good) - 1).filter(lambda at: at != len(good) - 65))
     good[where] ^= data.draw(st.integers(1, 255))
     with pytest.raises((DecodeError, UntrustedError)):

@@ -36,7 +36,7 @@ def test_delays_are_never_short_and_have_their_mean(preset: str) -> None:
     delays = [network.delay() or 0.0 for _ in range(20_000)]
     assert min(delays) >= link.least
     assert sum(delays) / 20_000 == pytest.approx(link.least + link.more, rel=0.03)
-    # Exponential: its 99th percentile is 4.6 means beyond the least.
+    # the time beyond the least is exponential: its 99th percentile is 4.6 times its mean
     assert sorted(delays)[19_800] == pytest.approx(link.least + log(100) * link.more, rel=0.1)
 
 

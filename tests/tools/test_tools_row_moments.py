@@ -89,7 +89,7 @@ def test_seconds_go_to_the_nearest_microsecond(seconds: float) -> None:
         assert not abs(seconds) <= 9_223_372_036_854.775
     else:
         away = abs(Fraction(found) - Fraction(seconds) * 10**6)
-        # the fraction itself is multiplied as a float
+        # the part below a second is multiplied as a float, so half a microsecond is not exact
         assert away <= Fraction(1, 2) + Fraction(1, 10**9)
 
 

@@ -172,8 +172,8 @@ class Trader:
 
     def _check_partner(self, peer: str, contract: str) -> None:
         """Check that a peer may offer under that contract. An offer may overtake the contract, or
-        come from an unknown peer. It is refused as unauthorised, not for lack of room: the other
-        peer would remember that, and pay more to get round.
+        come from an unknown peer. It is refused as unauthorised, not for lack of room: a peer that
+        is refused for lack of room goes to dearer partners for a while.
 
         Raises:
             NotAuthorisedError: the peer may not offer yet, or not any more.

@@ -68,8 +68,8 @@ def _words(part: Unread) -> str:
 
 
 def _place(part: Unread, text: str) -> int:
-    """Return where a part begins; of a word without a place of its own, the place behind its
-    node."""
+    """Return where a part begins in the text. For a word whose place sqlglot does not keep, search
+    the word in the text behind its node."""
     spans = [span for node in part.nodes if (span := span_of(node)) is not None]
     if spans:
         return min(spans)[0]

@@ -62,8 +62,8 @@ class Window:
 @dataclass(frozen=True, slots=True)
 class RowWindow:
     """The windows of a table function that each have a number of rows. Such windows have no times.
-    Attributes: size, advance: rows. partial: whether windows that begin before the first row are
-    emitted as well.
+    Attributes: size, advance: numbers of rows. partial: whether windows that begin before the first
+    row are emitted as well.
     """
 
     size: int

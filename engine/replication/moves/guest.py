@@ -95,7 +95,8 @@ class Guest:
 
     @property
     def origin(self) -> Origin:
-        """The origin of an input: its producer, and the owner for the suffix that it dropped."""
+        """The origin of an input: its producer first; then the owner, for tuples that the producer
+        has dropped."""
         owner = self.stored.owner_id
         return (PRODUCER, Place(owner, method=READ_INPUT, right=Right(*self.stored.key)))
 

@@ -17,8 +17,8 @@ from medusa.engine.streams.config import Timing
 from medusa.overlay.gossip.events import Health
 
 MAX_PASSED: Final = 512
-"""The most boundaries of which the time is remembered when this peer passed them; beyond it the
-oldest is forgotten, and a longer lag is reported as shorter."""
+"""The most boundaries that this peer passed and whose time it remembers. Beyond that number it
+forgets the oldest, and may report a long lag as shorter."""
 
 DOUBT_S: Final = 1.5
 """Silence of a primary after which the failure detector probes it, seconds: three messages."""

@@ -81,7 +81,8 @@ def _by_claims(state: Acceptance, entry: Entry, least: int, limit: int) -> int:
 
 
 def by_clock(state: Acceptance, now_us: int, *, present: bool, may_leap: bool) -> int:
-    """The boundary by the clock: a producer may have stood still for too long.
+    """The boundary that the stream may have at this time: first it stops waiting for the producers
+    that have stood still for too long.
 
     Args:
         present: whether the stream's stime is the present, so that it follows the clock while no

@@ -43,7 +43,8 @@ class Replica:
         self._source.lead(term_number, reopened)
 
     def reopened_by(self, at: Position, data: Bytes) -> int | None:
-        """The boundary at which an ended stream is reopened, if the leader sends that next.
+        """If this replica's stream has ended, and the leader's next part of the journal begins a
+        segment that reopens it: the boundary at which it is reopened; else None.
 
         Raises:
             DecodeError: the data does not fit this place.

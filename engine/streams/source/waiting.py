@@ -64,7 +64,8 @@ class _Waiting:
         return self.pending.cut
 
     def commit(self, upto: int) -> None:
-        """Note that the log has the epoch of `cut`."""
+        """Note that the log has committed the epoch that `cut` returned, up to the boundary
+        `upto`."""
         assert self.pending.cut is not None, "nothing was cut"
         assert self.pending.cut[0] == upto, "not what was cut"
         self.pending.drop_cut()
@@ -344,8 +345,8 @@ class Pending:
         self.bytes = sum(piece.bytes for piece in self._pieces)
 
     def shorten(self, upto: int, logged: int) -> None:
-        """Shorten the cut: the log reaches no further than `upto` for now. All rows are before that
-        boundary; the log is at `logged`."""
+        """Let the cut end at `upto`, because the log may reach no further for now; all of the cut's
+        rows are before `upto`. Drop the cut if the log, at `logged`, already has it."""
         if self.cut is None:
             return
         boundary = min(self.cut[0], upto)

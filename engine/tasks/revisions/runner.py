@@ -100,7 +100,7 @@ class RevisionJobs:
             for name, schema in zip(case.inputs, case.input_schemas, strict=True)
         }
         self._shape = self._shapes[case.inputs[0]]
-        # the streams of each input of the cases
+        # for each input of the task that computes the cases: the streams whose tuples it has
         joined = self._of.sided
         self._sides: dict[str, tuple[str, ...]] = {name: (name,) for name in case.inputs}
         if not joined:

@@ -75,7 +75,8 @@ def read_answer(folder: Path, right: pa.Schema) -> pa.Table:
             ).to_arrow_table()
         except duckdb.Error as error:
             raise ValueError(str(error).splitlines()[0]) from None
-    # without names, because q8 has a column stime, which a stream of Medusa has, too, but no answer
+    # columns are compared by position: q8 has a column `stime`, a name that an answer of Medusa
+    # cannot have
     return answer.rename_columns([f"column {number}" for number in range(len(right))])
 
 

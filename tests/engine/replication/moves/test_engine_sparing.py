@@ -214,8 +214,8 @@ async def test_an_input_is_read_where_another_query_needs_it(cluster: Cluster) -
     await sums.finish(poster, source, range(400, 500))
     await also.take(END)
     assert also.rows == [(at, at) for at in range(500)]
-    # both tasks read the input: with the other query's task at the leader, too, two users still
-    # read it
+    # the owner keeps the input: its other query still reads it, although that query's task runs at
+    # the leader, too
     assert owner.state("s").log.appended_rows == 500
 
 

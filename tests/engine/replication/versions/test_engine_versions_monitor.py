@@ -107,7 +107,7 @@ async def test_every_stream_is_asked_about_however_many_there_are() -> None:
     for peer in (PRIMARY, SECONDARY):
         assert {name for who, streams in peers.asked if who == peer for name in streams} == {*names}
     assert set(cluster.read.values()) == {SECONDARY}
-    # once each: the reader keeps a producer if no other one is better
+    # each reader changed its producer once: it keeps a producer while no other one is better
     assert sorted(cluster.reconnected) == names
 
 
