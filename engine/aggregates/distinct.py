@@ -203,7 +203,8 @@ def _share(rank: Column) -> Column:
 
 
 def _spark_formula(n: Column, total: Column) -> Column:
-    """The estimate. n: registers with a rank. total: the sum of their shares."""
+    """The estimate. n: the number of registers with a rank. total: the sum of `_share` of these
+    ranks."""
     registers = F.lit(float(REGISTERS))
     powers = total.cast("double") / F.lit(2.0 ** (1 + RANK_BITS))
     sums = registers * _spark_sigma((registers - n.cast("double")) / registers) + powers

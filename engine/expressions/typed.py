@@ -101,8 +101,9 @@ Expression = FieldRef | Constant | Operation | Call
 
 
 def nodes_of(expression: Expression, before: Mapping[str, int]) -> int:
-    """The nodes of an expression, with those that an earlier step of the task puts into the places
-    of fields. before: the nodes of what makes them, by field."""
+    """The number of nodes of an expression after Spark has put the expressions of earlier steps in
+    the places of the fields that they make. before: the number of nodes of each such field's
+    expression."""
     if not before:
         return expression.nodes
     counted: dict[int, int] = {}

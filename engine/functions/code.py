@@ -26,5 +26,6 @@ def read_code(path: Path) -> bytes:
 
 
 def digest(text: bytes, version: str) -> str:
-    """The fingerprint of code. version: of the package that it is installed with; else empty."""
+    """The fingerprint of code. version: the version of the package that the code is installed with;
+    else empty."""
     return hashlib.sha256(version.encode() + b"\0" + text).hexdigest()

@@ -128,7 +128,8 @@ def complement(ranges: Ranges) -> Ranges:
 
 
 def written(node: Node, escaped: Callable[[int], str], end: str) -> str:
-    """The text of a tree; end: the anchor of the text's end."""
+    """The pattern as text, for one engine. escaped: writes a character of a set. end: the engine's
+    anchor for the end of a text."""
     match node:
         case Chars(ranges=ranges):
             return _set_text(ranges, escaped)

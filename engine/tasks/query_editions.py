@@ -130,7 +130,8 @@ def _overlaps(tasks: Iterable[Task]) -> dict[str, int]:
 
 
 def _of_former(steps: Sequence[Step], begin: int) -> tuple[Step, ...]:
-    """The steps over panes, if two editions make the panes after a boundary."""
+    """The same steps for a task over panes, when both a former edition and the present one make the
+    panes after the boundary `begin`."""
     return tuple(step.of_former(begin) for step in steps)
 
 

@@ -207,7 +207,7 @@ class Peer:
         await self.process.wait()
 
     async def restart(self) -> Running:
-        """Start it again in the same home at the same address, and wait until it answers."""
+        """Start the peer again in the same home at the same address, and wait until it answers."""
         if self.alive:
             await self.stop()
         await self.start()

@@ -56,9 +56,10 @@ class Update(Struct, frozen=True):
     """The address that was put on the list while the script ran.
 
     Attributes:
-        before, after: the connections to the address before and after that moment, at both
-        laboratories. early: the number of connections that the shared stream had counted when the
-        list changed. counted: the number that the shared stream counted in the end.
+        before, after: the numbers of connections to the address before and after it was put on the
+        list, at both laboratories together. early: the number of connections that the shared stream
+        had counted when the list changed. counted: the number that the shared stream counted in the
+        end.
     """
 
     address: str

@@ -39,8 +39,9 @@ BUSY_S: Final = 0.75
 
 
 def check_bound(history: History, manifest: Manifest) -> list[Violation]:
-    """Check the bound: input that a task had at any moment is in its results by the bound later, if
-    the task has run all that time: tentative or stable, computed there or elsewhere."""
+    """Check the bound: the results of a task include, at most one bound later, all input that it
+    had at any moment, if it has run all that time. The results may be tentative or stable, and
+    computed there or elsewhere."""
     slack_s = EPOCHS * manifest.settings.epoch_s + BUSY_S
     wrong: dict[str, Violation] = {}
     runs: dict[tuple[str, int, str], list[Reached]] = {}

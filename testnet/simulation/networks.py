@@ -404,7 +404,8 @@ OF_POSTS: Final = Words(
 """The choices for queries over the rows of posters."""
 
 LAST: Final[Sequence[type[Box]]] = (*[Aggregate] * 3, Sessions, Cumulate, Rank, Match, TupleWindows)
-"""The last boxes of chains, as often as they are drawn."""
+"""The kinds among which the last box of a chain is drawn; a kind that is listed several times is
+drawn as much more often."""
 
 
 def stays(boxes: Sequence[Box]) -> bool:

@@ -68,7 +68,8 @@ class VirtualTime(Clock):
 
     Attributes:
         clock: the clock to pass to `trio.run`.
-        stalls: called when it stalls. stalled: the reason, or "".
+        stalls: called when the simulation does not progress any more. stalled: the reason for which
+            it does not, or "".
     """
 
     def __init__(self) -> None:

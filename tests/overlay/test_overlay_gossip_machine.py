@@ -39,8 +39,8 @@ class Federation(RuleBasedStateMachine):
 
     @rule(number=ANY)
     def crash(self, number: int) -> None:
-        # a peer that returned and disappeared before all peers received its return may have left,
-        # in their view
+        # if a peer disappears before all others know that it is back, some still believe that it
+        # left
         if self._all_know_it_is_back(number):
             self.left.discard(number)
         self.network.kill(number)

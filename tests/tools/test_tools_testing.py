@@ -312,8 +312,8 @@ def test_the_examples_cases(tmp_path: Path, engine: str) -> None:
 def test_the_answers_to_cases_that_other_engines_got_wrong_are_right(
     tmp_path: Path, engine: str
 ) -> None:
-    """The answers are right that users of other engines, and once our own, had reported as
-    wrong."""
+    """Each case is a query that another engine, or once ours, answered wrongly by a bug report;
+    here all answers are right."""
     shutil.copytree(CASES, tmp_path / "cases")
     done = medusa_test(str(tmp_path / "cases"), "--engine", engine)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -122,7 +122,8 @@ class Step(ABC):
     def nodes_after(self, before: Mapping[str, int]) -> Mapping[str, int]:
         """The nodes of the expression that makes a field, by field of its output.
 
-        Args: before: the nodes of its input's fields, as far as the task has made them.
+        Args: before: for each field of the step's input that an earlier step of the task makes, the
+            number of nodes of its expression.
         """
 
     @property

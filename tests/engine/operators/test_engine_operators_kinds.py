@@ -79,7 +79,8 @@ def is_room(path: Path) -> bool:
 
 
 def test_few_functions_ask_for_a_kind() -> None:
-    """The registry asks for a kind, and outside the rooms few other functions do."""
+    """The registry distinguishes kinds of boxes; outside the operators' folders few other functions
+    do."""
     found = {
         path.relative_to(ROOT): asking
         for folder in FOLDERS

@@ -70,7 +70,7 @@ class Node:
 class World:
     """
     Attributes:
-        acknowledged: texts, in any order.
+        acknowledged: the texts of the acknowledged posts, in any order.
         order: the acknowledged texts in the order that the journals had at the last look.
         activated: the leader of each term.
         deleted: the term under which the stream was deleted; 0: no deletion is known.
