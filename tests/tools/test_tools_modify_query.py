@@ -379,7 +379,7 @@ async def test_a_refusal_of_the_peer_takes_one_line_and_changes_nothing(
         before = await boxes(client)
         out = mit.state("busy").log.boundary
         for arguments, reason in [
-            ((QUERY, "--box", "net", *ONE[2:]), "has no box 'net'; there are 'count', 'busy'"),
+            ((QUERY, "--box", "net", *ONE[2:]), "has no box 'net'; there are count, busy"),
             ((QUERY, *ONE[:3], "predicate=n"), "box 'busy': parameter 'predicate': unknown"),
             ((QUERY, *ONE[:3], "expression.0=conns >"), "box 'busy': expression 0: "),
             ((QUERY, *ONE[:3], "expression.0=size > 0"), "box 'busy': expression 0: "),

@@ -176,7 +176,7 @@ REFUSED = [
     ((BoxChange("sieve", (("expression.1", "value > 7"),)),), "2 are needed"),
     ((BoxChange("sieve", (("pass-on-false-port", "1"),)),), "2 are needed"),
     ((BoxChange("sieve", (("predicate", "value > 7"),)),), "unknown parameter 'predicate'"),
-    ((BoxChange("net", (("expression.0", "value > 7"),)),), "has no box 'net'; there are 'sieve'"),
+    ((BoxChange("net", (("expression.0", "value > 7"),)),), "has no box 'net'; there are sieve"),
     ((MORE, MORE), "box 'sieve' is named twice"),
     ((BoxChange("sieve", ()),), "box 'sieve': say 1 to"),
     ((), "say what of which box"),
