@@ -47,7 +47,8 @@ class Crash:
     known: float | None = None
 
     def count(self, change: int, *, healthy: bool, now: float) -> None:
-        """Change the number of live peers that do not know."""
+        """Change the number of live peers that do not know of the crash; when it becomes 0, note
+        the time."""
         self.waiting += change
         self.waiting_healthy += change * healthy
         if self.waiting_healthy:

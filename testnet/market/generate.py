@@ -130,7 +130,7 @@ def trades(seed: int, prices: Prices, per_minute: float = 20.0) -> pa.Table:
 
     Args:
         seed: the same seed gives the same trades.
-        prices: the prices around which they are.
+        prices: the prices around which these are.
         per_minute: trades of a symbol, on average.
     """
     parts = []

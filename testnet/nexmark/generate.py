@@ -49,9 +49,11 @@ HOT_BIDDER_SHARE: Final = 3 / 4
 HOT_EVERY: Final = 100
 
 IN_FLIGHT: Final = 100
-"""Other bids go to one of this number of last auctions, or to one of the LEAD next auctions."""
+"""The number of the newest auctions to which bids go that do not go to the hot auction; they also
+go to the next LEAD auctions, which come later."""
 ACTIVE: Final = 1_000
-"""Other sellers and bidders are among this number of last persons, or the LEAD next."""
+"""The number of the newest persons who sell and bid beside the hot ones; the next LEAD persons, who
+come later, do so as well."""
 LEAD: Final = 10
 
 PERSON_BYTES, AUCTION_BYTES, BID_BYTES = 200, 500, 100

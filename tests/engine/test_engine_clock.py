@@ -296,7 +296,8 @@ async def test_a_query_of_a_wrong_clock_is_believed_once_the_clock_is_right(
 async def test_a_query_goes_on_after_a_restart_with_a_clock_that_was_behind(
     tmp_path: Path, mode: Mode
 ) -> None:
-    """The term was lower than the one before, which consumers and secondary knew."""
+    """By the slow clock the query got a term with a lower number than its last one, which the
+    consumers and the secondary know."""
     believing = dataclasses.replace(QUICK, clock_hold_s=0.1)
     async with open_cluster(tmp_path, overlay=believing) as cluster:
         mit = await cluster.settle("mit.edu")

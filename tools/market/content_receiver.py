@@ -61,9 +61,9 @@ class _Try:
     """The tries to begin a deal.
 
     Attributes:
-        start: the boundary from which on to pay. backoff: the waits between them.
-        at: when to try again, on trio's clock, seconds. told: the term of the deal that the sender
-            has received.
+        start: the boundary from which on to pay. backoff: the waits between two tries. at: when to
+        try again, on trio's clock, seconds. told: the number of the deal's term that the sender has
+        received.
     """
 
     start: int

@@ -201,7 +201,8 @@ class Framing:
         return argument.of(function, name)
 
     def _columns(self, items: Sequence[Item]) -> Iterator[tuple[exp.Expr, Column]]:
-        """The columns outside of the calls, with their nodes."""
+        """The columns that the SELECT uses outside of the aggregates' calls, each with its
+        nodes."""
         for node, _ in items:
             for each in node.walk(prune=lambda part: isinstance(part, exp.Window)):
                 if isinstance(each, exp.Column):

@@ -186,8 +186,8 @@ class VoterDriver:
                 future; the event has no effect.
         """
         if isinstance(event, Received | Called):
-            # Numbers grow by one, and are far below numbers made from clocks: one beyond this would
-            # be the last.
+            # An honest number is one more than the last, and so is far below the clock's. A number
+            # above the clock's is refused: after the greatest one there could be no other leader.
             number = event.number if isinstance(event, Called) else highest_number(event.message)
             MAJORITY.check(self.name, number, self.around.overlay.clock())
         async with self._lock:

@@ -75,7 +75,8 @@ class Leader:
 
     @property
     def replica(self) -> Replica:
-        """The operations on `source` besides posts, of a stream with replicas."""
+        """What a leader or a replica of a stream with replicas does with `source`, besides
+        accepting posts."""
         return Replica(self.source)
 
     @property

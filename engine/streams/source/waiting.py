@@ -209,7 +209,8 @@ class LateQueue:
 
     def hand_on(self, now: float, may: Callable[[Position], bool]) -> None:
         """Pass late rows to the stream of late tuples, as far as it accepts them now. Args: may:
-        takes the end of an entry; whether its rows may be passed on now.
+        takes the place in the journal at which an entry ends; returns whether the entry's rows may
+        be passed on now.
         """
         while self._waiting and self._late is not None:
             rows = self._waiting[0]

@@ -73,7 +73,7 @@ class Bench:
 
 
 class Idle:
-    """A group's job that `Bench` does not call."""
+    """A stand-in for the job of a group: `Bench` notes the orders and never runs it."""
 
     def run(self, session: object, orders: object) -> list[Result | None]:
         raise AssertionError

@@ -150,8 +150,8 @@ async def test_the_error_names_a_leader_that_is_away(cluster: Cluster) -> None:
 
 
 async def test_the_next_leader_follows_the_alteration(cluster: Cluster) -> None:
-    """The journal has the alteration, in order with the posts: at the next leader, too, it counts
-    from its place on."""
+    """The journal has the alteration in its place among the posts: so at the next leader, too, it
+    applies to the posts after it and not to those before it."""
     peers = await cluster.siblings(4)
     async with peers[0].client() as client:
         stream = await make_stream(client, peers[0], "s", k_safety=1, slack_us=100)

@@ -46,7 +46,7 @@ class Options:
 
     Attributes:
         speed: seconds of stime per second; None: no waiting.
-        names: fields by columns of other names.
+        names: the field of each column that has another name than its field.
         also: homes of other peers of ours.
         revisions: the rows revise tuples posted earlier.
         follow: the file grows.

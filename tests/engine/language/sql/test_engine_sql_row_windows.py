@@ -16,7 +16,8 @@ def windows(kept: str, by: str, size: int, advance: int, *, partial: bool) -> st
     """Return DuckDB's pairs of a window's end, `e`, and each of its rows, `m`.
 
     Args:
-        kept: the rows that are numbered, with `place` as their order. by: what numbers them apart.
+        kept: the rows that are numbered, with `place` as their order. by: the fields whose values
+            each have windows of their own.
     """
     numbered = f"(SELECT *, row_number() OVER (PARTITION BY {by} ORDER BY place) AS n FROM {kept})"
     whole = "true" if partial else f"e.n >= {size}"
