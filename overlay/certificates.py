@@ -38,8 +38,8 @@ PEER_DAYS: Final = 365
 """Validity of a peer's certificate, days: after a year the root signs again."""
 
 CHECKED: Final = 1024
-"""Certificates whose signature and form are remembered as right: one is shown again and again, in
-statements and in handshakes, and is the same whenever its bytes are."""
+"""Certificates whose signature and form are remembered as right: so a certificate that is shown
+again and again, in statements and in handshakes, is checked once."""
 
 BACKDATED: Final = timedelta(hours=1)
 """Certificates begin this long before they are made, because peers' clocks differ."""

@@ -7,10 +7,12 @@ from typing import Final
 from hypothesis import HealthCheck, settings
 
 LARGE_DATA: Final = [HealthCheck.too_slow, HealthCheck.data_too_large]
-"""Health checks of no use to a property over whole networks and their input."""
+"""Hypothesis' health checks that a property over whole networks and their input fails by its
+nature."""
 
 ONE_FIXTURE: Final = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-"""Health checks of no use to a property whose examples share what a fixture gives, like Spark."""
+"""The health checks that a property fails by its nature if all its examples share a fixture's
+object, such as Spark."""
 
 
 def examples(few: int, *, soak: int) -> int:

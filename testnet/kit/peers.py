@@ -224,7 +224,8 @@ class Federation:
     """A federation of peers, one for each participant, the first of which founded it.
 
     Attributes:
-        config: medusa.toml of the peers made from now on. configs: by participant, exceptions.
+        config: medusa.toml of the peers made from now on. configs: other texts of medusa.toml for
+            the peers of some participants, by participant.
         links: decides how peers are started, if not as `Launch`'s defaults.
         reports: called with starting peers and admitted participants.
     """

@@ -94,8 +94,8 @@ def quoted(trades: pa.Table, quotes: Mapping[str, pa.Table]) -> pa.Table:
     """Each trade with the latest quote of each exchange, at its time or before; null before any.
 
     Args:
-        trades: by time.
-        quotes: by exchange, no two of a symbol at one time.
+        trades: the trades, by time.
+        quotes: the quotes of each exchange, no two of a symbol at one time.
     """
     return _answer(_QUOTED, {"given": trades, **{name: quotes[name] for name in EXCHANGES}})
 
@@ -104,8 +104,8 @@ def best(trades: pa.Table, quotes: Mapping[str, pa.Table]) -> pa.Table:
     """Each trade with the best bid and offer of the exchanges' latest quotes; null before any.
 
     Args:
-        trades: by time.
-        quotes: by exchange, no two of a symbol at one time.
+        trades: the trades, by time.
+        quotes: the quotes of each exchange, no two of a symbol at one time.
     """
     return _answer(_BEST, {"given": trades, **{name: quotes[name] for name in EXCHANGES}})
 
@@ -115,7 +115,7 @@ def crossed(quotes: Mapping[str, pa.Table]) -> pa.Table:
     for, as of its latest quote.
 
     Args:
-        quotes: by exchange, no two of a symbol at one time.
+        quotes: the quotes of each exchange, no two of a symbol at one time.
     """
     given = {name: quotes[name] for name in EXCHANGES}
     return _answer(_CROSSED, {"given": TRADE.empty_table(), **given})
@@ -126,7 +126,7 @@ def together(trades: pa.Table, basis_points: int) -> pa.Table:
     trade to its last.
 
     Args:
-        trades: by time.
+        trades: the trades, by time.
         basis_points: hundredths of a percent of the first price.
     """
     return _answer(_TOGETHER, {"given": trades}, {"basis_points": basis_points})

@@ -29,7 +29,7 @@ GROUP_ROWS: Final = 131_072
 """Rows of a Parquet row group, which are in memory until it is written."""
 
 GROUP_BYTES: Final = 32 * 2**20
-"""Bytes of such rows, if they are long."""
+"""Bytes of the rows of a Parquet row group: a group of long rows has fewer rows."""
 
 FINISH_S: Final = 2.0
 """Seconds after which a reader of our pipe that takes nothing does not get the end of the rows."""

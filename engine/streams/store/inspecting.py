@@ -51,7 +51,7 @@ class SeenJournal:
 
     Attributes:
         name: the name of its folder.
-        entries: whole ones; the first of each segment is a snapshot.
+        entries: the number of whole entries; the first one of each segment is a snapshot.
         torn: bytes of the entry that the process was writing when it died; it was not acknowledged.
     """
 

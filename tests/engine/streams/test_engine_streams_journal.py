@@ -269,7 +269,8 @@ def test_a_crash_between_a_segment_and_its_inventory_is_no_loss(tmp_path: Path) 
     before = journal_inventory(place).read_bytes()
     journal.begin(b"s4")
     journal.close()
-    # the number comes from the name 4 in the file, not from the file's own name
+    # as after a crash between the making of segment 4's file and the line of the inventory that
+    # names it
     journal_inventory(place).write_bytes(before)
     journal, _ = read(place)
     journal_inventory(place).write_bytes(journal_inventory(place).read_bytes() + b"-000000000001")
