@@ -59,8 +59,8 @@ def unit_cost(cost: Cost, load: float, change: float) -> float:
     load, or, if `change` is negative, of having its last units.
 
     Returns:
-        micros per unit and second; inf if either load is beyond `cost.total`. A load that is being
-        reduced from there is worth any price.
+        micros per unit and second; inf if either load is beyond `cost.total`. To take load away
+        there is worth any price.
     """
     before, after = cost.level(load), cost.level(max(load + change, 0.0))
     if math.isinf(before) or math.isinf(after):

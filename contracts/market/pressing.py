@@ -51,8 +51,9 @@ class Pressing:
 
     @property
     def reach(self) -> int:
-        """The farthest distance for this peer's own need. After some failed searches only partners
-        are asked: they will pass on the news when a farther peer has room."""
+        """Over how many hops this peer asks others to make room for its own tasks. After some
+        failed searches it asks only its partners: they will pass on the news when a farther peer
+        has room."""
         return MAX_HOPS if self._waits.failures < FAR_SEARCHES else 1
 
     def following(

@@ -260,7 +260,7 @@ class LoadMeter:
 
     @property
     def cost_ns(self) -> int:
-        """CPU nanoseconds an input row at the latest rate; 0 before any row."""
+        """CPU nanoseconds for an input row at the latest rate; 0 before any row was read."""
         return self._cost_ns
 
 

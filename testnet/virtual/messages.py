@@ -155,7 +155,7 @@ class Starved:
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
         self._begin = 0.0
-        # a random point of its cycle: not all start with a turn
+        # the first turn begins after a random pause, so that not all machines begin with a turn
         self._end = 0.0
 
     def turn(self, time: float) -> float:

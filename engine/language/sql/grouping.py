@@ -148,7 +148,8 @@ class Grouping:
         calls: Sequence[exp.Expr],
         numbers: Sequence[exp.Expr] = (),
     ) -> Grouped:
-        """The aggregate of these groups and calls. numbers: of `last_numbers`."""
+        """The aggregate of these groups and calls. numbers: the nodes that `last_numbers` has
+        found."""
         for node in groups:
             self._group(node)
         for node in numbers:

@@ -23,7 +23,8 @@ MAX_END_READERS: Final = 16
 few."""
 
 MAX_READER_CHARS: Final = 256
-"""Characters of the name of such a reader, so that all fit into every vote."""
+"""Characters of the name of one reader in `Ballot.end_readers`, so that all of them fit into every
+vote."""
 
 
 class SourceTerm(Struct, frozen=True):

@@ -71,7 +71,8 @@ async def test_a_query_made_again_is_not_deposed_by_the_term_of_its_namesake(
 
 
 async def test_a_later_term_that_no_peer_holds_is_outdone(cluster: Cluster, made: Made) -> None:
-    """The primary itself made it, before its clock was set back (ADR 17)."""
+    """The primary itself made the later term, before its clock was set back (ADR 17): it gives
+    itself a still later one, and keeps the query."""
     home, primary, secondary = await cluster.siblings(3)
     poster, one = await cluster.clients(home, primary)
     source = await make_stream(poster, home, "s")
