@@ -92,8 +92,9 @@ class EpochFiles(Sequence[EpochFile]):
         for file in self._files:
             if file.upto <= after:
                 continue
-            rows += file.rows
-            size += file.content
+            if file.high is not None and file.high > after:  # else no row of it follows
+                rows += file.rows
+                size += file.content
             if upto > after and (rows > limit_rows or size > limit_bytes):
                 break
             upto = file.upto
