@@ -31,7 +31,7 @@ MAX_LOAD: Final = 2**16 * UNITS_PER_CORE
 """Units of load on a menu: 65,536 cores; more is a mistake."""
 
 MAX_PATTERNS: Final = 16
-"""Stream patterns of a menu: two full menus fit into a document."""
+"""The most stream patterns of a menu: two full menus fit into a document."""
 
 MAX_CLAUSE_S: Final = 10 * 366 * 86_400
 """Seconds that a clause or a period may span: no contract is valid for longer."""

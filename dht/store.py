@@ -152,8 +152,8 @@ class RecordStore:
                 self.superseded.notify(record.subject)
 
     def _under(self, key: bytes) -> tuple[list[Record], list[PeerId]]:
-        """The records that keep a place under the key, and the publishers of those that keep none:
-        from the future, or damaged."""
+        """The valid records under the key, expired ones included; and the publishers of the invalid
+        ones, which are damaged or have a time in the future: a new record replaces these."""
         held: list[Record] = []
         void: list[PeerId] = []
         rows = self._database.rows("SELECT publisher, data FROM records WHERE key = ?", key)

@@ -78,7 +78,7 @@ class SendQueue:
         self._credits.pop(stream.number, None)
 
     def pull(self, budget: int = WRITE_BYTES) -> tuple[list[Buffer], list[Stream]]:
-        """The bytes to write next, and the streams of which some was pulled.
+        """The bytes to write next, and the streams that have data or a FINISH frame among them.
 
         The caller has written the result of the last call.
         """

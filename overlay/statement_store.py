@@ -93,7 +93,7 @@ class StatementStore:
 
     @property
     def _holders(self) -> dict[str, Member]:
-        """The holder of each name: of the counted members, the first known."""
+        """The holder of each name: the first known member with that name whose admission counts."""
         return self._counted().holders
 
     def merge(self, statements: Iterable[bytes], now: float) -> list[Change]:

@@ -105,8 +105,9 @@ class Chooser:
         return good
 
     def _guests(self, state: PartnerState, now: float) -> list[Item]:
-        """Guests, only if there are few own tasks: a guest passed on makes a chain of two
-        contracts."""
+        """The tasks of other partners that this peer runs and may pass on to this partner. There
+        are none while there are many own tasks: to pass a task on makes a chain of two contracts.
+        """
         guests = self._held.guests
         if len(self._held.own) - len(self._held.leaving) >= LOOKED_AT:
             return []

@@ -19,19 +19,25 @@ from medusa.engine.scalars.type_rules import Literal, Literals, Nulls, Resolutio
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scalar:
-    """A function or an operator over the values of one tuple. Attributes: call: the call as the
-    documentation writes it. takes: the operands, in words for an error message. types: operand
-    types to their resolution; None if they do not fit. spark: makes its column from those of the
-    operands. value: computes it in Python; the result is then fitted to its type. gives: the result
-    in words, for a sentence of the documentation; an operator has none. constants: positions of
-    operands that must be constants; the last ones may be left out. `spark` and `value` get their
-    values. check: takes these constants; returns the fault in words, or None. left_out: how many
-    operands a call may have, and the default for the next one. repeats: how often Spark's
-    expression has each operand; operands that are missing here it has once. own: the number of
-    nodes of Spark's expression, without its operands. Measured: Spark takes as long to plan it as
-    this number of nodes. by_types: whether `spark` and `value` get the types of the operands and
-    the result first. of_nulls: whether `value` also gets nulls; else one null makes the result
-    null.
+    """A function or an operator over the values of one tuple.
+
+    Attributes:
+        call: the call as the documentation writes it.
+        takes: the operands, in words for an error message.
+        types: operand types to their resolution; None if they do not fit.
+        spark: makes its column from those of the operands.
+        value: computes it in Python; the result is then fitted to its type.
+        gives: the result in words, for a sentence of the documentation; an operator has none.
+        constants: positions of operands that must be constants; the last ones may be left out.
+            `spark` and `value` get their values.
+        check: takes these constants; returns the fault in words, or None.
+        left_out: (count, default): a call with only `count` operands gets `default` as one more.
+        repeats: how often Spark's expression contains each operand, by position; an operand beyond
+            the end of this tuple occurs once.
+        own: the cost of Spark's expression without its operands, as a number of nodes: where it was
+            measured, the number that Spark plans in the same time.
+        by_types: whether `spark` and `value` get the types of the operands and the result first.
+        of_nulls: whether `value` also gets nulls; else one null makes the result null.
     """
 
     name: str

@@ -127,7 +127,8 @@ class World(Nodes[BrainLike, events.Event]):
 
     def start(self, node: int) -> None:
         """Let a node join with its own tasks and its present contracts."""
-        # offers continue the numbers of any earlier life: each number lasts a microsecond
+        # Partners ignore an offer whose number is not above all earlier ones, also after a node
+        # has left and joined again: so its numbers start from the clock's microseconds.
         self.cores[node] = self._make_brain(self.peers[node], round(self.clock.now * 1e6))
         self.notify(node, events.PartnersChanged(self.partners(node)))
         for event in self.tasks.start_node(node):

@@ -18,7 +18,8 @@ from medusa.overlay.concurrency import one_error
 from medusa.overlay.errors import DeadlineError
 
 STILL_S: Final = 120.0
-"""Seconds of the machine's time without any change after which none is expected."""
+"""Seconds that the state may stay unchanged before the wait is given up. Each second counts by the
+share of it that our processes used or could have used: see `MachineTime`."""
 LOOK_S: Final = 1.0
 """Seconds between two looks at the state."""
 MIN_SHARE: Final = 0.1

@@ -51,8 +51,8 @@ class Source:
 
 
 def sources(missing: float, *, replica: bool = False) -> tuple[Source, ...]:
-    """The sources, the far one first; with a replica all are on one side. missing: its share of all
-    readings."""
+    """The sources, the far one first; with a replica, all three are on the far side. missing: the
+    first source's share of all readings; the other two have equal parts of the rest."""
     owners = (FAR_OWNER,) * 3 if replica else (FAR_OWNER, NEAR_OWNER, NEAR_OWNER)
     shares = (missing, (1 - missing) / 2, (1 - missing) / 2)
     return tuple(

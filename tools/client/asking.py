@@ -49,7 +49,8 @@ class Asking:
         """Look up the catalog's entries under a name.
 
         Args:
-            kind: schema, stream or query: if there is one, the peer looks no further.
+            kind: schema, stream or query: the peer looks for an object of this kind first, and for
+                other kinds only if it finds none; "": it looks for all kinds.
 
         Raises:
             NotFoundError: nothing has that name.

@@ -60,8 +60,8 @@ def query_as_xml(query: Query) -> str:
 
 
 def _checked(lines: list[str], document: Document, what: str) -> str:
-    """The text of these lines, checked: it must read back as the same document, which finds every
-    mistake of the writing."""
+    """The text of these lines. It is read back, and must give the same document: that finds every
+    mistake of the writer."""
     text = "\n".join(lines)
     root = parse_xml(text)
     found = read_medusa(root, qualifier(None))

@@ -144,7 +144,8 @@ def _partial(step: AggregateStep, order: Column, part: str) -> Functions:
     made, layout_ = Functions(), layout(step.group_by, step.functions)
 
     def taken(value: Column, number: int) -> Column:
-        """The value; null for copies that belong to other parts."""
+        """The value in the copies of tuples that belong to the part `number`, null in all other
+        copies; without parts, the value itself."""
         return value if layout_.part is None else F.when(F.col(part) == number, value)
 
     if layout_.part is not None:

@@ -2,5 +2,6 @@
 
 The stable prefix of a stream never changes. A stream beside it, `<stream>/revisions`, corrects it:
 with deletions and insertions of tuples, each at a place in the same time line, so that one boundary
-counts for both. A reader that folds the two has the stream as it is by then.
+counts for both. A reader that applies the revisions up to a boundary to the tuples up to it has the
+corrected stream as of that boundary.
 """

@@ -132,8 +132,8 @@ class DiskQuota:
 
 
 OF_ALL: Final = 1 / 4
-"""The share of `engine.disk_bytes` for all other participants together: most of it is for our
-own."""
+"""The share of `engine.disk_bytes` for all other participants together: the larger part of the
+disk stays for our own participant."""
 
 OF_PARTICIPANT: Final = OF_ALL / 2
 """The part for one participant, on all streams: so that there is always room for another
